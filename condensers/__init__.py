@@ -1,5 +1,5 @@
-"""Forgetting, as command handlers: a condenser reads a View and decides, and a handler appends its
-decision.
+"""Decide what a View no longer shows: a condenser reads the View and decides, and a handler appends
+the decision.
 
     from foldlog.condensers import CondenseHandler, Condensation, load_condenser
 
@@ -16,8 +16,8 @@ decision.
                                             prompts
     errors.py tables.py                what can go wrong; tables of configurations
 
-Importing this is cheap: each module is imported when one of its names is first used, and litellm at
-the first model call.
+Importing this package is cheap: each module is imported when one of its names is first used, and
+litellm at the first model call.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ if __name__ != "foldlog.condensers":  # from the root of a checkout: each class 
 from foldlog import _lazy
 
 _HOMES = _lazy.homes_of(__path__[0])
-"""The module of each public name, which is imported when the name is first used: type checkers read
-the same file.
+"""The module that defines each public name. The module is imported when the name is first used.
+Type checkers read the same list.
 """
 
 __all__ = sorted(_HOMES)

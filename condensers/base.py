@@ -1,10 +1,10 @@
-"""The interface of a condenser: it reads a View and returns a View to go on with, or a condensation
-to append.
+"""The interface of a condenser. A condenser reads a View. It returns the View that the agent uses
+next, or a condensation to append.
 
-The functional core is ``step``: it takes a View and returns a ``Step``, and never changes the View;
-``condense`` returns its result. Condensers use models through two small protocols, ``Summarizer``
-(asked for a text) and ``AgentModel`` (asked how much fits). ``condensers/models/client.py``
-implements both.
+The functional core is ``step``: it reads a View and returns a ``Step``, and never changes the View.
+``condense`` returns the result of the step alone. Condensers use models through two small
+protocols, ``Summarizer`` (writes a text) and ``AgentModel`` (counts tokens and knows its limits).
+``condensers/models/client.py`` implements both.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ class Requirement(StrEnum):
 
 @dataclass(frozen=True, slots=True, init=False)
 class Condensation:
-    """A condenser's decision to forget: ``action`` is the event to append; from a handler, the
-    appended event.
+    """A condenser's decision to forget. ``action`` is the event to append. If a handler returned
+    the condensation, ``action`` is the appended event.
 
-    ``Condensation(forgotten_event_ids=…, summary=…, summary_offset=…)`` makes the action of these
+    ``Condensation(forgotten_event_ids=…, summary=…, summary_offset=…)`` makes an action with these
     fields. Raises ``InvalidEvent`` if both an action and these fields are given.
     """
 
@@ -98,8 +98,8 @@ class Condensation:
 class Step(NamedTuple):
     """The result of a condenser for one View, with its reports.
 
-    ``reports`` has the reports that are not in the metadata of a condensation: on a mask, a failed
-    model call, or money spent.
+    ``reports`` lists the reports that no condensation stores in its metadata. They record a mask, a
+    failed model call, or the cost of a call.
     """
 
     result: View | Condensation
@@ -124,10 +124,10 @@ class ToolCall:
 class Reply:
     """One reply of a model. It may be empty or cut off: the strategy judges whether it is usable.
 
-    ``finish_reason`` is OpenAI's word: ``stop``, ``length`` (cut off), ``tool_calls``,
+    ``finish_reason`` is one of OpenAI's values: ``stop``, ``length`` (cut off), ``tool_calls``,
     ``content_filter`` (refused). ``usage`` counts tokens (``prompt_tokens``, ``completion_tokens``,
-    ``total_tokens`` and other counts of the server); ``cost`` is in US dollars, None if the price
-    is unknown. ``attempts`` is 1 + the number of retries.
+    ``total_tokens`` and other counts of the server); ``cost`` is in US dollars; it is None if the
+    price is unknown. ``attempts`` is 1 + the number of retries.
     """
 
     text: str | None
@@ -143,7 +143,7 @@ class Reply:
 
 @runtime_checkable
 class Summarizer(Protocol):
-    """The model that a condenser asks."""
+    """A model that a condenser asks for a text."""
 
     @property
     def model(self) -> str: ...
@@ -162,12 +162,12 @@ class Summarizer(Protocol):
         tool_choice: str | None = None,
         response_schema: Mapping[str, Any] | None = None,
     ) -> Reply:
-        """Return one answer to ``messages`` (OpenAI chat format), with the retries of this model's
-        configuration.
+        """Return one answer to ``messages`` (OpenAI chat format). A failed call is retried as this
+        model's configuration says.
 
         ``tool_choice`` names the one tool that must be called; ``response_schema`` is the JSON
-        schema of the text. Raises only ``ModelCallFailed``, if server, network or model gave no
-        reply; it may also do so for a reply that is truncated, filtered or empty.
+        schema of the text. The only error that it raises is ``ModelCallFailed``: if there is no
+        reply, and perhaps if the reply is truncated, filtered or empty.
         """
         ...
 
@@ -176,8 +176,8 @@ class Summarizer(Protocol):
 class AgentModel(Protocol):
     """The methods of the agent's model that a token budget needs.
 
-    It may also have ``dialect``, the form of messages that its server accepts: see
-    ``foldlog.projections.View.to_messages``.
+    The model may also have an attribute ``dialect``, the form of messages that its server accepts:
+    see ``foldlog.projections.View.to_messages``.
     """
 
     @property
@@ -192,21 +192,21 @@ class AgentModel(Protocol):
     def max_output_tokens(self) -> int | None: ...
 
     def token_sums(self, view: View) -> Sequence[int]:
-        """Return ``len(view) + 1`` token counts in ascending order, one for each beginning of
-        ``view``.
+        """Return the token counts of the prompts of ``view[:0]``, ``view[:1]`` and so on, in
+        ascending order.
 
-        ``sums[0]`` counts the prompt without any event (its tools, for example). ``sums[i]`` counts
-        the prompt of ``view[:i]``. So ``sums[-1]`` is the exact count of the whole prompt, equal to
-        the tokenizer's own. Cost: the rendered messages that were not counted before. Raises
-        ``TokensUnknown`` if it cannot count.
+        There are ``len(view) + 1`` counts. ``sums[0]`` counts the prompt without any event (its
+        tools, for example), and ``sums[i]`` the prompt of ``view[:i]``. So ``sums[-1]`` is the
+        tokenizer's own count of the whole prompt. Cost: the rendered messages that were not counted
+        before. Raises ``TokensUnknown`` if it cannot count.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Overrun:
-    """A prompt that is larger than its limit. ``sums`` has the token counts that ``counter``
-    returned.
+    """A prompt that is larger than its limit. ``sums`` are the token counts that
+    ``counter.token_sums`` returned.
     """
 
     sums: Sequence[int]
@@ -214,9 +214,9 @@ class Overrun:
     counter: AgentModel
 
     def tail(self, head: int, part: float) -> int:
-        """Return how many events may stay at the end, so that they and the first ``head`` events
-        take less than ``part`` (0 to 1) of the limit. Returns 0 if the head alone takes more. Cost:
-        log of the View's length.
+        """Return how many of the newest events may stay: these and the first ``head`` events
+        together have fewer tokens than ``part`` (0 to 1) of the limit. Returns 0 if the first
+        events alone have more. Cost: the logarithm of the View's length.
         """
         length = len(self.sums) - 1
         room = int(self.limit * part) - 1
@@ -227,12 +227,13 @@ class Overrun:
 
 
 def setting(default: Any, description: str, **bounds: float) -> Any:
-    """Return the field of a condenser that is a dataclass: a parameter of its constructor and of
-    its configuration.
+    """Return a field for a condenser that is a dataclass. The field is a parameter of the
+    condenser's constructor and of its configuration.
 
-    ``bounds`` has bounds as ``pydantic.Field`` takes them: ``ge``, ``gt``, ``lt``. Configurations
-    and constructors check them. If you define a ``__post_init__``, call ``Condenser.__post_init__``
-    in it. ``in_tables`` is the ``ge`` of configurations, if a constructor takes smaller values.
+    ``bounds`` are arguments of ``pydantic.Field``: ``ge``, ``gt``, ``lt``. Configurations and
+    constructors check them. If you define a ``__post_init__``, call ``Condenser.__post_init__`` in
+    it. If a constructor accepts smaller values than configurations do, ``in_tables`` is the ``ge``
+    of configurations.
     """
     return field(default=default, metadata={"description": description, **bounds})
 
@@ -246,7 +247,8 @@ _BOUNDS = {
 
 class _Batches(threading.local):
     """The metadata that condensers set with ``add_metadata`` in this thread, by the ``id`` of the
-    condenser. It is not an attribute of the condenser, which can be copied and pickled.
+    condenser. The metadata is not an attribute of the condenser, so that the condenser can be
+    copied and pickled.
     """
 
     def __init__(self) -> None:
@@ -259,8 +261,8 @@ _Self = TypeVar("_Self")
 _Result = TypeVar("_Result")
 
 _WITH_OPTIONAL_MODEL = set[str]()
-"""The methods that are called with a View and the agent's model, and may be defined with a View
-alone.
+"""The methods that foldlog calls with a View and the agent's model. A strategy may define them with
+a View alone.
 """
 
 
@@ -268,14 +270,14 @@ def model_is_optional(
     method: Callable[[_Self, View, AgentModel | None], _Result],
 ) -> Callable[Concatenate[_Self, View, ...], _Result]:
     """Let strategies define this method with or without the argument ``agent_llm``. Type checkers
-    accept both, and callers always pass it.
+    accept both forms, and callers always pass the argument.
     """
     _WITH_OPTIONAL_MODEL.add(method.__name__)
     return method
 
 
 def _taking_a_model(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method that takes the agent's model. If a strategy defined ``method`` with a View
+    """Return a method that accepts the agent's model. If a strategy defined ``method`` with a View
     alone, the model is not passed on.
     """
     if not inspect.isfunction(method) or len(inspect.signature(method).parameters) != 2:
@@ -294,21 +296,22 @@ class _NameOfClass:
 
 
 class Condenser:
-    """Reads a View and decides which View the agent goes on with.
+    """Reads a View and decides which View the agent uses next.
 
-    A strategy defines ``condense``, or, if it has reports beside its decision, ``step``. Neither
-    changes the View. A condenser holds no state of a conversation: one object may serve many
-    conversations in many threads. Methods of a strategy may leave the argument ``agent_llm`` out.
+    A strategy defines ``condense``. If it also makes reports, it defines ``step`` instead. Both
+    methods leave the View unchanged. A condenser holds no state of a conversation: one object may
+    serve many conversations in many threads. Methods of a strategy may leave the argument
+    ``agent_llm`` out.
     """
 
     type: ClassVar[str] = cast(str, _NameOfClass())
-    """The name of this strategy in configurations and in the metadata of its condensations; by
-    default the class's.
+    """The name of this strategy in configurations and in the metadata of its condensations. The
+    default is the name of the class.
     """
 
     config_type: ClassVar[Any] = None
     """The class of this strategy's configurations, a ``CondenserConfig``. ``register_config`` sets
-    it.
+    this attribute.
     """
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -326,13 +329,13 @@ class Condenser:
     @classmethod
     def from_config(cls, config: Any) -> Condenser:
         """Return the condenser that a configuration describes, a table or a pydantic model: see
-        ``foldlog.condensers.condenser_from_config``. A registered class may define it, with its own
-        configuration as the argument, to make itself.
+        ``foldlog.condensers.condenser_from_config``. A registered class may define this method. It
+        is then called with the configuration of the class, and makes the condenser.
         """
         return condensers.condenser_from_config(config)
 
     def __post_init__(self) -> None:
-        """Raise ``InvalidCondenser`` if a setting that has bounds is not a number, or exceeds its
+        """Raise ``InvalidCondenser`` if a setting that has bounds is not a number, or is out of
         bounds.
         """
         fields = getattr(self, "__dataclass_fields__", {}).values()
@@ -361,16 +364,18 @@ class Condenser:
                     )
 
     def check_sizes(self) -> None:
-        """Raise ``InvalidCondenser`` if settings contradict each other. By default none do."""
+        """Raise ``InvalidCondenser`` if settings contradict each other. This default never raises
+        it.
+        """
 
     @property
     def config(self) -> BaseModel:
         """The configuration of this condenser. ``condenser_from_config(config.model_dump())`` makes
-        a condenser with an equal one.
+        a condenser with an equal configuration.
 
-        API keys in it are ``SecretStr``, which printing does not show. Raises ``InvalidCondenser``
-        if the class is not registered, or if the condenser holds an object that no configuration
-        can name, such as your own model class.
+        API keys are ``SecretStr``: their text is not printed. Raises ``InvalidCondenser`` if the
+        class is not registered, or if the condenser holds an object that no configuration can name,
+        such as your own model class.
         """
         config_type = vars(builtins.type(self)).get("config_type")
         if config_type is None:
@@ -386,30 +391,31 @@ class Condenser:
         return config
 
     def for_agent(self, agent_llm: AgentModel | None) -> Condenser:
-        """Return this condenser with the agent's model in each place that names no model. By
-        default this condenser itself.
+        """Return this condenser, with the agent's model for each strategy that names no model. By
+        default it is this condenser itself.
 
-        Raises ``InvalidCondenser`` if it needs a model and ``agent_llm`` is None or cannot be
-        asked.
+        Raises ``InvalidCondenser`` if the condenser needs a model and ``agent_llm`` is None or
+        cannot be asked.
         """
         return self
 
     def handles_condensation_requests(self) -> bool:
-        """Return whether this condenser fulfils a ``CondensationRequest``. An agent with a prompt
-        that is too long asks this first.
+        """Return whether this condenser fulfils a ``CondensationRequest``. If a prompt is too long,
+        the agent checks this before it appends a request.
         """
         return False
 
     def overrun(self, view: View, agent_llm: AgentModel | None) -> Overrun | None:
         """Return the token counts and the limit if the prompt of ``view`` exceeds this condenser's
-        limit of tokens; None if it is within the limit. By default None: a condenser without such a
-        limit.
+        limit of tokens; None if it is within the limit. By default a condenser has no such limit,
+        and this returns None.
         """
         return None
 
     @model_is_optional
     def condense(self, view: View, agent_llm: AgentModel | None = None) -> View | Condensation:
-        """Return the View to go on with, or a condensation to append before asking again.
+        """Return the View that the agent uses next, or a condensation. Append the condensation,
+        then call this again.
 
         Raises ``NoCondensationAvailable`` if a condensation is required (by a request or by too
         many tokens) and impossible. Raises ``TypeError`` if ``view`` is not a View, such as a list
@@ -425,13 +431,13 @@ class Condenser:
     def condensed_history(
         self, state: State, agent_llm: AgentModel | None = None
     ) -> View | Condensation:
-        """Condense the View of a ``History``, or of an object with ``history``, a list of events,
+        """Condense the View of a ``History``, or of an object with ``history`` (a list of events)
         and ``extra_data``.
 
         A condensation is returned, not appended: the caller appends its ``action``. Reports and the
-        metadata from ``add_metadata`` are written to ``state``, also if this raises. Raises the
-        errors of ``condense``. Cost: making the View (for a list, reading all its events) and the
-        condenser's work.
+        metadata from ``add_metadata`` are written to ``state``, also if an error is raised. Raises
+        the errors of ``condense``. Cost: the View (for a list, one pass over all its events) and
+        the condenser's work.
         """
         with self.metadata_batch(state):
             try:
@@ -459,15 +465,15 @@ class Condenser:
 
     @contextmanager
     def metadata_batch(self, state: State) -> Iterator[None]:
-        """Write the report when the block ends, even by an error."""
+        """Write the report when the block ends, also if it ends by an error."""
         try:
             yield
         finally:
             self.write_metadata(state)
 
     def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
-        """Condense as ``condense`` does, and return the reports too. If it raises
-        ``NoCondensationAvailable``, the error has the reports.
+        """Condense as ``condense`` does, and return the reports too. An error
+        ``NoCondensationAvailable`` has the reports in its attribute ``reports``.
         """
         if inspect.unwrap(builtins.type(self).condense) is Condenser.condense:
             raise TypeError(f"{builtins.type(self).__name__} must define 'condense' or 'step'")
@@ -481,8 +487,8 @@ def stepped(condenser: Condenser, view: View, agent_llm: AgentModel | None) -> S
     """Return the step of a condenser, with its metadata as a report.
 
     If the condenser returns a View with other events and reports no rule, a report with the rule
-    ``None`` is added: such a View cannot be made again. If ``view`` says which events must stay,
-    they are taken out of a condensation. If that leaves the condensation empty, the View stays
+    ``None`` is added: foldlog cannot make such a View again. Events that must stay according to
+    ``view`` are removed from the condensation. If no other event is left in it, the View stays
     larger, or ``NoCondensationAvailable`` is raised if condensing cannot wait. Raises ``TypeError``
     if the condenser returned neither a View nor a condensation, or a View that was not made from
     ``view``.
@@ -526,7 +532,7 @@ def _checked_step(condenser: Condenser, view: View, agent_llm: AgentModel | None
 def _without_kept_events(
     condenser: Condenser, view: View, agent_llm: AgentModel | None, step: Step
 ) -> Step:
-    """Return the step with a condensation that spares the events from ``view.kept_from`` on."""
+    """Return the step with a condensation that forgets no event from ``view.kept_from`` on."""
     if view.kept_from is None or isinstance(step.result, View):
         return step
     try:
@@ -540,8 +546,8 @@ def _without_kept_events(
 
 
 def reported(result: View | Condensation, reports: tuple[Report, ...]) -> Step:
-    """Return a step with these ``reports``. They are in the metadata of the condensation, or beside
-    the View if there is no condensation.
+    """Return a step with these ``reports``. They are in the metadata of the condensation. If the
+    result is a View, they are in ``Step.reports``.
     """
     if isinstance(result, Condensation):
         return Step(Condensation(with_reports(result.action, reports)))

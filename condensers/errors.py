@@ -1,4 +1,4 @@
-"""The errors of condensers, a branch of the one error tree.
+"""The errors of condensers, a branch of foldlog's tree of errors.
 
 EventStoreError
 └── CondenserError
@@ -7,8 +7,8 @@ EventStoreError
                                   user
     ├── ModelCallFailed           the model behind a condenser gave no usable answer: nothing was
                                   forgotten
-    └── TokensUnknown             this model's tokens cannot be counted: they are estimated in their
-                                  place
+    └── TokensUnknown             this model's tokens cannot be counted: they are estimated
+                                  instead
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ either.
 
 
 class CondenserError(EventStoreError):
-    """Base of everything that ``condensers`` raises on purpose."""
+    """The base of all errors that ``condensers`` raises on purpose."""
 
 
 class InvalidCondenser(CondenserError, ValueError):
@@ -44,10 +44,10 @@ class InvalidCondenser(CondenserError, ValueError):
 class NoCondensationAvailable(CondenserError):
     """No event may be forgotten, or the events to forget could not be summarized.
 
-    The View is unchanged. ``reports`` has the reports of the failed step, with its cost (see
-    ``Step``). If ``may_go_on`` is true, only a request asked for the condensation, and it is
-    declined now: go on with the View. ``condenser`` is the type of the part of a pipeline that
-    raised the error; otherwise it is empty.
+    The View is unchanged. ``reports`` are the reports of the failed step, with its cost (see
+    ``Step``). If ``may_go_on`` is true, only a request asked for the condensation, and the request
+    is now declined: go on with the View. If a part of a pipeline raised the error, ``condenser`` is
+    the type of this part; otherwise it is empty.
     """
 
     may_go_on = False
@@ -60,10 +60,11 @@ class NoCondensationAvailable(CondenserError):
 
 class ModelCallFailed(CondenserError):
     """The model gave no usable answer, after every retry that its configuration allows. ``failure``
-    says which kind.
+    is the kind of the failure.
 
-    ``report`` has all of this and, under ``metrics``, attempts, latency, usage and cost.
-    ``reports`` has the reports of earlier calls of the same step and this one.
+    ``report`` contains the model, the failure, the problem and, under ``metrics``, attempts,
+    latency, usage and cost. ``reports`` contains the reports on earlier calls of the same step and
+    on this call.
     """
 
     def __init__(

@@ -1,10 +1,10 @@
-"""The command handler: read a View, let a condenser decide, append its decision. Other writers
-never wait for a model.
+"""The command handler: it reads a View, lets a condenser decide, and appends the decision. Other
+writers never wait for a model.
 
-A condenser may take a minute to ask a model, and other writers may append in that time. The plan is
-then checked against the newer View without a second model call. It holds if no other condensation
-came and the events that it forgets may still be forgotten. A plan that does not hold is dropped and
-reported, and the condenser plans again.
+A condenser may take a minute to ask a model, and other writers may append in that time. The planned
+condensation is then checked against the newer View without a second model call. It is still valid
+if no other condensation came and the events that it forgets may still be forgotten. A plan that is
+no longer valid is dropped and reported, and the condenser plans again.
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ Append = Callable[..., tuple[Recorded, ...]]
 
 
 class CondenseHandler:
-    """Condenses conversations of one store. Any number of threads, and of handlers, may do so at
-    once.
+    """Condenses conversations of one store. Any number of threads and of handlers may condense at
+    the same time.
 
-    The View must fit into the input limit of ``agent_llm``. Without ``agent_llm`` events are
-    counted, and tokens are estimated if the condenser has a limit for them.
+    The View must fit into the input limit of ``agent_llm``. Without ``agent_llm`` the handler
+    counts events, and estimates tokens if the condenser has a limit of tokens.
     """
 
     def __init__(
@@ -83,16 +83,16 @@ class CondenseHandler:
         )
 
     def with_agent(self, agent_llm: AgentModel) -> CondenseHandler:
-        """Return a handler for another model of the agent. Both handlers share what they remember
-        of each conversation.
+        """Return a handler for another model of the agent. Both handlers share the object
+        ``Remembered`` of each conversation.
         """
         handler = CondenseHandler(self._store, self._views, self._unbound_condenser, agent_llm)
         handler._remembered = self._remembered
         return handler
 
     def reading(self, store: Store, views: Views) -> CondenseHandler:
-        """Return a handler that reads this store and these Views. Both handlers share what they
-        remember of each conversation.
+        """Return a handler that uses ``store`` and ``views``. Both handlers share the object
+        ``Remembered`` of each conversation.
         """
         handler = copy(self)
         handler._store = store
@@ -102,19 +102,19 @@ class CondenseHandler:
     def handle(
         self, conversation: str, generation: Generation | None = None
     ) -> View | Condensation:
-        """Take one step: return the View to go on with, or a condensation that has been appended;
-        then ask again.
+        """Take one step: return the View that the agent uses next, or a condensation that has been
+        appended. After a condensation, call this again.
 
         The reports of a step without a condensation are appended as an ``Annotation``. The report
-        on a mask is appended only if its rule is new. If a model failed and condensing can wait, it
-        is asked again some events later: see ``Remembered``.
+        on a mask is appended only if its rule is new. If a model failed and condensing can wait,
+        the model is asked again some events later: see ``Remembered``.
 
         Raises ``NoCondensationAvailable`` if a condensation is required and impossible. The handler
-        then appends a declined condensation: it answers the request, and the next step goes on.
-        While it is the newest condensation and the prompt is still too long, later steps raise the
-        same error and append only reports of calls that cost something. Raises the store's errors,
-        too. ``generation`` is passed to ``Store.append``. Durability: appended events are on disk.
-        Cost: the View, and the condenser's work.
+        then appends a condensation with the outcome ``declined``. It closes the request, so the
+        next step can go on. As long as it is the newest condensation and the prompt is still too
+        long, later steps raise the same error and append only reports of calls that cost something.
+        Raises the store's errors, too. ``generation`` is passed to ``Store.append``. Durability:
+        appended events are on disk. Cost: the View, and the condenser's work.
         """
         with span("foldlog.condense", conversation=conversation) as attributes:
             result = self._handled(conversation, generation)
@@ -175,15 +175,16 @@ class CondenseHandler:
             )
 
     def preview(self, view: View) -> Step:
-        """Return the step over ``view`` and append nothing. A condenser with a model asks it.
+        """Return the step over ``view`` and append nothing. If the condenser needs a model, the
+        model is asked.
 
         Raises the errors of ``unseen.step`` and of the condenser. Cost: the condenser's work.
         """
         return unseen.step(self._condenser, view, self._agent_llm)
 
     def _previewed(self, conversation: str, view: View) -> Step:
-        """Return ``preview(view)``. An unexpected error of a condenser gets a note with its
-        conversation.
+        """Return ``preview(view)``. Adds a note with the conversation to an unexpected error of a
+        condenser.
         """
         try:
             return self.preview(view)
@@ -200,10 +201,10 @@ class CondenseHandler:
         self, conversation: str, append: Append, view: View, action: CondensationAction
     ) -> CondensationAction:
         """Append the condensation and return it as stored. Raise ``NoCondensationAvailable`` if it
-        no longer holds.
+        is no longer valid.
 
-        The transaction that appends it checks again for redactions and for the few events that came
-        since.
+        The transaction of the append checks once more for redactions and for the few events that
+        came since the plan.
         """
         if view.state.past is None:
             redactions = 0
@@ -294,14 +295,14 @@ class CondenseHandler:
         self, conversation: str, append: Append, view: View, error: NoCondensationAvailable
     ) -> bool:
         """Record that no condensation could be made. Return False if another condensation came
-        first: then the step may succeed if it is taken again.
+        first: a second try of the step may then succeed.
         """
         newest = _newest(view)
         is_recorded = (
             newest.get("outcome") == "declined" and newest.get("condenser") == self._condenser.type
         )
         if is_recorded and not view.unhandled_condensation_request:
-            # Later steps of a stuck conversation only record what they paid for.
+            # Later steps of a stuck conversation record only the calls that cost something.
             if spent := list(filter(cost_something, error.reports)):
                 append(annotation(spent, self._condenser.type), expected_version=ANY_VERSION)
             return True
@@ -329,9 +330,9 @@ class CondenseHandler:
         return True
 
     def _may_go_on(self, view: View, error: NoCondensationAvailable) -> bool:
-        """Return whether the View may be sent although a request cannot be fulfilled. It may if no
-        model failed and, if the newest condensation was declined too, the agent took a turn since
-        then: so the prompt was not too long.
+        """Return whether the agent may go on with the View although a request cannot be fulfilled.
+        It may go on if no model failed. If the newest condensation was declined too, the agent must
+        also have taken a turn since then, which shows that the prompt was not too long.
         """
         if not view.unhandled_condensation_request or any(
             "failure" in report for report in error.reports
@@ -352,8 +353,8 @@ class CondenseHandler:
         reports: tuple[Report, ...],
         remembered: Remembered,
     ) -> View | None:
-        """Append a step's reports and return the View. Returns None if new rules were appended
-        after events of others: then the step is taken again.
+        """Append a step's reports and return the View. Returns None if another writer appended
+        events before the new rules: the caller then takes the step again.
         """
         rules = list(filter(is_standing, reports))
         outcomes = [report for report in reports if not is_standing(report)]
@@ -387,8 +388,8 @@ class CondenseHandler:
         return view if batches[0] is outcomes else None
 
     def _are_new(self, conversation: str, rules: Sequence[str], version: int) -> bool:
-        """Return whether these rules differ from the newest in the log, or were recorded
-        long ago.
+        """Return whether these rules differ from the newest rules in the log, or were recorded long
+        ago.
         """
         recorded_at, recorded = newest_rules(self._store, conversation, version)
         return version - recorded_at > RULES_COUNT_FOR // 2 or rules != [*map(_rule, recorded)]
@@ -401,27 +402,28 @@ _LOOKED_BACK = 100
 
 
 def _newest(view: View) -> Mapping[str, Any]:
-    """Return the metadata of the newest condensation of ``view``; empty without one. Cost: the
-    structural events.
+    """Return the metadata of the newest condensation of ``view``, or an empty mapping if it has
+    none. Cost: the structural events.
     """
     return view.condensations[-1].metadata if view.condensations else {}
 
 
-def planned_before(action: CondensationAction, view: View, meanwhile: Sequence[Event]) -> View:
-    """Return the View after the events since then, if ``action``, which was planned on ``view``,
-    still holds for it.
+def planned_before(action: CondensationAction, view: View, new_events: Sequence[Event]) -> View:
+    """Return ``view`` with ``new_events`` if ``action``, which was planned on ``view``, is still
+    valid.
 
-    Raises ``NoCondensationAvailable`` if it no longer holds. It holds if all events that it forgets
-    are still shown and may still be forgotten (see ``selection.without_kept``), and its summary
-    still stands before the same event, at a cut point. A retraction makes it outdated. Another
-    condensation makes it outdated if the plan forgets nothing, or an event that is no longer shown.
-    Cost: a copy of the View and its units.
+    Raises ``NoCondensationAvailable`` if the plan is no longer valid. It is valid if the View still
+    shows all events that it forgets, if these may still be forgotten (see
+    ``selection.without_kept``), and if its summary still stands before the same event, at a cut
+    point. A retraction makes the plan outdated. Another condensation makes it outdated if the plan
+    forgets nothing, or forgets an event that is no longer shown. Cost: a copy of the View and its
+    units.
     """
-    newer = view.then(meanwhile)
+    newer = view.then(new_events)
     offset = action.summary_offset
     named = ids_named(action, (event.id for event in view))
     shown = {event.id for event in newer}
-    for event in meanwhile:
+    for event in new_events:
         is_condensation = isinstance(event, CondensationAction) and (
             event.summary is not None or any(event.forgotten)
         )
@@ -434,18 +436,18 @@ def planned_before(action: CondensationAction, view: View, meanwhile: Sequence[E
         offset not in newer.cut_points or view[offset : offset + 1] != newer[offset : offset + 1]
     ):
         raise NoCondensationAvailable(
-            "its summary would now stand inside a unit, or before another event"
+            "the summary would now stand inside a unit, or before another event"
         )
     return newer
 
 
 class Remembered:
-    """The memory of a handler for one conversation. Without it each step would report the same
-    rules and ask a failing model again.
+    """What a handler remembers of one conversation. Without this object each step would report the
+    same rules and ask a failing model again.
 
     If a model failed and condensing could wait, the model is asked again at the version
     ``ask_again_at``. The wait doubles after each further failure. Several threads may use this
-    object: at worst a model is asked once too often.
+    object: in the worst case a model is asked once too often.
     """
 
     def __init__(self, conversation: str) -> None:
@@ -456,9 +458,9 @@ class Remembered:
         self.ask_again_at = 0
 
     def has_rules(self, store: Store, view: View) -> bool:
-        """Return whether the log has rules at this version that may have to be ended, whichever
-        handler recorded them. Cost: the events since the last call; nothing is read if the View
-        shows them all.
+        """Return whether rules in the log, recorded by any handler, apply at this version and may
+        have to be ended. Cost: the events since the last call; nothing is read if the View shows
+        them all.
         """
         if self._rules_read_until > view.version:  # a View of an earlier version
             self._rules_read_until = 0

@@ -1,9 +1,9 @@
 """The reports of a step, which are stored in events. A report records what one condenser did in one
 step, besides its decision.
 
-It is passed as a value: in a ``Step``, in a condensation's metadata under
-``CONDENSER_METADATA_KEY``, or on the error that says why there is no condensation. It is stored in
-that condensation, or, if the step made none, in an ``Annotation`` of that name.
+A report is passed as a value: in a ``Step``, in a condensation's metadata under
+``CONDENSER_METADATA_KEY``, or in the error that says why there is no condensation. It is stored in
+the condensation, or, if the step made no condensation, in an ``Annotation`` with that name.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from foldlog._usage import OF_A_CONDENSER
 from foldlog.eventstore import NOT_RECORDED, Annotation, CondensationAction, Event, Store
 
 CONDENSER_METADATA_KEY = OF_A_CONDENSER
-"""The key of reports in a condensation's metadata, and the name of the annotations that hold
-them.
+"""The key of reports in a condensation's metadata, and the name of the annotations that contain
+reports.
 """
 
 Report = Mapping[str, Any]
-"""The report of a condenser on a step, as JSON: for example model, usage, cost, masked events, why
-a reply failed.
+"""The report of a condenser on a step, as JSON: for example the model, usage, cost, masked events,
+or why a reply failed.
 """
 
 RULES_COUNT_FOR = 100
-"""A recorded rule counts for this number of events; a handler records it again after half of
-them.
+"""A recorded rule applies to this number of events after its record. A handler records it again
+after half of them.
 """
 
 
 def is_standing(report: Report) -> bool:
-    """Return whether a report has a ``rule`` and so is the same at every step, like the report on a
-    mask. A handler records such reports only when they differ from the rules in the log.
+    """Return whether a report has a ``rule``. Such a report, for example on a mask, is the same at
+    every step. A handler records such reports only when they differ from the rules in the log.
     """
     return "rule" in report
 
@@ -45,8 +45,8 @@ def is_standing(report: Report) -> bool:
 def newest_rules(
     store: Store, conversation: str, version: int, since: int = 0
 ) -> tuple[int, list[Report]]:
-    """Return the standing reports of the newest step before ``version``, and the id of the
-    annotation that holds them.
+    """Return the id of the newest annotation with rules before ``version``, and its standing
+    reports (see ``is_standing``).
 
     An annotation without reports is returned too: it says that the former rules no longer apply.
     Returns ``NOT_RECORDED`` and no reports if the last ``RULES_COUNT_FOR`` events, or the events
@@ -66,21 +66,23 @@ def newest_rules(
 
 
 def cost_something(report: Report) -> bool:
-    """Return whether the model calls in a report cost money, or may have."""
+    """Return whether the model calls in a report cost money, or may have cost money."""
     metrics = report.get("metrics", {})
     return bool(metrics.get("usage")) or metrics.get("cost", 0.0) != 0.0
 
 
 def annotation(reports: Iterable[Report], condenser: str = "") -> Annotation:
-    """Return the event that stores ``reports`` if there is no condensation. A report without a
-    condenser gets the name ``condenser``, if that is not empty.
+    """Return the event that stores ``reports`` if there is no condensation. If ``condenser`` is not
+    empty, each report that names no condenser gets this name.
     """
     named = {"condenser": condenser} if condenser else {}
     return Annotation(name=CONDENSER_METADATA_KEY, data=[{**named, **report} for report in reports])
 
 
 def with_reports(action: CondensationAction, reports: Iterable[Report]) -> CondensationAction:
-    """Return ``action`` with ``reports`` in its metadata, before its own reports."""
+    """Return ``action`` with ``reports`` added to its metadata, before the reports that it already
+    has.
+    """
     reports = [dict(report) for report in reports]
     if not reports:
         return action
@@ -89,7 +91,7 @@ def with_reports(action: CondensationAction, reports: Iterable[Report]) -> Conde
 
 
 def reports_of(event: Event) -> list[Any]:
-    """Return the reports in this event, in order; none for most events."""
+    """Return the reports in this event, in order. Most events have no reports."""
     reports: Any = None
     if isinstance(event, CondensationAction):
         reports = event.metadata.get(CONDENSER_METADATA_KEY)
@@ -118,7 +120,7 @@ def tell_of_failures(conversation: str, condenser: str, reports: Iterable[Report
 
 
 def on_a_model(reports: Iterable[Report]) -> list[Report]:
-    """Return the reports on calls of a model."""
+    """Return only those of ``reports`` that are on calls of a model."""
     return [report for report in reports if "metrics" in report]
 
 
@@ -148,7 +150,7 @@ class Usage:
         return total
 
     def add(self, metrics: Mapping[str, Any]) -> None:
-        """Add the metrics of one or more calls, as they are in a report."""
+        """Add the metrics of one or more calls, in the format of a report."""
         cost = metrics.get("cost", 0.0)
         self.attempts += metrics.get("attempts", 1)
         self.latency_s += metrics.get("latency_s") or 0.0
@@ -159,7 +161,7 @@ class Usage:
             self.cost = self.cost + cost
 
     def metrics(self) -> dict[str, Any]:
-        """Return the sums as they are in a report."""
+        """Return the sums in the format of a report."""
         return {
             "usage": dict(self.usage),
             "cost": self.cost,

@@ -40,14 +40,14 @@ from foldlog.eventstore import NOT_RECORDED, CondensationAction
 from foldlog.projections import View
 
 spares_models = ContextVar("models are spared", default=False)
-"""Whether a model is asked only for a condensation that is required, because its last call
+"""Whether condensers ask a model only if a condensation is required, because the model's last call
 failed.
 """
 
 
 class RollingCondenser(Condenser, ABC):
-    """A condenser that makes condensations. A strategy defines ``get_condensation``. To decide
-    when, it defines ``should_condense`` or ``reasons``. Reasons are written to the log with the
+    """A condenser that makes condensations. A strategy defines ``get_condensation``. It may define
+    ``should_condense`` or ``reasons`` to decide when to condense. The reasons are stored with the
     condensation.
     """
 
@@ -58,14 +58,16 @@ class RollingCondenser(Condenser, ABC):
         return True
 
     def reasons(self, view: View, agent_llm: AgentModel | None = None) -> frozenset[Reason]:
-        """Return why a condensation is due now; empty if it is not due. The default reasons are a
-        request, and more than ``max_size`` events.
+        """Return the reasons why a condensation is due now; empty if it is not due. The default
+        reasons are a request, and more than ``max_size`` events.
         """
         return reasons_by_size(view, getattr(self, "max_size", None))
 
     @model_is_optional
     def should_condense(self, view: View, agent_llm: AgentModel | None = None) -> bool:
-        """Return whether a condensation is due now: by default, whether it has a reason."""
+        """Return whether a condensation is due now. By default it is due if ``reasons`` returns a
+        reason.
+        """
         return bool(self.reasons(view, agent_llm))
 
     @property
@@ -76,7 +78,7 @@ class RollingCondenser(Condenser, ABC):
     def condensation_requirement(
         self, view: View, agent_llm: AgentModel | None = None
     ) -> Requirement | None:
-        """Return how much a condensation is needed now; None if it is not needed."""
+        """Return how urgent a condensation is now; None if it is not due."""
         due = self.reasons(view, agent_llm)
         if not (self.should_condense(view, agent_llm) if self._has_own_rule else due):
             return None
@@ -87,16 +89,16 @@ class RollingCondenser(Condenser, ABC):
     @abstractmethod
     @model_is_optional
     def get_condensation(self, view: View, agent_llm: AgentModel | None = None) -> Condensation:
-        """Return the condensation to make, due or not. Raises ``NoCondensationAvailable`` if none
-        is possible.
+        """Return the condensation to make, whether it is due or not. Raises
+        ``NoCondensationAvailable`` if none is possible.
         """
 
     @model_is_optional
     def hard_context_reset(
         self, view: View, agent_llm: AgentModel | None = None
     ) -> Condensation | None:
-        """Return the last resort for a hard requirement, which forgets as many events as it can;
-        None if there is no last resort.
+        """Return a condensation that forgets as many events as possible: the last resort for a hard
+        requirement. Returns None if the strategy has no last resort.
         """
         return None
 
@@ -118,8 +120,8 @@ class RollingCondenser(Condenser, ABC):
     def _explained(
         self, view: View, agent_llm: AgentModel | None, condensation: Condensation
     ) -> Condensation:
-        """Return a condensation with metadata that gives its reason, unless the strategy wrote a
-        reason.
+        """Return a condensation whose metadata has a reason. A reason that the strategy wrote
+        stays.
         """
         if not isinstance(condensation, Condensation):
             return condensation  # ``stepped`` raises TypeError for it
@@ -135,9 +137,9 @@ class RollingCondenser(Condenser, ABC):
         return condensation if action is condensation.action else Condensation(action)
 
     def _forgetting_summaries(self, view: View, action: CondensationAction) -> CondensationAction:
-        """Return the action, extended to forget every summary in the View, if it has a summary
-        itself. Strategies that define ``should_condense`` need not name the summaries that their
-        new summary replaces.
+        """Return the action. If it has a summary, it is extended to forget every earlier summary in
+        the View. So strategies that define ``should_condense`` need not name the summaries that
+        their new summary replaces.
         """
         if action.summary is None:
             return action
@@ -162,12 +164,12 @@ class RollingCondenser(Condenser, ABC):
         *,
         summaries: bool = False,
     ) -> Condensation:
-        """Return the condensation that forgets the events outside of ``kept``, without a summary.
+        """Return a condensation without a summary that forgets the events outside of ``kept``.
 
-        ``kept`` has the indices that the strategy's own rule keeps; ``selection.events_to_forget``
+        ``kept`` are the indices that the strategy's own rule keeps; ``selection.events_to_forget``
         extends them to whole units. ``reports`` record how the strategy chose. If no event of the
         log can be forgotten, this raises ``NoCondensationAvailable`` with ``why_not`` and the
-        reports. With ``summaries``, summaries outside of ``kept`` are forgotten too.
+        reports. If ``summaries`` is true, summaries outside of ``kept`` are forgotten too.
         """
         kept = {*kept, *range(first_kept_index(view), len(view))}
         forgotten = events_to_forget(view, kept, summaries=summaries)
@@ -201,9 +203,9 @@ class RollingCondenser(Condenser, ABC):
         max_size: int | None,
         outcome: str = "condensed",
     ) -> dict[str, Any]:
-        """Return the metadata of a condensation that leaves ``events_after`` events of ``view`` and
-        is ``due`` for these reasons. ``size`` is the limit of events, which is exceeded if
-        ``EVENTS`` is a reason.
+        """Return the metadata of a condensation of ``view``. ``events_after`` is the number of
+        events that remain, ``reasons`` says why the condensation is due. If ``EVENTS`` is a reason,
+        the View has more than ``max_size`` events.
         """
         metadata = {
             "condenser": self.type,
@@ -218,8 +220,8 @@ class RollingCondenser(Condenser, ABC):
         return metadata
 
     def _above_size(self, view: View, why: str) -> tuple[Report, ...]:
-        """Return the report on a View that stays larger than ``max_size``; no report for a strategy
-        without a size.
+        """Return the report on a View that stays larger than ``max_size``. A strategy without
+        ``max_size`` has no such report.
         """
         max_size = getattr(self, "max_size", None)
         if max_size is None:
@@ -248,8 +250,8 @@ class RollingCondenser(Condenser, ABC):
 
 
 def reasons_by_size(view: View, max_size: int | None) -> frozenset[Reason]:
-    """Return the reasons that can be found without a model: a request, and more than ``max_size``
-    events if that is a number.
+    """Return the reasons that do not depend on a model: a request, and, if ``max_size`` is a
+    number, more events than this.
     """
     too_many = max_size is not None and len(view) > max_size
     due = {Reason.REQUEST: view.unhandled_condensation_request, Reason.EVENTS: too_many}
@@ -257,8 +259,8 @@ def reasons_by_size(view: View, max_size: int | None) -> frozenset[Reason]:
 
 
 def check_sizes(max_size: int, keep_first: int, *, beside: int = 0) -> None:
-    """Raise ``InvalidCondenser`` unless half of ``max_size`` has room for the head, one event, and
-    ``beside`` more.
+    """Raise ``InvalidCondenser`` if ``keep_first`` is negative, or if half of ``max_size`` is too
+    small for the first ``keep_first`` events, ``beside`` events and one more.
     """
     half = max_size // 2
     if keep_first + beside >= half:

@@ -1,8 +1,8 @@
-"""Select the part of a View to forget, by the same rule of cut points for all strategies.
+"""Select the part of a View to forget. All strategies use the same rule of cut points.
 
 A View may be cut only at *cut points*, which separate no call from its observation. A strategy says
-how much it wants to keep at both ends. This module moves both borders to cut
-points, and makes a condensation of the events between them.
+how many events it wants to keep at the beginning and at the end of the View. This module moves both
+borders to cut points, and makes a condensation of the events between the borders.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ def first_kept_index(view: View) -> int:
 
 
 def last_cut(view: View) -> int:
-    """Return the last cut point before which every event may be forgotten: ``first_kept_index``, or
-    the beginning of its unit.
+    """Return the last cut point before which every event may be forgotten. It is
+    ``first_kept_index``, or the beginning of the unit with that index.
     """
     return view.cut_points[bisect_right(view.cut_points, first_kept_index(view)) - 1]
 
 
 def describe_unseen(view: View) -> str:
-    """Return the end of an error message: how many events must stay; empty if every event may be
-    forgotten.
+    """Return the end of an error message, which says how many events must stay; empty if every
+    event may be forgotten.
     """
     unseen = len(view) - first_kept_index(view)
     if unseen:
@@ -60,12 +60,12 @@ def describe_unseen(view: View) -> str:
 
 
 def middle(view: View, keep_first: int, keep_last: int) -> slice | None:
-    """Return the span between the first ``keep_first`` and the last ``keep_last`` events; None if
-    it is empty.
+    """Return the span between the first ``keep_first`` events (the head) and the last ``keep_last``
+    events (the tail). Returns None if the span is empty or ``keep_last`` is negative.
 
-    Borders move to the next cut point, so the head may grow and the tail may shrink by the rest of
-    a unit. Events that must stay are in the tail. So are calls without a result, because no cut
-    point follows them. A negative ``keep_last`` gives None.
+    Both borders move to the next cut point. So the head may grow, and the tail may shrink, by the
+    rest of a unit. Events that must stay are always in the tail, and so are calls without a result,
+    because no cut point follows them.
     """
     if keep_last < 0:
         return None
@@ -77,8 +77,8 @@ def middle(view: View, keep_first: int, keep_last: int) -> slice | None:
 
 
 def ends(view: View, keep_first: int, keep_last: int) -> set[int]:
-    """Return the indices of the first ``keep_first`` and of the last ``keep_last`` events, counted
-    one by one.
+    """Return the indices of the first ``keep_first`` and of the last ``keep_last`` events, without
+    regard to units.
     """
     count = len(view)
     return {*range(min(keep_first, count)), *range(max(0, count - keep_last), count)}
@@ -87,10 +87,10 @@ def ends(view: View, keep_first: int, keep_last: int) -> set[int]:
 def events_to_forget(view: View, kept: Set[int], *, summaries: bool = False) -> tuple[Event, ...]:
     """Return the events to forget if a strategy keeps the events at the indices ``kept``.
 
-    The choice is extended to whole units: if one event of a unit is kept, the whole unit stays.
-    Calls without a result and the events from ``first_kept_index`` on stay too. Summaries of
-    forgotten events, which belong to no unit, stay unless ``summaries`` is true: then they are
-    chosen like other events.
+    ``kept`` is extended to whole units: if one event of a unit is kept, the whole unit stays. Calls
+    without a result and the events from ``first_kept_index`` on stay too. Summaries of forgotten
+    events belong to no unit. They stay, unless ``summaries`` is true: then a summary outside of
+    ``kept`` is forgotten.
     """
     events: list[Event] = []
     points = view.cut_points
@@ -108,10 +108,10 @@ def events_to_forget(view: View, kept: Set[int], *, summaries: bool = False) -> 
 
 
 def without_kept(view: View, action: CondensationAction) -> CondensationAction:
-    """Return a condensation that does not forget the events that must stay. These are the events
-    from ``first_kept_index`` on, calls without a result, and calls that may have run. If one event
-    of a unit that a model is sent must stay, the whole unit stays. A summary then stands in the
-    place of the first forgotten event.
+    """Return the condensation without the events that must stay. These are the events from
+    ``first_kept_index`` on, calls without a result, and calls that may have run. If one event of a
+    unit must stay and the unit is sent to a model, the whole unit stays. If the condensation has a
+    summary, it then stands in the place of the first event that is still forgotten.
 
     Raises ``NoCondensationAvailable`` if no event of the log may be forgotten, or if the remaining
     events could not be sent to a model.
@@ -122,7 +122,7 @@ def without_kept(view: View, action: CondensationAction) -> CondensationAction:
         event.id for event in view[min(view.cut_points[-1], first_kept_index(view)) :]
     )
     forgettable.difference_update(view.kept, in_doubt(view.events))
-    # A part of an abandoned call may go alone: no model is sent the other parts.
+    # A part of an abandoned call may be forgotten alone: the other parts are not sent to a model.
     sent_before = sent_ids(view)
     while (
         left_alone := left_behind_by_ids(view.events, view.left_behind, shown - forgettable)
@@ -133,8 +133,8 @@ def without_kept(view: View, action: CondensationAction) -> CondensationAction:
     forgotten = spare_loop_ends(view, chosen) if action.summary is None else chosen
     if not count_logged(forgotten):
         why = (
-            f"the condensation names {len(named)} of the View's {len(view)} events, and those"
-            " stay, alone or with their unit"
+            f"the condensation names {len(named)} of the View's {len(view)} events, and all of"
+            " these must stay, alone or with their unit"
         )
         raise NoCondensationAvailable(f"nothing can be forgotten: {why}{describe_unseen(view)}")
     if whole := len(named) - len(forgotten):
@@ -155,7 +155,7 @@ def without_kept(view: View, action: CondensationAction) -> CondensationAction:
 
 
 def _has_message(view: View) -> bool:
-    """Return whether the prompt of a View has a text besides the system prompt."""
+    """Return whether the prompt of a View contains any text besides the system prompt."""
     sent = (
         event
         for event in map(view.__getitem__, view.fit_positions)
@@ -167,12 +167,13 @@ def _has_message(view: View) -> bool:
 
 
 def spare_loop_ends(view: View, forgotten: Iterable[Event]) -> tuple[Event, ...]:
-    """Return ``forgotten`` without the events that must stay because no summary takes their place.
+    """Return ``forgotten`` without the events that must stay between tool loops, because no summary
+    stands in their place.
 
     A tool loop ends at the next event that is neither an action nor an observation. If that event
     is forgotten, the loop continues into the next calls. The prompt then drops a loop with an
     abandoned call together with these calls (docs/internals/decisions/0031-joined-loops.md). So if
-    an event would be lost from the prompt, the event that ends a loop stays after every loop.
+    the prompt would lose an event in this way, the event after every loop stays.
     """
     dropped = {event.id: event for event in forgotten}
     view_after = view.with_events(event for event in view.events if event.id not in dropped)
@@ -190,8 +191,8 @@ def spare_loop_ends(view: View, forgotten: Iterable[Event]) -> tuple[Event, ...]
 
 
 def after_system_prompt(view: View) -> int:
-    """Return the index after the first system prompt, which a model always needs; 0 without a
-    system prompt.
+    """Return the index after the first system prompt, or 0 if there is no system prompt. A model
+    always needs this prompt.
     """
     return next(
         (index + 1 for index, event in enumerate(view.events) if isinstance(event, SystemMessage)),
@@ -201,13 +202,13 @@ def after_system_prompt(view: View) -> int:
 
 def stands_for_forgotten(event: Event) -> bool:
     """Return whether this is the summary of a condensation. A summary in an imported log is an
-    ordinary event: the log holds it and the events that it summarizes.
+    ordinary event: the log contains it, and also the events that it summarizes.
     """
     return isinstance(event, CondensationSummary) and event.id < 0
 
 
 def sent_ids(view: View) -> set[int]:
-    """Return the ids of the events of a View that a model is sent."""
+    """Return the ids of the events of a View that are sent to a model."""
     return {view[position].id for position in view.fit_positions}
 
 
@@ -220,8 +221,8 @@ def ids_named(action: CondensationAction, shown: Iterable[int]) -> set[int]:
 
 
 def count_logged(events: Iterable[Event]) -> int:
-    """Count the events that are in the log. A summary of a condensation is not: its id is
-    negative.
+    """Count the events that are in the log. A summary of a condensation is not in the log, and its
+    id is negative.
     """
     return sum(event.id >= 0 for event in events)
 
@@ -233,9 +234,10 @@ def forget(
     summary: str | None = None,
     offset: int | None = None,
 ) -> CondensationAction:
-    """Return the condensation that forgets ``events`` and summaries, by their ids.
+    """Return the condensation that forgets ``events``, which may include summaries.
 
-    It has a range if the ids are consecutive, else a list: a range never names an event that stays.
+    If the ids are consecutive, the condensation has a range of ids, otherwise a list. So a range
+    never includes an event that stays.
     """
     ids = sorted(event.id for event in events)
     reference: dict[str, Any] = {"forgotten_event_ids": tuple(ids)}

@@ -1,6 +1,7 @@
 """The argument ``state`` of a condenser: a ``History``, or an object with a list of events.
 
-The reports of a condenser are written there, and read again with ``get_condensation_metadata``.
+``write_reports`` writes the reports of a condenser into the state, and
+``get_condensation_metadata`` reads them.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from foldlog.projections import View
 
 @runtime_checkable
 class HistoryState(Protocol):
-    """A conversation in memory: all its events, in order, and whatever else belongs to it."""
+    """A conversation in memory: ``history`` are all its events, in order, and ``extra_data`` is any
+    other data of the conversation.
+    """
 
     history: Any
     extra_data: dict[str, Any]
@@ -44,8 +47,8 @@ State = HistoryState | StoredHistory
 
 
 def view_of(state: State) -> View:
-    """Return the View of a state. Raises ``TypeError`` for any other object. Cost: for a list,
-    reading all its events.
+    """Return the View of a state. Raises ``TypeError`` for any other object. Cost: for a list, one
+    pass over all its events.
     """
     if isinstance(state, HistoryState):
         return View.from_events(state.history)
@@ -63,8 +66,8 @@ def view_of(state: State) -> View:
 
 
 def write_reports(state: State, reports: Sequence[Report]) -> None:
-    """Write reports into ``extra_data``, or as an event of the log. Rules, which are the same at
-    every step, are written only to a log, at least once in ``RULES_COUNT_FOR`` events.
+    """Write reports into ``extra_data``, or into the log as an event. Rules, which are the same at
+    every step, are written only into a log, at least once in ``RULES_COUNT_FOR`` events.
     """
     to_write = [report for report in reports if not is_standing(report)]
     if isinstance(state, HistoryState):

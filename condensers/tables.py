@@ -1,4 +1,4 @@
-"""Tables of a configuration, as pydantic models whose errors say which keys and values are
+"""Pydantic models for the tables of a configuration. Their errors say which keys and values are
 allowed.
 """
 
@@ -21,7 +21,7 @@ from foldlog.condensers.errors import InvalidCondenser
 
 
 class StrictTable(BaseModel):
-    """A table without unknown keys. No error shows a value that may be a key of a model."""
+    """A table that refuses unknown keys. No error shows a value that may be an API key."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, hide_input_in_errors=True, allow_inf_nan=False
@@ -43,7 +43,7 @@ class StrictTable(BaseModel):
                 return f"unknown key{suggestion(str(error['loc'][-1]), cls.model_fields)}"
             case "missing":
                 return "is required"
-            case "value_error":  # raised by a validator of ours, with its own sentence
+            case "value_error":  # raised by foldlog's own validator, with a complete message
                 return str(error["ctx"]["error"])
         value = error["input"]
         shown = isinstance(value, int | float) and error["loc"][-1] != "api_key"
@@ -52,7 +52,9 @@ class StrictTable(BaseModel):
 
 
 def wrong_table(problems: Iterable[tuple[tuple[int | str, ...], str]]) -> ValidationError:
-    """Return the error of a table with these problems, each with the keys that lead to it."""
+    """Return the error for a table with these problems. A problem is a message and the keys that
+    lead to the wrong value.
+    """
     lines: list[InitErrorDetails] = [
         {
             "type": PydanticCustomError("wrong", "{problem}", {"problem": problem}),
@@ -65,7 +67,7 @@ def wrong_table(problems: Iterable[tuple[tuple[int | str, ...], str]]) -> Valida
 
 
 def configuration_error(error: ValidationError, path: str) -> InvalidCondenser:
-    """Return the error that names each problem of the table at ``path`` with the path of its
+    """Return the error that lists each problem of the table at ``path``, with the path of the wrong
     key.
     """
     problems: list[str] = []
@@ -76,8 +78,8 @@ def configuration_error(error: ValidationError, path: str) -> InvalidCondenser:
 
 
 def name_of_kind(value: Any) -> str:
-    """Name the kind of a value that should be a table, for an error. The value itself is not shown,
-    because it may be an API key.
+    """Return a name for the type of a value that should be a table, for an error. The value itself
+    is not shown, because it may be an API key.
     """
     kinds = {
         str: "a text",
@@ -92,8 +94,8 @@ def name_of_kind(value: Any) -> str:
 
 
 def suggestion(wrong: str, allowed: Iterable[str]) -> str:
-    """Return the end of an error on an unknown word: the most similar allowed word, if there is
-    one, and all allowed words.
+    """Return the end of an error about an unknown name: the most similar allowed name, if there is
+    one, and all allowed names.
     """
     allowed = sorted(allowed)
     similar = difflib.get_close_matches(wrong, allowed, n=1)

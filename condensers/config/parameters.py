@@ -108,8 +108,8 @@ def _field(
 def _register(
     condenser_type: type[Condenser], *aliases: str, base: type[CondenserConfig] = CondenserConfig
 ) -> Any:
-    """Register a strategy under its type, with a configuration that has a field for each of its
-    ``setting``s. Return the class of its configurations.
+    """Register a strategy under its type. Return the class of its configurations, which has a field
+    for each ``setting`` of the strategy.
     """
     strategy: Any = condenser_type  # not each strategy is a dataclass
     hints = typing.get_type_hints(strategy)

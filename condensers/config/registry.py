@@ -1,7 +1,7 @@
-"""The strategies by the ``type`` of their configuration, open to strategies from other packages. A
+"""The strategies by the ``type`` of their configuration. Other packages can add strategies. A
 configuration is a pydantic model of a strategy's parameters.
 
-A package adds its own strategy in code, with ``register_config``, or by an entry point:
+A package adds its own strategy with a call of ``register_config``, or by an entry point:
 
     [project.entry-points."foldlog.condensers"]
     every_other = "mypackage:register"      # the type's name; a function without arguments that
@@ -30,15 +30,15 @@ from foldlog.condensers.tables import (
 )
 
 ENTRY_POINTS = "foldlog.condensers"
-"""The group in which a package names its condensers."""
+"""The group of entry points in which a package names its condensers."""
 
 
 class CondenserConfig(StrictTable):
-    """The parameters of one strategy. A subclass gives ``type`` as a literal with a default, and a
-    field for each argument of the condenser's constructor.
+    """The parameters of one strategy. A subclass declares ``type`` as a literal with a default, and
+    a field for each argument of the condenser's constructor.
 
-    As the annotation of a field of a pydantic model, this class stands for the configuration of any
-    strategy: ``condenser: CondenserConfig`` takes a table with a ``type``.
+    A field of a pydantic model may have this class as its annotation. ``condenser:
+    CondenserConfig`` accepts the table of any strategy, by its ``type``.
     """
 
     aliases: ClassVar[tuple[str, ...]] = ()
@@ -48,10 +48,10 @@ class CondenserConfig(StrictTable):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Let this class, as the annotation of a field, take the table of any registered
+        """Let a field with this class as its annotation accept the table of any registered
         strategy.
         """
-        # For a subclass, and for this class while Python still makes it, nothing is special.
+        # A subclass, and this class before its definition ends, are validated as usual.
         if cls is not globals().get("CondenserConfig"):
             return handler(source)
         return core_schema.with_info_plain_validator_function(
@@ -61,9 +61,9 @@ class CondenserConfig(StrictTable):
 
     @classmethod
     def of(cls, condenser: Any, **values: Any) -> Self:
-        """Return the configuration of a condenser, which keeps each field as its attribute, except
-        those in ``values``. Raises ``InvalidCondenser`` if a part of it has no configuration, or if
-        a value is not allowed in a table.
+        """Return the configuration of a condenser. The value of a field is in ``values``, or else
+        is the attribute of that name. Raises ``InvalidCondenser`` if a part of the condenser has no
+        configuration, or if a value is not allowed in a table.
         """
         attributes = {
             name: getattr(condenser, name)
@@ -87,8 +87,8 @@ CONDENSER_REGISTRY: dict[type[BaseModel], type[Condenser]] = {}
 
 
 def names_of(config_type: type[BaseModel]) -> tuple[str, ...]:
-    """Return the type's name of a configuration class and its aliases. Raises ``InvalidCondenser``
-    if the class names no type.
+    """Return the name of the type of a configuration class, and its aliases. Raises
+    ``InvalidCondenser`` if the class names no type.
     """
     field = config_type.model_fields.get("type")
     if field is None or not isinstance(field.default, str):
@@ -115,8 +115,8 @@ def register_config(config_type: type[BaseModel], condenser_type: type[Condenser
 
 
 def list_strategies() -> list[type[BaseModel]]:
-    """Return the configuration class of every strategy, of installed packages too, by the name of
-    its type.
+    """Return the configuration class of every strategy, also from installed packages, sorted by the
+    name of its type.
 
     Raises ``InvalidCondenser`` if one of the installed packages cannot be loaded.
     """
@@ -131,9 +131,9 @@ def condenser_from_config(
     """Return the condenser that a table describes: ``{"type": "llm", "llm_config": {"model": …},
     "max_size": 100}``.
 
-    Raises ``InvalidCondenser`` with the path of every wrong key and the allowed values, and if the
-    condenser refuses the parameters. Any other error of a condenser's constructor is passed on
-    unchanged.
+    Raises ``InvalidCondenser`` if a key is wrong, with the path of every wrong key and the allowed
+    values, or if the condenser refuses the parameters. Any other error of a condenser's constructor
+    is passed on unchanged.
     """
     config = parse_config(config, path=path)
     condenser_type = CONDENSER_REGISTRY.get(type(config))
@@ -158,10 +158,10 @@ def condenser_from_config(
 
 
 def parse_config(value: Any, *, path: str = "condenser", models: Models | None = None) -> BaseModel:
-    """Return the configuration that a table describes, by its ``type``; a configuration is returned
-    as it is.
+    """Return the configuration that a table describes, by its ``type``. If ``value`` is a
+    configuration, it is returned unchanged.
 
-    ``models`` has the models that the table may name. Raises ``InvalidCondenser`` with the path of
+    ``models`` are the models that the table may name. Raises ``InvalidCondenser`` with the path of
     every wrong key and the allowed values.
     """
     try:
@@ -200,10 +200,10 @@ _registration_lock = threading.RLock()
 
 
 def config_type_of(name: str) -> type[BaseModel] | None:
-    """Return the configuration class of a type or alias, also of an installed package; None if the
-    name is unknown.
+    """Return the configuration class of a type or alias, also if an installed package defines it.
+    Returns None if the name is unknown.
     """
-    with _registration_lock:  # otherwise two threads would register the same class and one fail
+    with _registration_lock:  # otherwise of two threads that register a class, one fails
         if _registered(name) is None:
             for entry_point in entry_points(group=ENTRY_POINTS, name=name):
                 _register(entry_point)

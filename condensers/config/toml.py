@@ -1,5 +1,5 @@
-"""A condenser from a TOML file: ``[condenser]``, groups ``[condenser.NAME]``, the models ``[llm]``
-and ``[llm.NAME]``.
+"""Load a condenser from a TOML file: from ``[condenser]`` or a group ``[condenser.NAME]``, with the
+models ``[llm]`` and ``[llm.NAME]``.
 
     [condenser]                 # or [condenser.NAME], to be loaded by its name
     type = "pipeline"
@@ -15,8 +15,8 @@ and ``[llm.NAME]``.
     [llm.large]                 # inherits the keys of [llm] that it does not set
     model = "gpt-4o"
 
-Tables of other programs are ignored, unless their names are nearly ours. A mistake in ours is
-reported with the path of its key and never corrected silently.
+Tables of other programs are ignored, unless their names resemble these names. A mistake in these
+tables is reported with the path of its key and never corrected silently.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def load_condenser(path: str | os.PathLike[str], name: str | None = None) -> Con
     """Return the condenser that a TOML file describes in ``[condenser]``, or in
     ``[condenser.NAME]``.
 
-    Raises ``InvalidCondenser`` if the file cannot be read or a key is wrong: with the file, the
-    path of the key, and the allowed values.
+    Raises ``InvalidCondenser`` if the file cannot be read or a key is wrong. The message names the
+    file, the path of the key, and the allowed values.
     """
     return condenser_from_config(
         load_condenser_config(path, name), path=f"{os.fspath(path)}: condenser"
@@ -70,7 +70,7 @@ def load_condenser_config(path: str | os.PathLike[str], name: str | None = None)
 
 
 def read_condenser_config(document: _Table, name: str | None = None) -> BaseModel:
-    """Return the configuration in a document.
+    """Return the configuration in a parsed TOML document.
 
     ``name`` may be written ``NAME``, ``condenser.NAME`` or ``[condenser.NAME]``.
     """
@@ -109,9 +109,9 @@ def read_condenser_config(document: _Table, name: str | None = None) -> BaseMode
 def condenser_config_from_toml_section(
     data: _Table, llm_configs: Mapping[str, LLMConfig | _Table] | None = None
 ) -> dict[str, Any]:
-    """Return the configuration in a section ``[condenser]``, under the key ``condenser``; without a
-    ``type`` it is the configuration of ``noop``. ``llm_configs`` has the models that it may name.
-    Raises the errors of ``parse_config``.
+    """Return the configuration in a section ``[condenser]``, under the key ``condenser``. A section
+    without a ``type`` is the configuration of ``noop``. ``llm_configs`` are the models that the
+    section may name. Raises the errors of ``parse_config``.
     """
     tables = {
         name: config.model_dump(exclude_unset=True) if isinstance(config, LLMConfig) else config

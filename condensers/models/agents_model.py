@@ -1,5 +1,5 @@
-"""The agent's own model: condensers that name none ask it, and it may request a condensation by a
-tool.
+"""The agent's own model. Condensers that name no model ask the agent's model. The agent's model may
+also request a condensation by a tool.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _NAME_ONE = (
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AskingCondenser(RollingCondenser):
-    """A condenser that asks the model ``llm``, or, if that is None, the agent's own."""
+    """A condenser that asks the model ``llm``. If ``llm`` is None, it asks the agent's model."""
 
     asks_a_model = True
 
     needs: ClassVar[Literal["function_calling", "response_schema"] | None] = None
-    """The ability that the model needs, by the name of its setting."""
+    """The ability that the model must have: the name of a setting of the model."""
 
     llm: Summarizer | None = field(kw_only=False)
 
@@ -35,8 +35,8 @@ class AskingCondenser(RollingCondenser):
         if self.needs and self.llm is not None and not getattr(self.llm, f"supports_{self.needs}"):
             raise InvalidCondenser(
                 f"the condenser {self.type!r} needs a model that has {self.needs}, but"
-                f" {self.llm.model!r} has not; use the condenser 'llm', or set {self.needs} for the"
-                " model if it has it after all"
+                f" {self.llm.model!r} has no such ability; use the condenser 'llm', or, if the"
+                f" model can do it, set {self.needs} = true for the model"
             )
 
     @property
@@ -64,11 +64,11 @@ class AskingCondenser(RollingCondenser):
 
 
 def request_condensation_tool() -> dict[str, Any]:
-    """Return the tool to offer to a model, in OpenAI's shape. It takes no arguments; invented ones
-    are ignored.
+    """Return the tool to offer to a model, in OpenAI's format. The tool has no parameters;
+    arguments that the model invents are ignored.
 
-    If the model calls it, append a ``CondensationRequest`` instead of the call, so that no call
-    stays without an observation, and step again.
+    If the model calls the tool, append a ``CondensationRequest`` in place of the call, and take
+    another step. So no call stays without an observation.
     """
     return {
         "type": "function",

@@ -1,9 +1,9 @@
-"""The language model behind condensers and budgets: one call, its errors, its limits. Only this
-file imports litellm.
+"""Call a language model for condensers, and count tokens for budgets. Only this file imports
+litellm.
 
-litellm is imported at the first call, because it takes two seconds and 160 MB. Some of its habits
-are turned off: it would download its price list and tokenizers, load a ``.env`` file and print to
-stdout.
+litellm is imported at the first call, because it takes two seconds and 160 MB. Some of litellm's
+features are turned off: downloads of its price list and of tokenizers, the loading of a ``.env``
+file, and output to stdout.
 """
 
 from __future__ import annotations
@@ -43,12 +43,13 @@ _NOT_CALLED = {"metrics": {"attempts": 0}}
 """The details of a call that was refused before it was sent: it made no attempt."""
 
 _GRACE_S = 1.0
-"""A call may take this many seconds longer than its timeout. So the HTTP client, which has a time
-limit for each read, reports the timeout first, with a better message.
+"""A call is abandoned this many seconds after its timeout. So the HTTP client, which applies the
+timeout to each read, reports most timeouts first, with a better message.
 """
 
 _DOWNLOADED_TOKENIZERS = ("command-r", "llama-2", "llama-3", "replicate")
-"""Parts of the names of models whose tokenizers litellm downloads from the Hugging Face Hub."""
+"""Texts in the names of models whose tokenizers litellm would download from the Hugging Face Hub.
+"""
 
 _TRANSLATED = frozenset(
     {
@@ -66,8 +67,8 @@ _TRANSLATED = frozenset(
         "vertex_ai-anthropic_models",
     }
 )
-"""Providers for which litellm translates messages with their thinking blocks; its proxy does the
-same.
+"""Providers for which litellm translates messages together with their thinking blocks. litellm's
+proxy does the same.
 """
 
 
@@ -135,19 +136,19 @@ class LLM(TokenCounter):
         tool_choice: str | None = None,
         response_schema: Mapping[str, Any] | None = None,
     ) -> Reply:
-        """Return one usable reply to ``messages``, from this model or else from its fallbacks, each
-        with its retries.
+        """Return one usable reply to ``messages``: from this model, or else from one of its
+        fallbacks. A failed call is retried.
 
         ``usage``, ``cost``, ``latency_s`` and ``attempts`` are sums over all attempts. If no model
         gives a usable reply within ``timeout_s`` and the time of the step, this raises the
         ``ModelCallFailed`` of the first model. A reply is not usable if it is truncated, filtered
-        or empty. No wait is begun that would exceed the time. Each fallback gets its share of the
-        time that remains.
+        or empty. If a wait would exceed the time, there is no further retry. Each fallback gets its
+        share of the time that remains.
 
-        litellm's own retries and fallbacks are not used: they accept an unusable reply, and do not
-        return the cost of failed attempts.
+        litellm's own retries and fallbacks are not used, because they accept an unusable reply and
+        do not return the cost of failed attempts.
         """
-        _litellm()  # the step's time does not begin with its import, which may take seconds
+        _litellm()  # the import may take seconds, which do not count as the step's time
         request = request_for(messages, tools, tool_choice, response_schema)
         spent = Usage()
         failures = list[ModelCallFailed]()
@@ -172,7 +173,7 @@ class LLM(TokenCounter):
             ) from first_failure.__cause__
 
     def _reply(self, request: Mapping[str, Any], spent: Usage) -> Reply:
-        """Return this model's reply, after retries if they are needed. Adds the metrics of each
+        """Return this model's reply, with retries if they are needed. Adds the metrics of each
         attempt to ``spent``.
         """
         retry = 0
@@ -222,8 +223,8 @@ class LLM(TokenCounter):
         return checked(reply)
 
     def _refuse_what_cannot_fit(self, request: Mapping[str, Any]) -> None:
-        """Raise ``ModelCallFailed`` for a prompt that is too long. Some servers silently read a
-        part of it.
+        """Raise ``ModelCallFailed`` if the prompt is too long. Some servers would silently read
+        only a part of the prompt.
         """
         limit = self.max_input_tokens
         try:
@@ -236,7 +237,7 @@ class LLM(TokenCounter):
         except (TokensUnknown, *STUMBLES):  # the call itself reports the problem
             return
         if tokens > limit:
-            problem = f"the prompt has {tokens} tokens, and the model takes {limit}"
+            problem = f"the prompt has {tokens} tokens, and the model accepts at most {limit}"
             raise ModelCallFailed(self.model, "context_window", problem, _NOT_CALLED)
 
     def _arguments(self, request: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
@@ -278,8 +279,8 @@ class LLM(TokenCounter):
 
     @property
     def is_known(self) -> bool:
-        """Whether litellm knows the model. If it does not, it counts with a general tokenizer and
-        has no limits for the model.
+        """Whether litellm knows the model. For an unknown model litellm counts with a general
+        tokenizer, and has no limits.
         """
         return _model_info(self.model) is not None
 
@@ -294,8 +295,8 @@ class LLM(TokenCounter):
 
     @cached_property
     def _counted_as(self) -> str:
-        """The name by which litellm finds the tokenizer. Raises ``TokensUnknown`` if it would be
-        downloaded.
+        """The name by which litellm finds the tokenizer. Raises ``TokensUnknown`` if litellm would
+        have to download the tokenizer.
         """
         name = self.config.tokenizer or _bare_name(self.model)
         if any(part in name.lower() for part in _DOWNLOADED_TOKENIZERS):
@@ -306,8 +307,8 @@ class LLM(TokenCounter):
         return name
 
     def _counted(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any]) -> int:
-        """Return the tokens of a prompt as litellm counts them. Raises ``TokensUnknown`` if it
-        cannot count.
+        """Return the number of tokens of a prompt as litellm counts them. Raises ``TokensUnknown``
+        if litellm cannot count them.
         """
         name = self._counted_as
         try:
@@ -346,7 +347,9 @@ def _model_info(model: str) -> Mapping[str, Any] | None:
 
 
 def _bare_name(model: str) -> str:
-    """Return the model's name without the provider's: litellm finds its tokenizer by this name."""
+    """Return the model's name without the name of the provider: litellm finds the tokenizer by this
+    name.
+    """
     try:
         return str(_litellm().get_llm_provider(model)[0])
     except _litellm().exceptions.BadRequestError:
@@ -355,7 +358,7 @@ def _bare_name(model: str) -> str:
 
 def _countable(schema: Any) -> Any:
     """Return a tool in which every array has a type of items. litellm fails on an array without
-    one.
+    this type.
     """
     if isinstance(schema, Mapping):
         countable = {key: _countable(value) for key, value in schema.items()}
@@ -366,8 +369,8 @@ def _countable(schema: Any) -> Any:
 
 
 def _shows_remote_images(messages: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether litellm would download an image to measure it. Then its fixed guess is used
-    instead.
+    """Return whether litellm would download an image to measure it. If so, litellm's fixed guess is
+    used instead.
     """
     contents = (message.get("content") for message in messages)
     parts = (part for content in contents if isinstance(content, list | tuple) for part in content)
@@ -378,13 +381,13 @@ def _shows_remote_images(messages: Sequence[Mapping[str, Any]]) -> bool:
 
 @cache
 def _litellm() -> Any:
-    """Return litellm, imported once, with its messages turned off. If several threads call this,
-    Python's import lock lets one import it and the others wait.
+    """Return the module litellm, with its messages turned off. If several threads call this, one
+    imports the module and the others wait (Python's import lock).
     """
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     # Without this litellm downloads a list of headers when a reply must follow a schema.
     os.environ.setdefault("LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS", "True")
-    # In its mode DEV, the default, importing litellm loads the nearest .env into the process.
+    # In litellm's mode DEV, the default, the import loads the nearest .env into the process.
     mode = os.environ.get("LITELLM_MODE")
     os.environ.setdefault("LITELLM_MODE", "PRODUCTION")
     try:

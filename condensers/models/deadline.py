@@ -1,8 +1,8 @@
 """Give the model calls of a step one deadline, and abandon a call when its time is over.
 
-An HTTP client applies its timeout to each read. A server may send a blank now and then to keep the
-connection open while a request waits in its queue. Such a server never exceeds the timeout, and can
-hold a call for half an hour.
+An HTTP client applies its timeout to each read. While a request waits in its queue, a server may
+send a blank now and then to keep the connection open. Such a server never exceeds the timeout, and
+can delay a call for half an hour.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 STEP_S = 60.0
-"""The default of the seconds that the models of one step may take."""
+"""The default number of seconds that the models of one step may take."""
 
 _seconds_left = contextvars.ContextVar[Callable[[], float]](
     "time of the step", default=lambda: math.inf
@@ -29,9 +29,9 @@ _seconds_left = contextvars.ContextVar[Callable[[], float]](
 
 @contextmanager
 def within_s(seconds: float) -> Iterator[None]:
-    """Limit all calls in this block together to these seconds, and to the time that an outer block
-    has left. The time begins with the first call of ``seconds_left``, so that the work before a
-    model call does not count.
+    """Limit all calls in this block together to ``seconds``, and to the time that an outer block
+    has left. The time begins with the first call of ``seconds_left``, so that work before a model
+    call does not count.
     """
     outer = _seconds_left.get()
     end = cache(lambda: time.monotonic() + seconds)
@@ -43,14 +43,14 @@ def within_s(seconds: float) -> Iterator[None]:
 
 
 def seconds_left() -> float:
-    """Return the seconds that the innermost block has left; infinite outside of all blocks."""
+    """Return the seconds that the innermost block has left; infinity outside of all blocks."""
     return _seconds_left.get()()
 
 
 def abandoned_after(seconds: float, act: Callable[[], T]) -> T:
     """Call ``act`` in another thread, and return its result or raise its error. Raises
-    ``TimeoutError`` if it takes longer than ``seconds``. It then continues in its thread, which
-    does not keep the program from ending, and its outcome is ignored.
+    ``TimeoutError`` if ``act`` takes longer than ``seconds``. ``act`` then continues in its thread,
+    and its outcome is ignored. The thread does not stop the program from ending.
     """
     outcome: Future[T] = Future()
     context = contextvars.copy_context()  # a tracer's variables, for example

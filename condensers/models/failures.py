@@ -1,7 +1,7 @@
-"""Give the failure of a model call one of a few names, and remove secrets from its text.
+"""Classify the failure of a model call, and remove secrets from the text of the error.
 
-litellm raises about fifty kinds of errors. They are recognized by name and status, so that litellm
-need not be imported here.
+litellm raises about fifty kinds of errors. This module recognizes them by name and status, so that
+it need not import litellm.
 """
 
 from __future__ import annotations
@@ -19,15 +19,19 @@ if TYPE_CHECKING:
     from foldlog.condensers.models.llm_config import LLMConfig
 
 STUMBLES = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""Errors that litellm raises by mistake for a reply or a message that is not a chat completion."""
+"""Errors that litellm raises by mistake if a reply or a message has not the format of a chat
+completion.
+"""
 
 _PASSING: frozenset[Failure] = frozenset({"timeout", "rate_limited", "unavailable", "bad_reply"})
-"""Failures after which a retry may succeed. A refusal, a bad key and a prompt that is too long are
-not among them.
+"""Failures after which a retry may succeed. A retry never helps after a refusal, with a bad key, or
+if the prompt is too long.
 """
 
 _NO_KEY = re.compile(r"missing (credentials|\w+ api key)", re.IGNORECASE)
-"""The words of litellm for a missing key; for some servers it raises a server error with them."""
+"""The text of litellm's error about a missing key. For some servers litellm raises a server error
+with this text.
+"""
 
 _HTTP_CLIENTS = {"aiohttp", "httpcore", "httpx"}
 
@@ -39,16 +43,16 @@ _TOO_LONG = re.compile(
     " count|exceeds maximum allowed token|request[_ ]too[_ ]large|entity too large",
     re.IGNORECASE,
 )
-"""Words that servers use if a prompt does not fit."""
+"""Texts in the errors of servers if a prompt is too long."""
 
 
 def is_context_window_error(error: BaseException) -> bool:
-    """Return whether a model call failed because its prompt did not fit, so that a condensation may
-    help.
+    """Return whether a model call failed because its prompt was too long, so that a condensation
+    may help.
 
-    It knows this package's ``ModelCallFailed``, the errors of litellm and OpenAI by name, and the
-    words that servers use. It returns False for other rejected requests: condensing would forget
-    events and not help.
+    It recognizes this package's ``ModelCallFailed``, the errors of litellm and OpenAI by name, and
+    the error texts of servers. It returns False for other rejected requests: a condensation would
+    forget events without helping.
     """
     if isinstance(error, ModelCallFailed):
         return error.failure == "context_window"
@@ -79,9 +83,9 @@ def failure_of(error: BaseException) -> Failure:
     if isinstance(error, STUMBLES):
         return "bad_reply"
     if isinstance(error, ImportError) or (isinstance(status, int) and status < 500):
-        return "rejected"  # an import error: the package of a cloud's client is missing
-    # litellm raises a server error for a malformed reply, too. A real server error was caused by an
-    # error of its HTTP client.
+        return "rejected"  # an import error: the package with the client of a cloud is missing
+    # litellm raises a server error for a malformed reply, too. The cause of a real server error is
+    # an error of the HTTP client.
     came_over_http = any(
         type(link).__module__.split(".")[0] in _HTTP_CLIENTS for link in chain_of(error)
     )
@@ -89,8 +93,8 @@ def failure_of(error: BaseException) -> Failure:
 
 
 def may_pass(error: ModelCallFailed) -> bool:
-    """Return whether a retry may succeed: not after a reply that was cut off, nor if no server
-    listens.
+    """Return whether a retry may succeed. It cannot succeed after a reply that was cut off, or if
+    no server listens.
     """
     cut_off = error.report.get("response", {}).get("finish_reason") == "length"
     return error.failure in _PASSING and not cut_off and not is_connection_refused(error)
@@ -113,8 +117,8 @@ def asked_to_wait(error: BaseException | None) -> float:
 
 
 def chain_of(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an error and the errors that caused it, each once: an error that is raised again may be
-    its own cause.
+    """Yield an error and the errors that caused it. Each error comes once, although an error that
+    is raised again may be its own cause.
     """
     seen = set[int]()
     while error is not None and id(error) not in seen:
@@ -128,20 +132,21 @@ def chain_of(error: BaseException | None) -> Iterator[BaseException]:
 _PROBLEM_LENGTH_MAX = 500
 
 _SECRET_LENGTH_MIN = 8
-"""Shorter texts are not taken for secrets: common words would be removed."""
+"""The least length of a secret. If shorter values were replaced, common words would be lost."""
 
 _MAY_BE_A_KEY = re.compile(r"key|token|secret|passw|credential|auth", re.IGNORECASE)
 _IS_A_KEY = re.compile(r"(^|_)(KEY|TOKEN|SECRET|PASSWORD)$", re.IGNORECASE)
-"""Names of environment variables that may hold a key, and names that say so. litellm may have sent
-any of these keys.
+"""The names of environment variables that may contain a key, and the names that certainly mean a
+key. litellm may have sent any of these keys.
 """
 
 _PASSWORD = re.compile(r"://[^/@\s]*:([^/@\s]+)@")
 
 
 def problem_of(text: str) -> str:
-    """Return an error's text as a line of bounded length. If litellm put a traceback into it, only
-    the last line of the traceback stays. Of a whole page from a server only the beginning stays.
+    """Return an error's text as a line of bounded length. If litellm put a traceback into the text,
+    only the last line of the traceback stays. If a server returned a whole page, only the beginning
+    stays.
     """
     message, _, traceback = text.partition("Traceback (most recent call last):")
     last_line = "".join(traceback.strip().splitlines()[-1:])
@@ -149,12 +154,13 @@ def problem_of(text: str) -> str:
 
 
 def concealed(text: str, config: LLMConfig, key: str | None, *, in_error: bool) -> str:
-    """Return a text with ``***`` for secrets that a server may repeat: the key that is sent, the
-    password in the address, and the values of environment variables that are named like a key.
+    """Return a text with ``***`` in place of secrets that a server may repeat: the key that is
+    sent, the password in the address, and the values of environment variables that are named like a
+    key.
 
-    In an error, which may repeat a whole request, each text in ``extra``, such as a header, and the
-    values of variables that may be keys are replaced too. In a reply they are not, because it must
-    not lose other words.
+    An error may repeat a whole request. So in an error, each text in ``extra``, such as a header,
+    and the values of variables that may be keys are replaced too. A reply keeps these texts,
+    because it must not lose other words.
     """
     names = _MAY_BE_A_KEY if in_error else _IS_A_KEY
     secrets = {

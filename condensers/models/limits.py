@@ -1,4 +1,6 @@
-"""The window of a model that a log names, from litellm's table, without an import of litellm."""
+"""Find the context window of a model that a log names, in litellm's table, without importing
+litellm.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from foldlog.projections import View, begins_reply
 
 
 class Window(Protocol):
-    """How many tokens a model reads and writes at most; None if the number is unknown."""
+    """The largest number of tokens that a model reads and that it writes; None if a number is
+    unknown.
+    """
 
     @property
     def max_input_tokens(self) -> int | None: ...
@@ -30,8 +34,8 @@ class _Entry(msgspec.Struct, frozen=True):
 
 @cache
 def litellms_table() -> Mapping[str, msgspec.Raw]:
-    """Return litellm's entries of models, by name; empty if litellm is not installed. Cost: reading
-    a file of 3 MB, once.
+    """Return litellm's entries of models, by name; empty if litellm is not installed. Cost: the
+    first call reads a file of 3 MB.
     """
     package = find_spec("litellm")
     if package:
@@ -45,8 +49,8 @@ def litellms_table() -> Mapping[str, msgspec.Raw]:
 
 def names_of(model: str) -> list[str]:
     """Return the names under which a model may be in the table: its own name, with and without each
-    provider before a slash, and Bedrock's name. Under Bedrock's names the table still has models
-    that Anthropic no longer serves.
+    provider before a slash, and the name at Bedrock. The table lists models that Anthropic no
+    longer serves only under their names at Bedrock.
     """
     names = [model.split("/", cut)[-1] for cut in range(model.count("/") + 1)]
     if names[-1].startswith("claude-"):
@@ -56,7 +60,7 @@ def names_of(model: str) -> list[str]:
 
 def window_in(view: View) -> Window | None:
     """Return the window of the model that wrote the newest reply in a View. Replies of models that
-    are not in the table are passed over. Cost: the events since the reply.
+    are not in the table are skipped. Cost: the events since that reply.
     """
     models = (reply.meta.get("model") for reply in reversed(view.events) if begins_reply(reply))
     windows = (window_of(model) for model in models if isinstance(model, str))
@@ -65,7 +69,7 @@ def window_in(view: View) -> Window | None:
 
 @cache
 def window_of(model: str) -> Window | None:
-    """Return the window of a model; None if the table does not have it."""
+    """Return the window of a model; None if the table does not contain the model."""
     table = litellms_table()
     entry = next((table[name] for name in names_of(model) if name in table), None)
     try:

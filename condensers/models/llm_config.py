@@ -1,4 +1,4 @@
-"""How to reach a model: the table ``[llm]``, ``[llm.NAME]`` or ``llm_config`` of a
+"""The settings of a model: the table ``[llm]``, ``[llm.NAME]`` or ``llm_config`` of a
 configuration.
 """
 
@@ -27,7 +27,7 @@ from foldlog.condensers.tables import StrictTable, configuration_error, name_of_
 if TYPE_CHECKING:
     Key = SecretStr | str
 else:
-    Key = SecretStr  # what is read hides it; who makes one has a text
+    Key = SecretStr  # an LLMConfig stores a SecretStr; its constructor also accepts a text
 
 SET_BY_FOLDLOG = frozenset(
     {
@@ -48,7 +48,8 @@ SET_BY_FOLDLOG = frozenset(
         "caching",
     }
 )
-"""Arguments of litellm.completion that foldlog makes from the other keys, or always sets itself."""
+"""The arguments of litellm.completion that foldlog computes from other keys, or always sets itself.
+"""
 
 RENAMED = {
     "timeout": "timeout_s",
@@ -58,8 +59,8 @@ RENAMED = {
     "native_tool_calling": "function_calling",
     "ollama_base_url": "base_url",
 }
-"""Our keys by other names for them: litellm's, and the names in OpenHands' tables (V0's ``[llm]``,
-V1's dumps).
+"""Other names for keys of this table, and the keys. The names come from litellm and from OpenHands'
+tables (V0's ``[llm]``, V1's dumps).
 """
 PASSED_ON = frozenset(
     {
@@ -83,10 +84,10 @@ PASSED_ON = frozenset(
         "top_p",
     }
 )
-"""Arguments of litellm.completion."""
+"""Keys that are passed on unchanged as arguments of litellm.completion."""
 MAPS: dict[str, str | None] = {"completion_kwargs": None, "litellm_extra_body": "extra_body"}
-"""Keys whose value is a map. The map has further arguments of litellm.completion (None), or is
-itself the argument of this name.
+"""Keys whose value is a map. If the name here is None, the map contains further arguments of
+litellm.completion. Otherwise the map is the argument of that name.
 """
 WITHOUT_EFFECT = frozenset(
     {
@@ -118,12 +119,12 @@ WITHOUT_EFFECT = frozenset(
         "usage_id",
     }
 )
-"""Keys for OpenHands' own client. They do not change which model is asked, nor what it is asked."""
+"""Keys for OpenHands' own client. They change neither the model nor the request."""
 
 
 def _of_its_name(value: Any, info: ValidationInfo) -> Any:
-    """Return the table of the model that a text names. Only a TOML file has models to name; they
-    are the context of the validation.
+    """Return the configuration of the model that a text names; any other value is returned
+    unchanged. The models of a TOML file are the context of the validation.
     """
     is_name = value is not None and not isinstance(value, Mapping | LLMConfig)
     models = info.context if isinstance(info.context, Models) else Models({})
@@ -138,7 +139,9 @@ def _of_its_name(value: Any, info: ValidationInfo) -> Any:
 
 
 class LLMConfig(StrictTable):
-    """How to reach a model, and how long to wait for it. No repr, error or event shows the key."""
+    """The settings of a model: its address, limits and timeouts. No repr, error or event shows the
+    key.
+    """
 
     model: str = Field(
         min_length=1, description="the model's name as litellm knows it, such as openai/gpt-4o-mini"
@@ -218,8 +221,9 @@ class LLMConfig(StrictTable):
     @model_validator(mode="before")
     @classmethod
     def _in_our_words(cls, table: Any) -> Any:
-        """Return the table with our names of the keys. Unknown keys stay, and are refused later.
-        Keys without a value are left out. Keys without an effect are left out with a message.
+        """Return the table with its keys renamed to the names of this class. Unknown keys stay, and
+        are refused later. Keys without a value are left out. Keys without an effect are left out,
+        and a log message names them.
         """
         if not isinstance(table, Mapping):
             return table
@@ -263,7 +267,7 @@ class LLMConfig(StrictTable):
         return extra
 
     def key(self) -> str | None:
-        """Return the key to send. With None, litellm looks for one in the environment.
+        """Return the key to send. If it is None, litellm looks for a key in the environment.
 
         Raises ``InvalidCondenser`` if ``api_key_env`` names a variable that is not set.
         """
@@ -281,7 +285,8 @@ class LLMConfig(StrictTable):
 
 
 Model = Annotated[LLMConfig, BeforeValidator(_of_its_name)]
-"""A field for a model: a table, or, in a TOML file, the name of one."""
+"""The type of a field that names a model: by a table, or, in a TOML file, by the name of a table.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,7 +300,7 @@ class Models:
     @classmethod
     def of(cls, section: Mapping[str, Any]) -> Models:
         """Return the models of a table ``[llm]``. A named table inherits the keys that it does not
-        set, except ``fallbacks``. It inherits no API key if it has one of its own.
+        set, except ``fallbacks``. A table with its own API key inherits no API key.
         """
         fields = {*LLMConfig.model_fields, *MAPS, *PASSED_ON, *WITHOUT_EFFECT}
         api_keys = {"api_key", "api_key_env"}
@@ -319,8 +324,8 @@ class Models:
         return cls(tables)
 
     def named(self, name: Any) -> LLMConfig:
-        """Return the model of a name. Raises ``InvalidCondenser`` if there is none, or its table is
-        wrong.
+        """Return the configuration of the model ``name``. Raises ``InvalidCondenser`` if there is
+        no such model, or if its table is wrong.
         """
         try:
             return LLMConfig.model_validate(self.table(name), context=self)
@@ -328,7 +333,9 @@ class Models:
             raise configuration_error(error, "llm" if name == "llm" else f"llm.{name}") from error
 
     def table(self, name: Any) -> Mapping[str, Any]:
-        """Return the table of a name. Raises ``InvalidCondenser`` if there is none."""
+        """Return the table of the model ``name``. Raises ``InvalidCondenser`` if there is no such
+        table.
+        """
         listed = (
             ", ".join(map(repr, self.tables)) or "none: only a TOML file has tables [llm] to name"
         )

@@ -1,5 +1,5 @@
-"""Ask a model and check its reply: an unusable reply never replaces events. Translate requests and
-replies.
+"""Ask a model and check its reply, so that an unusable reply never replaces events. Translate
+requests and replies.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from foldlog.eventstore import CondensationSummary, Event
 T = TypeVar("T")
 
 _LENGTH_MAX = 1_000_000
-"""The most characters of a reply. A longer one could be too large for an event."""
+"""The largest number of characters of a reply. A longer reply could be too large for an event."""
 
 
 def ask(llm: Summarizer | None, messages: Sequence[Mapping[str, Any]], **how: Any) -> Reply:
-    """Return a whole reply to ``messages``; ``how`` are the other arguments of
+    """Return a usable reply to ``messages``. ``how`` are the other arguments of
     ``Summarizer.complete``.
 
-    Raises ``ModelCallFailed`` if there is no reply, or none that ``checked`` accepts; a model that
-    raises another error gave none. Raises ``InvalidCondenser`` without a model.
+    Raises ``ModelCallFailed`` if there is no reply, if ``checked`` refuses the reply, or if the
+    model raises any other error. Raises ``InvalidCondenser`` if ``llm`` is None.
     """
     if llm is None:
         raise InvalidCondenser(
@@ -73,8 +73,8 @@ _REFUSAL = re.compile(
     re.IGNORECASE,
 )
 _REFUSAL_LENGTH_MAX = 300
-"""A text that begins like a refusal is one if it has no more characters: a summary may begin with
-such words, too.
+"""A text that begins like a refusal counts as a refusal up to this number of characters. A longer
+text may be a summary that begins with such words.
 """
 
 _SAYS_NOTHING = re.compile(
@@ -84,19 +84,21 @@ _SAYS_NOTHING = re.compile(
 )
 _RATIO_MAX = 2_000
 _LEAST = 16
-"""The most tokens that one token of a summary stands for, and the tokens that are always enough."""
+"""A summary is too short if it has fewer tokens than ``_LEAST`` and if one token would stand for
+more than ``_RATIO_MAX`` tokens of the events.
+"""
 
 _SMALL = 512
-"""A summary of up to these tokens may be larger than the events that it replaces: a few short
-events.
+"""A summary of up to this number of tokens may be larger than the events that it replaces: these
+may be a few short events.
 """
 
 
 def fit_to_replace(reply: Reply, text: str, events: Sequence[Event]) -> str:
-    """Return the text of a reply that is to stand for these events. Tokens are estimated.
+    """Return ``text`` if it can be the summary of these events. Tokens are estimated.
 
-    Raises ``ModelCallFailed`` if it refuses in words, is too short to say what they said, or longer
-    than they are.
+    Raises ``ModelCallFailed`` if the text is a refusal, is too short for these events, or is longer
+    than the events.
     """
     if len(text) <= _REFUSAL_LENGTH_MAX and _REFUSAL.match(text):
         raise useless(reply, f"the model refused: {problem_of(text)}", "refused")
@@ -118,8 +120,8 @@ def fit_to_replace(reply: Reply, text: str, events: Sequence[Event]) -> str:
 
 
 def read_json(reply: Reply, text: str, shape: type[T], what: str) -> T:
-    """Return the JSON of a reply. Raises ``ModelCallFailed``, with ``what`` as its name, if it is
-    of another shape.
+    """Return the JSON of a reply as a ``shape``. Raises ``ModelCallFailed`` if the JSON has another
+    shape. ``what`` names the text in the error.
     """
     try:
         return msgspec.json.decode(text, type=shape)
@@ -133,7 +135,9 @@ def useless(reply: Reply, problem: str, failure: Failure = "bad_reply") -> Model
 
 
 def made_by(reply: Reply, prompt: Prompt) -> dict[str, Any]:
-    """Return the metadata of a condensation about the model's reply and the prompt."""
+    """Return the part of a condensation's metadata that describes the prompt and the model's reply
+    to it.
+    """
     return {
         "model": reply.model,
         "response_id": reply.response_id,
@@ -145,7 +149,9 @@ def made_by(reply: Reply, prompt: Prompt) -> dict[str, Any]:
 
 
 def report_on(reply: Reply) -> Report:
-    """Return the report on a reply, without its text, which is the summary if it is usable."""
+    """Return the report on a reply, without the text. The condensation has the text as its
+    summary.
+    """
     return {
         "response": {
             "id": reply.response_id,
@@ -161,7 +167,7 @@ def report_on(reply: Reply) -> Report:
     }
 
 
-# --- litellm's words ---
+# --- the requests and responses of litellm ---
 
 
 def request_for(
@@ -185,15 +191,15 @@ def request_for(
 
 
 def sendable(value: Any) -> Any:
-    """Copy a JSON value so that it can be sent: halves of surrogate pairs, as in some logs, become
-    question marks.
+    """Return a copy of a JSON value that can be sent. Halves of surrogate pairs, which some logs
+    contain, become question marks.
     """
     return json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
 
 
 def reply_of(response: Any, model: str, latency_s: float, conceal: Callable[[str], str]) -> Reply:
-    """Return the reply in a response of litellm's, its texts as ``conceal`` leaves them. One
-    without a choice or with content of another shape has no text, and its cost.
+    """Return the reply in a response of litellm. Its texts are passed through ``conceal``. If a
+    response has no choice, or its content has an unknown format, the reply has a cost and no text.
     """
     message = response.choices[0].message if response.choices else {}
     content = message.get("content")

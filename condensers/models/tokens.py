@@ -1,8 +1,8 @@
 """Count the tokens of the prompts of Views exactly.
 
-litellm's count is additive: a constant, plus the count of each message by itself, plus a constant
-for the tools. So each rendered message is counted once and its count is cached. The View of a step
-mostly begins with the messages of the last step's View: only the other messages are counted.
+litellm's count is a sum: a constant, the count of each message by itself, and a constant for the
+tools. So each rendered message is counted once and its count is cached. The View of a step mostly
+begins with the same messages as the View of the last step. Only the other messages are counted.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from foldlog.eventstore import Event, SystemMessage
 from foldlog.projections import Dialect, Rendered, View, says_something
 
 _MESSAGES_KEPT = 20_000
-"""The number of counts that a counter caches. It also holds the texts of their messages, which
-Views mostly share.
+"""The number of counts that a counter caches. The keys of the cache are the texts of messages,
+which Views mostly share.
 """
 
 _COUNTED_AS: Mapping[Dialect, Dialect] = {
@@ -28,20 +28,21 @@ _COUNTED_AS: Mapping[Dialect, Dialect] = {
     "anthropic-cached": "litellm",
     "responses": "openai",
 }
-"""Messages are counted in a form that litellm takes. Reasoning that only its server can read is not
-counted.
+"""Messages are counted in a dialect that litellm accepts. Encrypted reasoning, which only its
+server can read, is not counted.
 """
 
 _CONVERSATIONS_KEPT = 64
-"""The number of conversations whose last counted View a counter keeps."""
+"""The number of conversations for which a counter remembers the last counted View."""
 
 
 class TokenCounter:
-    """Counts the tokens of prompts and of Views. A message is counted only the first time.
-    Thread-safe. It remembers the last View of some conversations.
+    """Counts the tokens of prompts and of Views. Each message is counted once, and its count is
+    cached. The last View of some conversations is remembered. Thread-safe.
 
-    ``count`` counts a prompt of messages and tools, or raises ``TokensUnknown``. It must be
-    additive over messages, as litellm's count is; ``tests/condensers/test_tokens.py`` checks that.
+    ``count`` counts a prompt of messages and tools, or raises ``TokensUnknown``. The count of
+    several messages must be the sum of their counts and a constant, as with litellm
+    (``tests/condensers/test_tokens.py`` checks litellm).
     """
 
     def __init__(self, count: Callable[[Sequence[Mapping[str, Any]], Sequence[Any]], int]) -> None:
@@ -51,23 +52,25 @@ class TokenCounter:
         self._last: dict[tuple[int, Dialect], _Counted] = {}
 
     def count_tokens(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] = ()) -> int:
-        """Return the tokens of the prompt: the same number as if ``count`` had counted the whole
-        prompt. Cost: the messages that were not counted before.
+        """Return the number of tokens of the prompt: the same number as if ``count`` had counted
+        the whole prompt. Cost: the messages that were not counted before.
 
-        Raises ``TokensUnknown`` if it cannot count; it never returns 0 instead.
+        Raises ``TokensUnknown`` if the tokens cannot be counted. It never returns 0 in that case.
         """
         has_system = any(message.get("role") == "system" for message in messages)
         return self._frame(tools, beside_system=has_system) + sum(map(self._of, messages))
 
     def _of(self, *messages: Mapping[str, Any]) -> int:
-        """Return the tokens that messages add to any prompt. They are counted by one call."""
+        """Return the number of tokens that messages add to any prompt. One call counts all the
+        messages.
+        """
         return self._once(
             tuple(map(_key, messages)), lambda: self._count(messages, ()) - self._constant()
         )
 
     def _constant(self) -> int:
-        """Return the tokens of a prompt without messages, found by comparing one empty message with
-        two.
+        """Return the number of tokens of a prompt without messages: twice the count of one empty
+        message, minus the count of two empty messages.
         """
         empty = [{"role": "user", "content": ""}]
         return self._once(
@@ -75,8 +78,8 @@ class TokenCounter:
         )
 
     def _frame(self, tools: Sequence[Any], *, beside_system: bool) -> int:
-        """Return a prompt's tokens besides its messages: a constant and its tools. Tools take fewer
-        tokens if the prompt has a system prompt.
+        """Return the number of tokens of a prompt besides its messages: a constant, and the tools.
+        Tools have fewer tokens if the prompt has a system prompt.
         """
         if not tools:
             return self._constant()
@@ -85,7 +88,7 @@ class TokenCounter:
         return self._once(key, lambda: self._count([probe], tools) - self._of(probe))
 
     def _once(self, key: Hashable, count: Callable[[], int]) -> int:
-        """Return the cached tokens of a key; count and cache them the first time."""
+        """Return the cached count of a key. The first call for a key counts the tokens."""
         tokens = self._counts.get(key)
         if tokens is None:
             tokens = count()
@@ -100,13 +103,13 @@ class TokenCounter:
             cache[key] = value
 
     def token_sums(self, view: View) -> tuple[int, ...]:
-        """Return ``len(view) + 1`` cumulative counts of the prompt of ``view``; the last one is
-        exact.
+        """Return the token counts of the prompts of ``view[:0]``, ``view[:1]`` and so on; the last
+        count is exact.
 
-        A message that is made of several events counts at the last of these events, and so do calls
-        with their results. So the tokens of a tail, which are the last sum less the sum at its
-        start, are never too low. Raises ``TokensUnknown``. Cost: the messages that the last View of
-        the conversation did not have, and one pass over the others.
+        If several events make one message, its tokens are added at the last of these events. The
+        same holds for calls with their results. So the tokens of a tail (the last sum minus the sum
+        at its start) are never too low. Raises ``TokensUnknown``. Cost: counting the messages that
+        the last View of the conversation did not have, and one pass over the other messages.
         """
         events = view.events
         dialect = _COUNTED_AS.get(view.dialect, view.dialect)
@@ -145,8 +148,8 @@ class TokenCounter:
 
 
 def _key(message: Mapping[str, Any]) -> Hashable:
-    """Return a key that is equal only for equal messages. A text is its own key: Views share it and
-    its hash.
+    """Return a key that is equal only for equal messages. The key contains a text itself: Views
+    share the text and its hash.
     """
     values = [
         value if type(value) is str else marshal.dumps(value, _PLAIN) for value in message.values()
@@ -161,8 +164,8 @@ different bytes.
 
 
 class _Group(NamedTuple):
-    """Messages that count together: the number of messages up to the end of the group, the position
-    of its last event, and its tokens.
+    """Messages that are counted together. ``end`` is the number of messages up to the end of the
+    group, ``position`` the position of its last event, and ``tokens`` its count.
     """
 
     end: int
@@ -180,10 +183,10 @@ class _Counted(NamedTuple):
 
 
 def offered_tools(view: View) -> tuple[Any, ...]:
-    """Return the tools of the first system prompt in ``view``, in OpenAI's shape. They are sent
+    """Return the tools of the first system prompt in ``view``, in OpenAI's format. They are sent
     with every prompt.
 
-    Logs also hold tools in other shapes, for which litellm would count almost no tokens.
+    Logs also contain tools in other formats, for which litellm would count almost no tokens.
     """
     prompt = next((event for event in view.events if isinstance(event, SystemMessage)), None)
     if prompt:
@@ -203,8 +206,8 @@ def _in_openais_shape(tool: Any) -> Any:
 
 
 def _shared_groups(former: _Counted, messages: Sequence[Rendered]) -> list[_Group]:
-    """Return the groups of the messages with which both prompts begin, without the last one: more
-    results may have joined it.
+    """Return the groups of the messages with which both prompts begin. The last group is left out,
+    because more results may have joined it.
     """
     shared_count = next(
         compress(count(), map(is_not, former.messages, messages)),

@@ -1,9 +1,8 @@
-"""The texts of prompts, as files beside this one. The hash of a prompt is recorded with the
-condensation that it made.
+"""The texts of prompts, as files in this folder. A condensation records the hash of its prompt.
 
-A line ``===`` divides a file in two: the instruction, which is the system message, and the
-material, which is the user message. ``$name`` stands for a value that changes from call to call.
-The hash covers the whole file.
+A line ``===`` divides a file in two: the instruction, which is sent as the system message, and the
+material, which is sent as the user message. ``$name`` is replaced by a value that changes from call
+to call. The hash covers the whole file.
 
 ``rendering.py`` turns events into text for a model that summarizes them.
 """
@@ -20,8 +19,8 @@ _PARTED = "\n===\n"
 
 
 class Prompt(NamedTuple):
-    """A prompt's name, its text, and the SHA-256 of the text in UTF-8. All but the text go into the
-    metadata of a condensation.
+    """A prompt's name, its text, and the SHA-256 of the text in UTF-8. The metadata of a
+    condensation contains the name and the hash.
     """
 
     name: str
@@ -29,8 +28,8 @@ class Prompt(NamedTuple):
     sha256: str
 
     def messages(self, **values: str) -> list[dict[str, Any]]:
-        """Return the prompt as chat messages, a system's and, if the file has two parts, a user's,
-        with every ``$name`` filled in. Raises ``KeyError`` if a value is missing.
+        """Return the prompt as chat messages, with every ``$name`` filled in: a system message and,
+        if the file has two parts, a user message. Raises ``KeyError`` if a value is missing.
         """
         parts = zip(("system", "user"), self.text.split(_PARTED), strict=False)
         return [

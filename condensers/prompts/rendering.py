@@ -1,5 +1,5 @@
-"""Render events as text for a model that summarizes them: with all tool arguments, up to the user's
-limit.
+"""Render events as text for a model that summarizes them. The text has all arguments of a call, up
+to the limit that the user set.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from foldlog.projections import as_json, words_of
 
 
 def event_text(event: Event) -> str:
-    """Return an event as text: who, which tool, with which arguments and result. Images are named,
-    not shown.
+    """Return an event as text: its source, and the tool with its arguments or result. Images are
+    mentioned, not shown.
     """
     match event:
         case events.SystemMessage():
@@ -46,15 +46,15 @@ def event_blocks(events: Sequence[Event], limit: int | None) -> str:
 
 
 def event_block(event: Event, limit: int | None) -> str:
-    """Return an event in tags with its id, its text cut to ``limit`` characters. A closing tag in
-    it is escaped.
+    """Return an event in tags that have its id, with its text cut to ``limit`` characters. A
+    closing tag in the text is escaped.
     """
     return f"<EVENT id={event.id}>\n{_quoted(truncated(event_text(event), limit))}\n</EVENT>"
 
 
 def previous_summary(events: Sequence[Event], limit: int | None) -> str:
-    """Return the texts of the summaries among ``events``, each cut to ``limit`` characters, closing
-    tags escaped.
+    """Return the texts of the summaries among ``events``. Each text is cut to ``limit`` characters,
+    and its closing tags are escaped.
     """
     texts = [
         _quoted(truncated(event.content, limit))
@@ -65,7 +65,7 @@ def previous_summary(events: Sequence[Event], limit: int | None) -> str:
 
 
 _CLOSING_TAG = re.compile(r"<(?=\s*/\s*(EVENT|PREVIOUS\s+SUMMARY)\s*>)", re.IGNORECASE)
-"""The beginning of a closing tag, which a model would take for the end of the material."""
+"""The beginning of a closing tag. A model would read such a tag as the end of the material."""
 _ESCAPES = re.compile(r"""(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))+""")
 
 
@@ -74,10 +74,11 @@ def _quoted(text: str) -> str:
 
 
 def truncated(text: str, limit: int | None, where: str = "") -> str:
-    """Cut ``text`` to at most ``limit`` characters: its beginning and its end, around a note on the
-    missing part, which ends with ``where``.
+    """Cut ``text`` to at most ``limit`` characters: its beginning, a note on the missing part, and
+    its end. The note ends with ``where``.
 
-    None or a negative limit: all of it. A limit too small for the note gives the beginning alone.
+    If the limit is None or negative, the whole text is returned. If the limit is too small for the
+    note, only the beginning is returned.
     """
     if limit is None or limit < 0 or len(text) <= limit:
         return text
@@ -90,13 +91,13 @@ def truncated(text: str, limit: int | None, where: str = "") -> str:
 
 
 def clipped(line: str, length_max: int) -> str:
-    """Return a line's beginning, in at most ``length_max`` characters."""
+    """Return the beginning of a line, with at most ``length_max`` characters."""
     return line if len(line) <= length_max else f"{line[: length_max - 1]}…"
 
 
 def arguments_of(call: Action) -> Mapping[str, Any]:
-    """Return the arguments of a call by their names, from the JSON that the model wrote too.
-    Another text has the name ``arguments``.
+    """Return the arguments of a call by their names. JSON that the model wrote is parsed. Any other
+    text gets the name ``arguments``.
     """
     arguments = parsed(call.arguments)
     if isinstance(arguments, dict):
@@ -107,8 +108,8 @@ def arguments_of(call: Action) -> Mapping[str, Any]:
 
 
 def readable(value: Any) -> str:
-    """Return a value as JSON for readers, its texts without escapes. A text that is not a JSON
-    object stays.
+    """Return a value as JSON for readers: non-ASCII characters are not escaped. A text that is not
+    a JSON object is returned unchanged.
     """
     if isinstance(value, str) and not value.lstrip().startswith("{"):
         return value

@@ -1,4 +1,4 @@
-"""The strategies, named by the type in a configuration. Importing this package loads nothing.
+"""The strategies, with their types in a configuration. Importing this package loads nothing.
 
 showing            show everything (noop), or less at every step (recent_events, two masks); forget
                    nothing
@@ -9,6 +9,6 @@ forgetting         forget without a summary: amortized_forgetting, llm_attention
 summarizing        the common part of strategies that leave a summary: digest, and those of
                    model_summaries (llm, structured_summary)
 digest/            a summary without a model: a fold over the forgotten events
-pipeline           several in order
-user_words         whose words a text holds
+pipeline           several condensers in order
+user_words         the user's words in a message, apart from what a runtime added
 """

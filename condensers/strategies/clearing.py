@@ -1,5 +1,5 @@
-"""Clear old results and old thinking from the prompt, by the published rules of Anthropic's context
-editing. No event is forgotten.
+"""Clear old results and old thinking from the prompt, as Anthropic's published rules of context
+editing describe. No event is forgotten.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from foldlog.eventstore import Action, Annotation, Event, Message, Observation
 from foldlog.projections import View, begins_reply
 
 _OF_A_MARK = 40
-"""The most tokens that a cleared result or call takes. A result or call that is not larger
-stays.
+"""The largest number of tokens of a cleared result or call. A result or call with no more tokens is
+never cleared.
 """
 
 
@@ -26,10 +26,10 @@ class ClearToolUsesCondenser(Condenser):
     """Clears old tool results, many at once, if a prompt has too many tokens. A line with the id of
     its event replaces each result.
 
-    Tokens are estimated. The choice follows from the View alone: the View is read from its
-    beginning, and at each former prompt that was larger than ``trigger`` all results but the newest
-    are cleared. So the next step clears the same results, and a provider's prompt cache stays valid
-    until more are cleared.
+    Tokens are estimated. The choice depends on the View alone: the condenser goes through the View
+    from its beginning. At each earlier prompt that was larger than ``trigger``, it clears all
+    results except the newest ``keep``. So the next step clears the same results, and a provider's
+    prompt cache stays valid until more results are cleared.
     """
 
     type = "clear_tool_uses"
@@ -61,7 +61,8 @@ class ClearToolUsesCondenser(Condenser):
         tokens = 0
         reply: Event | None = None
         for index, event in enumerate((*view.events, None)):
-            # A reply answers a prompt of all events before it; None stands for the next reply.
+            # A reply answers a prompt of all events before the reply. None stands for the next
+            # reply.
             if event is None or begins_reply(event, reply):
                 if tokens > self.trigger:
                     count = max(0, len(clearable) - self.keep)
@@ -86,8 +87,8 @@ class ClearToolUsesCondenser(Condenser):
 
 
 def _size(event: Event, cache: dict[tuple[str, int], tuple[Event, Any]]) -> int:
-    """Return the estimated tokens of an event. They are counted once, because each step asks for
-    all events of the View.
+    """Return the estimated tokens of an event. The estimate is cached, because each step needs it
+    for all events of the View.
     """
     counted = cache.get(("tokens", event.id))
     if counted is None or counted[0] is not event:
@@ -97,8 +98,8 @@ def _size(event: Event, cache: dict[tuple[str, int], tuple[Event, Any]]) -> int:
 
 
 _CLEARED = ({"type": "cleared"},)
-"""Stands in the place of thinking. No model is sent it, and the tool loop that began with the
-thinking stays whole.
+"""The value that replaces thinking. It is not sent to a model. With it, the tool loop that began
+with the thinking stays whole.
 """
 
 

@@ -1,5 +1,5 @@
 """Forget events without a summary: the middle of a View, the events that a model does not choose,
-or the events that are neither essential nor new.
+or old events that are not essential.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class AmortizedForgettingCondenser(RollingCondenser):
     """Forgets the middle of a View that has more than max_size events, until half of max_size
     remains. Writes no summary.
 
-    Old summaries are forgotten, too. Calls and tool loops stay whole if the head or the tail holds
-    a part of them; the View is then larger.
+    Old summaries are forgotten, too. If the head or the tail contains a part of a call or of a tool
+    loop, the whole call or loop stays; the View is then larger.
     """
 
     type = "amortized_forgetting"
@@ -78,12 +78,13 @@ _SCHEMA = {**schema_components([_Chosen])[1]["_Chosen"], "additionalProperties":
 class LLMAttentionCondenser(AmortizedForgettingCondenser, AskingCondenser):
     """A model chooses which events stay. The others are forgotten without a summary.
 
-    The head stays and, up to half of ``max_size``, the events that the model chooses. The newest
-    events take the places that it leaves free. A unit stays whole if one of its events is kept.
-    Summaries stay, because the View has nothing else of the events that they stand for. The model
-    must follow a schema: else ``InvalidCondenser``. A reply that cannot be read chooses no events,
-    so the newest stay. Without a reply no event is forgotten, unless a condensation is required:
-    then the newest stay, too.
+    The head stays, and the events that the model chooses, up to half of ``max_size`` in all. If the
+    model chooses fewer events, the newest events stay too. A unit stays whole if one of its events
+    is kept. Summaries stay, because nothing else in the View shows the events that they replaced.
+    The model must be able to follow a schema: otherwise ``InvalidCondenser`` is raised. If the
+    reply cannot be parsed, no event counts as chosen, so the newest events stay. If there is no
+    reply, no event is forgotten, unless a condensation is required: then the newest events stay,
+    too.
     """
 
     type = "llm_attention"
@@ -125,11 +126,10 @@ class LLMAttentionCondenser(AmortizedForgettingCondenser, AskingCondenser):
     def _keeping(
         self, view: View, ids: Sequence[int], made: Mapping[str, Any], *reports: Report
     ) -> Condensation:
-        """Forget all events except the head, summaries, the first ``ids`` that are in the View, and
-        the newest.
+        """Forget all events except the head, summaries, the first of ``ids`` that are in the View,
+        and the newest events.
 
-        Head, chosen and newest events are counted one by one; then they are extended to whole
-        units.
+        The events to keep are counted without regard to units, and then extended to whole units.
         """
         choosable = self._choosable(view)
         chosen = (choosable[event_id] for event_id in ids if event_id in choosable)
@@ -147,8 +147,8 @@ class LLMAttentionCondenser(AmortizedForgettingCondenser, AskingCondenser):
         return self.max_size // 2 - min(self.keep_first, len(view))
 
     def _choosable(self, view: View) -> dict[int, int]:
-        """Return the indices, by id, of the events to choose from: all events after the head except
-        summaries of forgotten events.
+        """Return the index of each event that the model may choose, by its id: all events after the
+        head except summaries of forgotten events.
         """
         return {
             event.id: index
@@ -158,7 +158,7 @@ class LLMAttentionCondenser(AmortizedForgettingCondenser, AskingCondenser):
 
 
 def _allows_a_choice(view: View, choosable: Set[int], keep_first: int, places: int) -> bool:
-    """Return whether every choice of this many events forgets an event. If not, the model is not
+    """Return whether every choice of ``places`` events forgets an event. If not, the model is not
     asked.
     """
     units = (range(start, stop) for start, stop in pairwise(view.cut_points) if start >= keep_first)
@@ -172,10 +172,11 @@ def _allows_a_choice(view: View, choosable: Set[int], keep_first: int, places: i
 class ConversationWindowCondenser(RollingCondenser):
     """On request, forgets the older half of the events that are not essential. Needs no model.
 
-    Essential are the first system prompt and the user's first message with the knowledge recalled
-    for it. Summaries stay too, because the View has nothing else of the events that they stand for.
-    Calls and tool loops stay if a part of them is essential or in the newer half. A request is not
-    fulfilled by events that no model is sent. It has no parameters.
+    The essential events are the first system prompt, the user's first message, and the knowledge
+    that was recalled for this message. Summaries stay too, because nothing else in the View shows
+    the events that they replaced. A call or tool loop stays if a part of it is essential or in the
+    newer half. Events that are not sent to a model do not count: a request is fulfilled only if the
+    prompt gets shorter. This condenser has no parameters.
     """
 
     type = "conversation_window"
@@ -195,7 +196,7 @@ class ConversationWindowCondenser(RollingCondenser):
             if not sent.isdisjoint(event.id for event in events_to_forget(view, choice))
         )
         unsent = frozenset(range(len(view))).difference(view.fit_positions)
-        # Forgetting events that no model is sent would not make the prompt shorter.
+        # Forgetting events that are not sent to a model would not make the prompt shorter.
         kept = next(helpful, choices[0] | unsent)
         return self.without_summary(
             view, kept, f"all {len(view)} events of the View are essential or recent, or never sent"
@@ -203,8 +204,8 @@ class ConversationWindowCondenser(RollingCondenser):
 
 
 def _essentials(view: View) -> frozenset[int] | None:
-    """Return the indices of the system prompt, the first user message, its recall and the recalled
-    observation; None if there is no user message.
+    """Return the indices of the system prompt, of the first user message, and of the call and the
+    result of the recall for that message. Returns None if there is no user message.
     """
     system = _first(view, lambda event: isinstance(event, SystemMessage))
     message = _first(view, lambda event: isinstance(event, Message) and event.source == "user")
@@ -227,7 +228,9 @@ def _first(view: View, fits: Callable[[Event], bool], start: int = 0) -> int | N
 
 
 def _words(event: Event) -> tuple[str, ...]:
-    """Return the possible query of a recall: the text of its message, without images."""
+    """Return the possible queries of a recall for a message: the texts of the message, without
+    images, joined in two ways.
+    """
     content = event.content if isinstance(event, Message) else ""
     parts = [{"text": content}] if isinstance(content, str) else content
     texts = [part["text"] for part in parts if isinstance(part.get("text"), str)]
@@ -235,19 +238,20 @@ def _words(event: Event) -> tuple[str, ...]:
 
 
 def _query(event: Event) -> object:
-    """Return the query of a recall; None for any other event."""
+    """Return the query of an event that is a recall; None for any other event."""
     if isinstance(event, Action) and event.tool == "recall":
         return arguments_of(event).get("query", "")
     return None
 
 
 def _windows(view: View, size: int) -> tuple[frozenset[int], ...]:
-    """Return the indices of the last ``size`` events, without the observations and summaries at
-    their beginning.
+    """Return the possible windows, the best first: sets of the indices of the newest events that
+    stay. Usually there is one window: the last ``size`` events, without the observations and
+    summaries at its beginning.
 
-    If no event is left, the newest calls would be forgotten because the window has only their
-    observations. Then there are two windows, the better one first: with these calls, and without
-    them if nothing else can be forgotten. A tool loop stays even then.
+    If nothing is left of this window, it consists of the observations of the newest calls. Then the
+    first window keeps these observations, and so their calls. The second window, for the case that
+    nothing else can be forgotten, keeps only those in a tool loop.
     """
     newest = range(max(0, len(view) - size), len(view))
     first = next(

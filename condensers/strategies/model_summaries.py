@@ -1,5 +1,5 @@
-"""Summaries written by a model: as free text, or in eighteen fields, which it fills in by calling a
-tool.
+"""Summaries written by a model: as free text, or in eighteen fields. The model fills in the fields
+by calling a tool.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def _summary(
     limit: int | None,
     text_of: Callable[[Reply], str],
 ) -> Summary:
-    """Send a prompt to a model with ``ask_model`` and return its summary. ``text_of`` takes the
-    text from the reply.
+    """Send a prompt to a model with ``ask_model`` and return its summary. ``text_of`` returns the
+    text of the summary in a reply.
     """
     prompt = load_prompt(name)
     material = {
@@ -103,9 +103,7 @@ PARTS: Mapping[str, Mapping[str, str]] = {
         "other_relevant_context": "anything that matters and fits nowhere else",
     },
 }
-"""The fields by the part of the summary in which they stand, each with its description for the
-model.
-"""
+"""The fields of each part of the summary. Each field has a description for the model."""
 
 FIELDS: Mapping[str, str] = {
     name: meaning for part in PARTS.values() for name, meaning in part.items()
@@ -125,8 +123,8 @@ class StructuredSummaryCondenser(AskingCondenser, SummarizingCondenser):
     """A model summarizes the forgotten events in eighteen fields, which are the arguments of a tool
     call.
 
-    A model that cannot call tools is refused. A call that is missing, malformed or without a
-    required field is a failure: then no events are forgotten.
+    A model that cannot call tools is refused. If the call is missing, malformed or without a
+    required field, the step fails and no events are forgotten.
     """
 
     type = "structured_summary"
@@ -144,7 +142,7 @@ class StructuredSummaryCondenser(AskingCondenser, SummarizingCondenser):
 
 
 def state_summary_tool() -> dict[str, Any]:
-    """Return the tool that the model must call, in OpenAI's shape."""
+    """Return the tool that the model must call, in OpenAI's format."""
     return {
         "type": "function",
         "function": {
@@ -165,8 +163,8 @@ def state_summary_tool() -> dict[str, Any]:
 
 
 def _state(reply: Reply) -> dict[str, str]:
-    """Return the known fields that the model filled in. Raises ``ModelCallFailed`` if the reply is
-    not a state.
+    """Return those of the eighteen fields that the model filled in. Raises ``ModelCallFailed`` if
+    the reply has no usable call of the tool.
     """
     call = next((call for call in reply.tool_calls if call.name == TOOL_NAME), None)
     if call is None:

@@ -27,9 +27,9 @@ class PipelineCondenser(Condenser):
     """Runs condensers in order, until one returns a condensation. Each condenser gets the View that
     the previous condenser returned.
 
-    If a part should condense and has nothing to forget, the next parts go on. If none of them
-    condenses, the pipeline raises the first such error. A part whose model failed ends the step.
-    Parts may be pipelines. All reports are kept.
+    If a part must condense and has nothing to forget, the next parts are run. If none of them
+    condenses, the pipeline raises the first error ``NoCondensationAvailable``. If the model of a
+    part failed, the step ends. Parts may be pipelines. The step has the reports of all parts.
     """
 
     type = "pipeline"
@@ -37,7 +37,7 @@ class PipelineCondenser(Condenser):
     def __init__(
         self, *parts: Condenser | Iterable[Condenser], condensers: Iterable[Condenser] = ()
     ) -> None:
-        """Take the parts one by one, or as one list."""
+        """Make a pipeline of ``parts``, given one by one or as lists."""
         self.condensers: tuple[Condenser, ...] = ()
         for part in (*parts, condensers):
             self.condensers += (part,) if isinstance(part, Condenser) else tuple(part)
@@ -47,7 +47,7 @@ class PipelineCondenser(Condenser):
 
     @property
     def timeout_s(self) -> float:
-        """The seconds that the models of its parts may take in one step."""
+        """The seconds that the models of all parts together may take in one step."""
         return max((getattr(part, "timeout_s", STEP_S) for part in self.condensers), default=STEP_S)
 
     def for_agent(self, agent_llm: AgentModel | None) -> Condenser:
@@ -94,17 +94,17 @@ CondenserPipeline = PipelineCondenser
 
 
 def _named(part: Condenser, reports: Iterable[Report]) -> tuple[Report, ...]:
-    """Return reports in which a failed model has the name of the part that asked it."""
+    """Return the reports. A report on a failed model also names the part that asked the model."""
     return tuple(
         {"condenser": part.type, **report} if "failure" in report else report for report in reports
     )
 
 
 def _placed(condensation: Condensation, *, seen: View, full_view: View) -> Condensation:
-    """Return the condensation that a part made of the View ``seen``, with its summary at the same
-    place of the full View.
+    """Return the condensation that a part planned on the View ``seen``, with the position of its
+    summary in the full View.
 
-    Earlier parts may have hidden events that the full View shows.
+    The positions differ if earlier parts hid events.
     """
     action = condensation.action
     if (

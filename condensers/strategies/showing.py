@@ -1,8 +1,8 @@
 """Condensers that hide or mask events at every step, or show everything. No event is forgotten, and
 the log does not change.
 
-A masked event keeps its id, its place and its call. So it is still the result of its call, can be
-forgotten by its id, and is not taken for a summary. It is marked in ``meta`` under ``MASKED``.
+A masked event keeps its id, its position and its call. So it is still the result of its call, can
+be forgotten by its id, and is not mistaken for a summary. Its ``meta`` has the key ``MASKED``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from foldlog.projections.effects import in_doubt
 
 
 class NoOpCondenser(Condenser):
-    """Shows everything, forgets nothing."""
+    """Shows every event and forgets nothing."""
 
     type = "noop"
 
@@ -34,9 +34,9 @@ class NoOpCondenser(Condenser):
 class RecentEventsCondenser(Condenser):
     """Shows the first events and the most recent ones. Each step chooses these events again.
 
-    No event is forgotten: the next step gets the whole View again. A head larger than
-    ``max_events`` is shown whole, and so are calls and tool loops if the head or the tail holds a
-    part of them, and calls that may have run.
+    No event is forgotten: the next step starts from the whole View again. A head that is larger
+    than ``max_events`` is shown whole. So is a call or tool loop if the head or the tail contains a
+    part of it, and a call that may have run.
     """
 
     type = "recent_events"
@@ -69,8 +69,8 @@ _MASK = ("content", "<MASKED>")
 _BROWSER_TOOLS = ("browse", "browser")
 
 MASKED = "masked_by"
-"""The key in a masked event's ``meta``; its value is the ``type`` of the condenser that masked
-it.
+"""The key in the ``meta`` of a masked event. Its value is the ``type`` of the condenser that masked
+the event.
 """
 
 
@@ -81,9 +81,9 @@ def is_masked(event: Event) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class ObservationMaskingCondenser(Condenser):
-    """Masks the content of all but the newest observations.
+    """Masks the content of all observations except those among the newest events.
 
-    With a window of 0 it masks all.
+    With a window of 0 it masks all observations.
     """
 
     type = "observation_masking"
@@ -102,7 +102,9 @@ class ObservationMaskingCondenser(Condenser):
 
 @dataclass(frozen=True, eq=False)
 class BrowserOutputCondenser(Condenser):
-    """Masks the content of all but the newest outputs of a browser. Keeps the address."""
+    """Masks the content of all outputs of a browser except the newest. The address of the page
+    stays.
+    """
 
     type = "browser_output"
 
@@ -129,7 +131,9 @@ def is_browser_output(event: Event) -> TypeGuard[Observation]:
 
 
 def _describe_output(output: Observation, call: Event | None) -> str:
-    """Return a line about an output: the address that it or its call names, else the tool."""
+    """Return a line about an output: the address that the output or its call names, or else the
+    name of the tool.
+    """
     url = output.extras.get("url") or (
         arguments_of(call).get("url") if isinstance(call, Action) else None
     )
@@ -137,9 +141,10 @@ def _describe_output(output: Observation, call: Event | None) -> str:
 
 
 def masked(condenser: Any, view: View, masks: Mapping[int, tuple[str, Any]]) -> Step:
-    """Return ``view`` with another value in a field of the events at these indices, and a report
-    with the settings. ``masks`` has the name of the field and its new value by index. A call that
-    may have run stays as it is, with its result: a model looks there before it repeats the call.
+    """Return ``view`` with masked events, and a report with the settings of the condenser.
+    ``masks`` has, by the index of an event, the name of the field to mask and its new value. A call
+    that may have run is not masked, and neither is its result: a model reads both before it repeats
+    the call.
     """
     doubts = frozenset(in_doubt(view.events)) if masks else frozenset()
     condenser_type = condenser.type

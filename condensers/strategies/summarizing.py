@@ -1,6 +1,6 @@
-"""The common part of strategies that put a summary in the place of the forgotten events.
+"""The common part of strategies that replace the forgotten events by a summary.
 
-due         more tokens than the agent's model takes, more than max_size events, or a request
+due         more tokens than the agent's model accepts, more than max_size events, or a request
 forgotten   the events between the head and the tail; the tail is as long as brings the View down
             to half of the limit that it exceeds
 in return   one summary, in the place of the forgotten events; older summaries among them are
@@ -34,16 +34,16 @@ from foldlog.eventstore import CondensationSummary, Event, summary_id
 from foldlog.projections import View
 
 _PIECES_MAX = 8
-"""The most pieces into which the forgotten events are divided for a model that cannot read them all
-at once.
+"""If a model cannot read all forgotten events at once, they are divided into at most this number of
+pieces.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The summary of the forgotten events: a text, its metadata for the condensation, and its cost.
-    ``shorter`` returns a shorter text if the text takes too much room. It returns None if there is
-    no shorter text, as with a text that a model wrote.
+    """The summary of the forgotten events: a text, metadata for the condensation, and reports with
+    the cost. If the text is too long, ``shorter`` returns a shorter version of it, or None if there
+    is none. A text that a model wrote has no shorter version.
     """
 
     text: str
@@ -54,10 +54,11 @@ class Summary:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SummarizingCondenser(RollingCondenser):
-    """Selection, progress and the hard reset. A strategy defines ``summarize``.
+    """Selects the events to forget, requires progress, and makes the hard reset. A strategy defines
+    ``summarize``.
 
-    If the agent's model is unknown or its tokens cannot be counted, tokens are estimated, rather
-    too high than too low.
+    If the agent's model is unknown or its tokens cannot be counted, the number of tokens is
+    estimated, rather too high than too low.
     """
 
     size_by_default: ClassVar[int] = 100
@@ -97,13 +98,13 @@ class SummarizingCondenser(RollingCondenser):
 
     @abstractmethod
     def summarize(self, events: Sequence[Event], max_event_length: int | None) -> Summary:
-        """Return the summary of ``events``, which may have older summaries. Raises
-        ``ModelCallFailed``. May take minutes if a model writes it.
+        """Return the summary of ``events``, which may include older summaries. Raises
+        ``ModelCallFailed``. If a model writes the summary, the call may take minutes.
         """
 
     def summary(self, view: View, span: slice, max_event_length: int | None) -> Summary:
-        """Return the summary to put in the place of ``span``. Raises ``ModelCallFailed``. May take
-        minutes if a model writes it.
+        """Return the summary that replaces the events in ``span``. Raises ``ModelCallFailed``. If a
+        model writes the summary, the call may take minutes.
         """
         return self._in_pieces(view[span], max_event_length)
 
@@ -126,8 +127,8 @@ class SummarizingCondenser(RollingCondenser):
     ) -> Condensation | None:
         """Forget everything between the first system prompt and the first call without a result.
 
-        If the model fails, it is asked again with shorter events. Return None if no event of the
-        log can be forgotten.
+        If the model fails, it is asked again with shorter texts of the events. Returns None if no
+        event of the log can be forgotten.
         """
         span = middle(view, after_system_prompt(view), 0)
         if span is None or not count_logged(view[span]):
@@ -155,9 +156,9 @@ class SummarizingCondenser(RollingCondenser):
     def _in_pieces(
         self, events: Sequence[Event], limit: int | None, pieces: int = _PIECES_MAX
     ) -> Summary:
-        """Summarize ``events``. If they exceed the model's context, summarize the first half, then
-        that summary together with the second half. A half that is still too long is halved again,
-        up to ``pieces`` pieces. Raises ``ModelCallFailed``.
+        """Summarize ``events``. If they exceed the model's context, summarize the first half, and
+        then this summary together with the second half. A half that is still too long is halved
+        again, into at most ``pieces`` pieces in all. Raises ``ModelCallFailed``.
         """
         try:
             return self.summarize(events, limit)
@@ -189,8 +190,8 @@ class SummarizingCondenser(RollingCondenser):
         return self.size_by_default if self.max_size is None else self.max_size
 
     def limits(self, agent_llm: AgentModel | None) -> tuple[int | None, int | None]:
-        """Return the most events and the most tokens of a View that is not condensed. The default
-        number of events counts only if no token limit is known.
+        """Return how many events and how many tokens a View may have before it is condensed. The
+        default limit of events applies only if no token limit is known.
         """
         tokens = limit_of(agent_llm, self.max_tokens, self.token_margin_ratio)
         return self._size if tokens is None else self.max_size, tokens
@@ -199,11 +200,11 @@ class SummarizingCondenser(RollingCondenser):
         return overrun_of(view, agent_llm, self.limits(agent_llm)[1])
 
     def _middle(self, view: View, agent_llm: AgentModel | None) -> slice:
-        """Return the span to forget: between the head and the tail. Each reason wants a tail of
-        some length; the shortest is taken.
+        """Return the span to forget, between the head and the tail. Each reason allows a tail of
+        some length; the shortest tail is used.
 
-        The head may be longer than ``keep_first`` events: it includes a system prompt and the rest
-        of a unit. Raises ``NoCondensationAvailable`` if too few events of the log could
+        The head may be longer than ``keep_first`` events: it includes the system prompt, and its
+        last unit stays whole. Raises ``NoCondensationAvailable`` if too few events of the log could
         be forgotten.
         """
         over = self.overrun(view, agent_llm)
@@ -236,13 +237,15 @@ class SummarizingCondenser(RollingCondenser):
         raise NoCondensationAvailable(problem + advice)
 
     def _head(self, view: View) -> int:
-        """Return the number of events at the beginning that stay: the first system prompt always
-        does.
+        """Return the number of events at the beginning that stay. The first system prompt always
+        stays.
         """
         return max(self.keep_first, after_system_prompt(view))
 
     def _tails(self, view: View, due: Set[Reason]) -> list[int]:
-        """Return how many events may stay at the end, for each reason that counts events."""
+        """Return how many events may stay at the end, for each reason that limits the number of
+        events.
+        """
         head_and_summary = self.keep_first + 1
         tails = [len(view) // 2 - head_and_summary] if Reason.REQUEST in due else []
         if Reason.EVENTS in due or not due:
@@ -259,7 +262,7 @@ class SummarizingCondenser(RollingCondenser):
     def _condensation(
         self, view: View, span: slice, summary: Summary, agent_llm: AgentModel | None, outcome: str
     ) -> Condensation:
-        """Return the condensation that puts ``summary`` in the place of ``span``. Raises
+        """Return the condensation that replaces the events in ``span`` by ``summary``. Raises
         ``NoCondensationAvailable`` if it would save no tokens.
         """
         forgotten = view[span]
@@ -270,8 +273,8 @@ class SummarizingCondenser(RollingCondenser):
         if tokens_before is not None and tokens_after is not None and tokens_after >= tokens_before:
             raise NoCondensationAvailable(
                 f"with a summary of {len(forgotten)} events the View would have {tokens_after}"
-                f" tokens, and without it {tokens_before}: the summary is larger than the events;"
-                " set a smaller keep_first, or a higher limit",
+                f" tokens, and without the summary {tokens_before}: the summary is larger than the"
+                " events; set a smaller keep_first, or a higher limit",
                 summary.reports,
             )
         due = self.reasons(view, agent_llm)
@@ -298,10 +301,11 @@ class SummarizingCondenser(RollingCondenser):
         over: Overrun | None,
         tokens_before: int | None,
     ) -> tuple[str, int | None]:
-        """Return the text of the summary, and the tokens of the prompt that has it in the place of
-        ``span``. The text is shortened if that prompt would not be smaller than before, or if the
-        text takes too much of a prompt that exceeded its limit. If even the shortest text does not
-        fit a limit, the text may fill the part of the limit that is reserved for a summary.
+        """Return the text of the summary, and the number of tokens of the prompt with this text in
+        the place of ``span``. If the prompt exceeded a limit, the text is shortened until the
+        prompt has at most ``_ROOM`` of the limit. If even the shortest text is too long for that,
+        the text may have the part ``_SUMMARY`` of the limit. Without a limit, the text is shortened
+        until the prompt is smaller than before.
         """
 
         def tokens_with(*texts: str) -> int | None:
@@ -312,7 +316,8 @@ class SummarizingCondenser(RollingCondenser):
                 view.with_events((*view[: span.start], *summaries, *view[span.stop :])), counter
             )
 
-        # The sizes of the prompt to reach: if the first cannot be reached, the second is tried.
+        # The sizes that the prompt should have at most: if the first cannot be reached, the second
+        # is tried.
         sizes: list[float] = []
         if over is not None:
             reserved = (tokens_with() or 0) + over.limit * _SUMMARY
@@ -341,12 +346,12 @@ def limit_of(
 ) -> int | None:
     """Return the most tokens that a prompt for this model may have; None if there is no limit.
 
-    It is the smaller of two limits: ``max_tokens``, which the user set, and the model's input less
-    the room for its answer and less the margin. The margin, ``margin_ratio`` of the input, stays
-    free because servers add tokens that only they can count. The room for an answer counts as at
-    most half of the input: docs/internals/decisions/0040-room-for-the-answer.md says why. Without a
-    model there is no limit, as in the reference. A step without the agent's model passes an
-    estimate, see ``counting``.
+    There are two limits, and the smaller one applies. The user sets ``max_tokens``. The other limit
+    is the model's input minus the tokens reserved for its answer and minus a margin. The margin is
+    ``margin_ratio`` of the input; it stays free because servers add tokens that only they can
+    count. At most half of the input is reserved for an answer:
+    docs/internals/decisions/0040-room-for-the-answer.md says why. Without a model there is no
+    limit. A step without the agent's model passes ``ESTIMATE``, see ``counting``.
     """
     if agent_llm is None:
         return None
@@ -359,8 +364,8 @@ def limit_of(
 
 
 def overrun_of(view: View, agent_llm: AgentModel | None, limit: int | None) -> Overrun | None:
-    """Return the token counts and the limit if the prompt of ``view`` exceeds ``limit``; None if it
-    does not, or if there is no limit.
+    """Return the token counts and the limit if the prompt of ``view`` exceeds ``limit``. Returns
+    None if the prompt is within the limit, or if there is no limit.
     """
     if agent_llm is None or limit is None:
         return None
@@ -373,13 +378,13 @@ def overrun_of(view: View, agent_llm: AgentModel | None, limit: int | None) -> O
 
 
 _ROOM = 3 / 4
-"""The largest part of a token limit that a View should take after a condensation: half of the limit
-for its head and tail, and a quarter for the summary; the rest is room to grow. A summary that can
-be shortened is shortened to it.
+"""The largest part of a token limit that a View should use after a condensation: half of the limit
+for head and tail, and a quarter for the summary. The View can grow by the rest. A summary that is
+too large for this is shortened, if possible.
 """
 
 _HEAD_AND_TAIL = 1 / 2
 _SUMMARY = 1 / 8
-"""The part of a token limit that head and tail may take, and the part that is reserved for the
-summary if it cannot be made shorter.
+"""``_HEAD_AND_TAIL`` is the part of a token limit that head and tail may use. ``_SUMMARY`` is the
+part that a summary may always have.
 """

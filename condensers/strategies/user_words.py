@@ -1,10 +1,10 @@
-"""Separate the user's words from the context that a runtime added, and the useful lines of an
-output from its frame.
+"""Separate the user's text from the context that a runtime added, and the useful lines of an output
+from its frame.
 
-A user's message holds more than the user wrote: an editor adds the open files, a runtime adds
-reminders and the output of commands that the user ran, the user pastes a log. An output ends with
-the shell's prompt or its working directory. The patterns come from real histories of Claude Code,
-Codex, Cline, OpenHands and SWE-agent.
+A user's message contains more than the user wrote. An editor adds the open files, a runtime adds
+reminders and the output of commands that the user ran, and the user pastes a log. An output ends
+with the shell's prompt or its working directory. The patterns come from real histories of Claude
+Code, Codex, Cline, OpenHands and SWE-agent.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 
 class Words(NamedTuple):
-    """The user's request, and apart from it the context that the runtime added."""
+    """The user's request, and separately the context that the runtime added."""
 
     asked: str
     shown: tuple[str, ...]
@@ -46,12 +46,12 @@ _LOCAL_COMMAND = re.compile(
     r"/(?:clear|compact|config|context|cost|exit|help|ide|login|logout|mcp|model|release-notes"
     r"|resume|status)"
 )
-"""A command that a user types for the program, not for the agent."""
+"""A command that a user types for the runtime, not for the agent."""
 
 
 def of_user(text: str) -> Words:
-    """Separate the request, or the environment's message, from the context that the runtime added
-    to it.
+    """Separate the user's request, or the environment's message, from the context that the runtime
+    added.
     """
     shown: list[str] = []
     command: dict[str, str] = {}
@@ -83,7 +83,7 @@ def of_user(text: str) -> Words:
 
 
 def _without_frame(text: str) -> str:
-    """Return a text without the prompt of a shell at its end: SWE-agent sends its prompt with every
+    """Return a text without the prompt of a shell at its end. SWE-agent adds such a prompt to every
     message.
     """
     lines = text.strip().splitlines()
@@ -97,14 +97,14 @@ def _without_frame(text: str) -> str:
 _FENCE = re.compile(r"^[ ]*```.*?^[ ]*```[ ]*$", re.DOTALL | re.MULTILINE)
 _PASTED_LINES = 6
 _PASTED_LENGTH = 400
-"""From how many lines without prose, and from how many characters, a part of a message counts as
-pasted.
+"""A part of a message counts as pasted from ``_PASTED_LINES`` lines without prose and from this
+number of characters.
 """
 
 
 def without_pasted(text: str) -> str:
-    """Return a message with each pasted log, program or call as one line that says its length and
-    how it begins.
+    """Return a message in which one line replaces each pasted log, program or call. The line gives
+    its length and its beginning.
     """
 
     def shorten_fenced(match: re.Match[str]) -> str:
@@ -169,7 +169,9 @@ _COMMAND = re.compile(
 
 
 def orders_in(text: str) -> list[str]:
-    """Return the short sentences that forbid something or ask for it for good."""
+    """Return the short sentences that are permanent instructions: they forbid something or require
+    it from now on.
+    """
     sentences = (
         sentence.strip().removeprefix("- ") for sentence in SENTENCE_END.split(without_pasted(text))
     )
@@ -191,15 +193,15 @@ _DENIAL = re.compile(
 
 
 def denial_in(text: str) -> str:
-    """Return the sentence in which a message of the user denies the agent's last words; empty if
-    there is none.
+    """Return the sentence with which a message of the user contradicts the agent's last message;
+    empty if there is no such sentence.
     """
     match = _DENIAL.match(text.strip())
     return match[0] if match and text.strip()[match.end() :][:1] != "?" else ""
 
 
 def question_in(text: str) -> str:
-    """Return the last question in a text; empty if it asks nothing."""
+    """Return the last question in a text; empty if the text has no question."""
     sentences = SENTENCE_END.split(text.strip())
     return next(
         (sentence for sentence in reversed(sentences) if sentence.endswith(("?", "？"))), ""
@@ -207,8 +209,8 @@ def question_in(text: str) -> str:
 
 
 def command_in(text: str) -> tuple[str, str]:
-    """Return an agent's words and the command at their end, as SWE-agent's agents write it; empty
-    without one.
+    """Split an agent's text into the text before its command and the command at its end, in
+    SWE-agent's format. The command may be empty.
     """
     match = _COMMAND.search(text)
     return (text[: match.start()], match[1].strip()) if match else (text, "")
@@ -243,7 +245,7 @@ _ENDS = re.compile(
     r" (?:issue|error|warning|problem|failure|test)s?|passed|failed|pass|fail|ok|succe\w+)\b",
     re.IGNORECASE,
 )
-"""In the line of a check that says how it ended."""
+"""A part of the line in which a check, such as a test, reports its result."""
 _REJECTED = re.compile(
     r"(?:the )?user (?:doesn't want|does not want) to proceed with this tool use", re.IGNORECASE
 )
@@ -287,7 +289,7 @@ _CANCELLED = re.compile(
 )
 
 _LAST_READ = 2_000
-"""The number of last characters of an output in which its last line is looked for."""
+"""The number of characters at the end of an output that are searched for its last line."""
 _EDGE = 6
 _WRITTEN_MAX = 8
 _LOOKED_AT = 60
@@ -295,8 +297,8 @@ _LOOKED_AT = 60
 
 
 def unwrapped(text: str) -> tuple[str, int | None]:
-    """Return an output without the JSON around it, and the exit code that the JSON names, if
-    any.
+    """Return an output without the JSON around it, and the exit code in the JSON. The exit code is
+    None if the JSON has none.
     """
     if not text.startswith("{"):
         return text, None
@@ -316,7 +318,9 @@ def unwrapped(text: str) -> tuple[str, int | None]:
 
 
 def exit_code_in(output: Mapping[str, Any]) -> Any:
-    """Return the value that an output, or its metadata, has for the exit code; None without one."""
+    """Return the value of the exit code in a parsed output or in its metadata; None if there is no
+    exit code.
+    """
     metadata = output.get("metadata")
     return output.get(
         "exit_code", metadata.get("exit_code") if isinstance(metadata, dict) else None
@@ -324,8 +328,8 @@ def exit_code_in(output: Mapping[str, Any]) -> Any:
 
 
 def said_in_rejection(text: str) -> str | None:
-    """Return the user's words when rejecting a call, from the result of the call: empty if there
-    are none; None if the call was not rejected.
+    """Return the text with which the user rejected a call, from the result of the call. It is empty
+    if the user wrote nothing, and None if the call was not rejected.
     """
     if not _REJECTED.search(text):
         return None
@@ -334,8 +338,8 @@ def said_in_rejection(text: str) -> str | None:
 
 
 def answers_in(text: str) -> str:
-    """Return the user's answers to questions that the agent asked, from the result of that call;
-    empty if none.
+    """Return the user's answers to the agent's questions, from the result of the call that asked
+    them; empty if there are no answers.
     """
     match = _ANSWERS.match(text)
     return match[1] if match else ""
@@ -347,36 +351,38 @@ def is_applied(text: str) -> bool:
 
 
 def refusal_of_edit(text: str) -> str:
-    """Return the line in which the result of an edit says that it was not applied; empty if it does
-    not.
+    """Return the line in which the result of an edit says that the edit was not applied; empty if
+    there is no such line.
     """
     match = _NOT_APPLIED.search(text)
     return match[0] if match else ""
 
 
 def without_trace(text: str) -> str:
-    """Return the result of an edit that was applied without an error of the editor's own program;
-    any other text as it is.
+    """Return a text without the traceback of the editor's own program, if the text is the result of
+    an applied edit. Any other text is returned unchanged.
     """
     return _TRACE.sub("", text) if is_applied(text) else text
 
 
 def is_cancelled(text: str) -> bool:
-    """Return whether a result says that its call never ran, because a call beside it failed."""
+    """Return whether a result says that its call never ran, because another call of the same reply
+    failed.
+    """
     return bool(_CANCELLED.match(text))
 
 
 def is_plan_mode(text: str) -> bool | None:
-    """Return whether plan mode holds after a message or a result: in it, an agent may write nothing
-    but a plan. None if the text says nothing of it.
+    """Return whether the agent is in plan mode after a message or a result. In plan mode an agent
+    may write nothing but a plan. Returns None if the text does not mention plan mode.
     """
     match = _PLAN_MODE.search(text)
     return bool(match[1]) if match else None
 
 
 def git_status_in(text: str) -> str:
-    """Return the files that git lists as changed, each list after its heading; empty if there is
-    none.
+    """Return the files that git lists as changed, with the heading of each list; empty if there is
+    no list.
     """
     lists = (
         (heading, re.findall(r"^\t(.+)$", files, re.MULTILINE))
@@ -386,14 +392,16 @@ def git_status_in(text: str) -> str:
 
 
 def conflicts_in(text: str) -> str:
-    """Return the files in which git found conflicts, after their number; empty if there is none."""
+    """Return a line with the number and the names of the files in which git found conflicts; empty
+    if there are no conflicts.
+    """
     files = _CONFLICT.findall(text)
     return f"conflicts in {len(files)} files: {', '.join(files)}" if files else ""
 
 
 def error_line(text: str) -> str:
-    """Return the most telling line of a failed output: the last that names an error, else the last
-    one.
+    """Return the line of an output that best describes a failure: the last line that names an
+    error, or else the last line.
     """
     lines = lines_that_count(text)
     for line in reversed(lines[-_LOOKED_AT:]):
@@ -403,8 +411,8 @@ def error_line(text: str) -> str:
 
 
 def last_line(text: str, is_check: bool = False) -> str:
-    """Return the last useful line of an output; of a check, the last that says how it ended, if one
-    does. Empty if it has none.
+    """Return the last useful line of an output. If ``is_check`` is true, prefer the last line that
+    reports the result of a check. Returns an empty text if there is no useful line.
     """
     lines = lines_that_count(text[-_LAST_READ:])
     ends = (line for line in reversed(lines) if is_check and _ENDS.search(line))
@@ -422,15 +430,15 @@ def gist_of_output(text: str) -> str:
 
 
 def edges_of(text: str) -> set[str]:
-    """Return the first and the last lines of an output. Lines that are in all outputs stand
-    there.
+    """Return the first and the last lines of an output. Lines that nearly all outputs contain are
+    among them.
     """
     lines = [" ".join(line.split()) for line in text.splitlines()]
     return {line for line in (*lines[:_EDGE], *lines[-_EDGE:]) if line}
 
 
 def without_lines(text: str, is_left_out: Callable[[str], bool]) -> str:
-    """Return a text without some of its lines."""
+    """Return a text without the lines for which ``is_left_out`` is true."""
     return "\n".join(line for line in text.splitlines() if not is_left_out(" ".join(line.split())))
 
 
@@ -442,7 +450,7 @@ _WRITTEN = re.compile(
 
 
 def files_written(text: str) -> list[str]:
-    """Return the files that a program says it wrote, in its output."""
+    """Return the files that the output of a program lists as written."""
     return [match[1] or match[2] for match in _WRITTEN.finditer(text)][:_WRITTEN_MAX]
 
 
@@ -453,7 +461,7 @@ def lines_that_count(text: str) -> list[str]:
 
 
 def is_frame(line: str) -> bool:
-    """Return whether a line belongs to the frame of an output: exit code, working directory or
-    prompt.
+    """Return whether a line belongs to the frame of an output: whether it has the exit code, the
+    working directory or a prompt.
     """
     return bool(EXIT_CODE.search(line) or _PLACE.fullmatch(line) or _PROMPT.fullmatch(line))

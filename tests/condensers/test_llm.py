@@ -244,7 +244,7 @@ def test_a_prompt_that_is_known_not_to_fit_is_not_sent(server):
     long = [{"role": "user", "content": "word " * 600}]
     narrow = model_at(server, max_input_tokens=500)
     with pytest.raises(
-        ModelCallFailed, match=r"has 6\d\d tokens, and the model takes 500"
+        ModelCallFailed, match=r"has 6\d\d tokens, and the model accepts at most 500"
     ) as caught:
         narrow.complete(long)
     assert (caught.value.failure, caught.value.report["metrics"]["attempts"]) == (

@@ -1,8 +1,9 @@
-"""A summary without a model: a digest of the facts in the events, deterministic and bounded.
+"""A summary without a model: a digest of the facts in the events. It is deterministic and has a
+largest length.
 
-A digest is a fold over all forgotten events of the log, never over the last digest: a digest that
-had little room says nothing about what the next one can say. It is a text of headings and lines. A
-line ends with the id of the event that says it, so that the event can be read again.
+A digest is a fold over all forgotten events of the log, never over the last digest: a long digest
+can thus list facts that a short earlier digest left out. It is a text of headings and lines. A line
+ends with the id of the event that it comes from, so that the agent can read the event again.
 
     # Digest of 57 events, up to [56]; the conversation goes on
     ## Asked by the user
@@ -13,8 +14,8 @@ line ends with the id of the event that says it, so that the event can be read a
     ## Commands run
     - `pytest -q` → exit 1 [56]
 
-``fold.py`` is the fold, ``facts.py`` what calls do and how they end, ``commands.py`` commands of a
-shell, ``names.py`` names, ``layout.py`` the text.
+``fold.py`` has the fold. ``facts.py`` says what calls do and how they end. ``commands.py`` parses
+shell commands, ``names.py`` finds names, ``layout.py`` writes the text.
 """
 
 from __future__ import annotations
@@ -34,26 +35,26 @@ from foldlog.eventstore import Event, Message, Retraction
 from foldlog.projections import PastLog, View, begins_reply, contains, intervals_kept, words_of
 
 _LENGTH_MIN = 500
-"""The least ``max_length`` that a user may set."""
+"""The smallest ``max_length`` that a user may set."""
 
 _LETTERS_A_TOKEN = 2
-"""How long a digest may be for each estimated token that it replaces: a prompt gets shorter by it,
-also on request.
+"""A digest has at most this number of characters for each estimated token that it replaces. So
+every digest makes the prompt shorter.
 """
 
 _TOKENS = 32_000
-"""How many tokens a View may have besides its head where no limit of any kind is known, and no
-reply of the agent names its model: few models take less.
+"""If no limit is known and no reply of the agent names its model, a View may have this number of
+tokens besides its head. Few models accept less.
 """
 
 _MEMORY = "digest"
-"""The name of the last fold in the memory of a View's past."""
+"""The key of the last digest in the memory of a View's past."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DigestCondenser(SummarizingCondenser):
-    """Summarizes without a model, from the forgotten events: requests, steps, files, errors,
-    commands, names.
+    """Summarizes without a model. The digest lists the requests, steps, files, errors, commands and
+    names in the forgotten events.
     """
 
     type = "digest"
@@ -89,8 +90,8 @@ class DigestCondenser(SummarizingCondenser):
     def condensation_requirement(
         self, view: View, agent_llm: AgentModel | None = None
     ) -> Requirement | None:
-        """Return how much a condensation is needed now. Nothing fails for want of one that no known
-        limit asks for.
+        """Return how urgent a condensation is now. It is hard only if a request or a known limit of
+        tokens requires it: a step never fails because of a default.
         """
         required = super().condensation_requirement(view, agent_llm)
         if (
@@ -106,25 +107,25 @@ class DigestCondenser(SummarizingCondenser):
         sums = ESTIMATE.token_sums(view)
         limit = limit_of(window_in(view), margin_ratio=self.token_margin_ratio)
         if limit is None:
-            # so half of them are left for the tail
+            # so half of these tokens are left for the tail
             limit = _TOKENS + 2 * sums[min(self._head(view), len(view))]
-        # before the agent's first reply no event has been shown to it
+        # before its first reply, the agent was shown no event
         seen = any(map(begins_reply, view.events))
         if sums[-1] > limit and seen:
             return Overrun(sums, limit, ESTIMATE)
         return None
 
     def limits(self, agent_llm: AgentModel | None) -> tuple[int | None, int | None]:
-        """Return the most events and tokens of a View that is not condensed; these besides the head
-        if unknown.
+        """Return how many events and how many tokens a View may have before it is condensed. If no
+        limit of tokens is known, the tokens of the head are not counted.
         """
         known = super().limits(counting(agent_llm))[1]
         return self.max_size, _TOKENS if known is None and self.max_size is None else known
 
     def _head(self, view: View) -> int:
-        """Return the number of events at the beginning that stay. What a runtime wrote before the
-        user's first words does not count as the first message, and a digest is replaced also where
-        it is the first event.
+        """Return the number of events at the beginning that stay. A message that a runtime wrote
+        before the user's first message does not count as the first message. If a digest is the
+        first event, the next digest replaces it.
         """
         head = super()._head(view)
         if any(map(stands_for_forgotten, view.events[:head])):
@@ -134,8 +135,8 @@ class DigestCondenser(SummarizingCondenser):
         return head
 
     def _tails(self, view: View, due: Set[Reason]) -> list[int]:
-        """Return two thirds of the tails beside a summary of a few lines: a digest tells more, and
-        takes more room.
+        """Return two thirds of the usual tails, because a digest is longer than a summary of a few
+        lines.
         """
         return [tail - max(0, tail) // 3 for tail in super()._tails(view, due)]
 
@@ -143,15 +144,17 @@ class DigestCondenser(SummarizingCondenser):
 def default_condenser(
     *, max_size: int | None = None, keep_first: int = 1, max_tokens: int | None = None
 ) -> DigestCondenser:
-    """Return the digest of a user who chooses no condenser: it works offline, costs nothing and is
-    deterministic. It condenses by size, by tokens and on request. See
+    """Return the condenser for a user who chooses none: the digest, which works offline, costs
+    nothing and is deterministic. It condenses by size, by tokens and on request. See
     ``docs/internals/decisions/0050-defaults-of-condensers.md``.
     """
     return DigestCondenser(max_size=max_size, keep_first=keep_first, max_tokens=max_tokens)
 
 
 def _is_context(event: Event) -> bool:
-    """Return whether an event is a message without a word of the user or the agent."""
+    """Return whether an event is a message in which neither the user nor the agent wrote
+    anything.
+    """
     if not isinstance(event, Message) or event.source == "agent":
         return False
     return event.source == "environment" or not of_user(words_of(event.content)).asked
@@ -159,8 +162,8 @@ def _is_context(event: Event) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Folded:
-    """A digest of the events before the id ``stop`` but those that the View ``shown`` there.
-    ``newest`` is the last event that was folded in.
+    """A digest of all events with ids below ``stop``, except the ids in ``shown``, which the View
+    still showed. ``newest`` is the last event in the digest.
     """
 
     digest: Digest
@@ -169,8 +172,8 @@ class _Folded:
     newest: Event | None = None
 
     def goes_on(self, past: PastLog, stop: int, shown: Set[int]) -> bool:
-        """Return whether a fold that goes on from here up to ``stop`` has the events that one from
-        the start has.
+        """Return whether this digest can be continued up to ``stop``: with the same events as in a
+        fold from the start.
         """
         if (
             self.stop > stop
@@ -179,22 +182,22 @@ class _Folded:
         ):
             return False
         place = self.newest.id
-        # an append that was rolled back left another
+        # after an append that was rolled back, the id may belong to another event
         return [*past.events(place, place + 1)] == [self.newest]
 
 
 def digest_of(view: View, forgotten: Iterable[Event]) -> Digest:
-    """Return the digest of all events of the log that ``view`` does not show once ``forgotten`` are
-    gone, up to the last of these.
+    """Return the digest of all events of the log up to the last event in ``forgotten``, except the
+    events that ``view`` still shows without ``forgotten``.
 
-    The fold goes on from the digest of the last condensation, if the memory of the View's past has
-    it. Cost: the events since then, else all events of the log. Raises what ``PastLog.events``
-    raises.
+    The fold continues the digest of the last condensation, if the memory of the View's past has it.
+    Cost: the events since that condensation, otherwise all events of the log. Raises the errors of
+    ``PastLog.events``.
     """
     going = {event.id for event in forgotten}
     past = view.state.past
     version = view.version
-    if past is None:  # a View that was made by hand
+    if past is None:  # a View from ``View.from_events``, without a log
         return Digest.of(event for event in view if event.id in going)
     stop = max(going) + 1
     shown = frozenset(event.id for event in view if 0 <= event.id < stop and event.id not in going)

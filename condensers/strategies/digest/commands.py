@@ -1,5 +1,5 @@
-"""Read commands of a shell: which files one changes, whether it only reads, and whether one covers
-another.
+"""Parse shell commands: find the files that a command changes, whether it only reads, and whether
+it repeats another command.
 """
 
 from __future__ import annotations
@@ -18,14 +18,16 @@ _SHELL = re.compile(r"\A(?:\S*/)?(?:ba|z)?sh -l?c ")
 _OPERATORS = "();<>|&\n"
 _QUOTED_SIGNS = {ord(sign): 0xE000 + place for place, sign in enumerate(_OPERATORS)}
 _SIGNS = {private: sign for sign, private in _QUOTED_SIGNS.items()}
-"""Signs that stand for operators within quotations while a command is parsed, and back."""
+"""Signs that replace operators within quotations while a command is parsed, and the operators for
+them.
+"""
 _ASSIGNED = re.compile(r"\w+=")
 _PATH = re.compile(r"[~\w./\\:@+ *-]*[\w/*]")
-"""What a path, or a pattern of paths, may look like that a command names: no variable, no piece of
-a program.
+"""A word of a command that can be a path or a pattern of paths. A variable or a piece of a program
+cannot.
 """
 _READ_MAX = 20_000
-"""The number of characters of a command that are read, without its documents."""
+"""The number of characters of a command that are parsed, here-documents not counted."""
 
 _QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"", re.DOTALL)
 _HARMLESS = re.compile(r"2>\s*/dev/null|2>&1")
@@ -43,23 +45,25 @@ _CHECKS = re.compile(
     r"|(?P<build>build|build[:-]\w+|compile)"
     r"|(?P<check>check|check[:-]\w+|make|gradlew|verify)"
 )
-"""The words that name a kind of check. A ``check`` may be of any kind."""
+"""The words that name a kind of check. The word ``check`` can mean any kind."""
 _CHECK_WORDS = 6
-"""How many words of a command may name a check."""
+"""How many words of a command are compared with ``_CHECKS``."""
 _NO_CHECK = re.compile(r"cd|echo|git|cat|ls|rm|mkdir|grep|rg|find|cp|mv|sed|which|touch|chmod")
 _SILENT = frozenset({"", "cd", "mkdir", "cat", "echo", "printf"})
-"""Programs that print nothing, or print into a file, beside those that change files."""
+"""Programs that do not count if all other programs of a command change files: they print nothing,
+or print into a file.
+"""
 _ALL = re.compile(r"-\w*a|--all")
 """The option with which git commits each changed file."""
 _SEARCHES = frozenset({"rg", "grep", "egrep", "ag"})
 _EDIT = re.compile(r"\Aedit \d+:\d+")
-"""How a command of SWE-agent begins that edits the open file: lines of text follow it."""
+"""The first line of a SWE-agent command that edits the open file. Lines of text follow it."""
 _ANY = re.compile(r"(?:\.\*|\*|\.\.\.|[$^/\"'])+\Z|\A[\"'^]+")
 
 
 class FileChange(NamedTuple):
-    """A file that a call changed, what was done to it, and a telling line of its new text. For a
-    call of an editor, ``old`` is the replaced text and ``new`` the text in its place.
+    """A file that a call changed, the kind of the change, and a significant line of the new text.
+    If an editor made the change, ``old`` is the replaced text and ``new`` the text in its place.
     """
 
     path: str
@@ -77,7 +81,7 @@ class _Simple(NamedTuple):
 
 
 def bare(command: str) -> str:
-    """Return a command without the shell that runs it."""
+    """Return a command without the call of a shell around it, such as ``bash -lc``."""
     return _SHELL.sub("", command.strip())
 
 
@@ -91,20 +95,22 @@ def only_reads(command: str) -> bool:
 
 def kinds_of_check(command: str) -> set[str]:
     """Return the kinds of checks that a command runs: ``test``, ``lint``, ``build``, or ``check``
-    where its words do not say which. Empty if it checks nothing.
+    if the kind is not clear. The set is empty if the command checks nothing.
     """
     kinds = {kind for simple in _parsed(bare(command)) for kind in _kinds(simple)}
     return kinds - {"check"} or kinds
 
 
 def searches(command: str) -> bool:
-    """Return whether the end of a command is a search, which fails with 1 if nothing matches."""
+    """Return whether a command ends with a search. A search exits with 1 if nothing matches."""
     words = _parsed(bare(command))[-1].words
     return words[:2] == ["git", "grep"] or basename("".join(words[:1])) in _SEARCHES
 
 
 def text_of_edit(command: str) -> str:
-    """Return the text that a command of SWE-agent puts into the open file; empty if none."""
+    """Return the text that a command of SWE-agent puts into the open file; empty for any other
+    command.
+    """
     return command.partition("\n")[2] if _EDIT.match(command) else ""
 
 
@@ -126,8 +132,8 @@ _ADDRESS = re.compile(r"https?://[^\s\"']+")
 
 
 def post_by(command: str) -> str:
-    """Return the part of a command that sends something to others, such as a push or a comment;
-    empty if none does.
+    """Return the part of a command that sends something to other people, such as a push or a
+    comment; empty if there is no such part.
     """
     text = " ".join(_DOCUMENT.sub(" ", bare(command)).replace("\\\n", " ").split())
     found = _POSTS.search(text)
@@ -147,8 +153,9 @@ _COMMITS = re.compile(r"\bgit\b[^;&|\n]* commit\b")
 
 
 def covers(wide: str, narrow: str) -> bool:
-    """Return whether a success of the command ``wide`` cures a failure of ``narrow``: one that is
-    equal, that runs the same program over the same or more, or a commit that ends a merge.
+    """Return whether a success of the command ``wide`` shows that a failure of ``narrow`` is
+    repaired. It does if both are equal, if ``wide`` runs the same check over the same files or
+    more, or if ``wide`` is the commit that ends a failed merge.
     """
     if wide == narrow or (_ENDED_BY_COMMIT.search(narrow) and _COMMITS.search(wide)):
         return True
@@ -162,7 +169,9 @@ def covers(wide: str, narrow: str) -> bool:
 
 
 def _selections(command: str) -> Iterator[list[str]]:
-    """Yield the program and the selecting words of each simple command that checks something."""
+    """Yield, for each simple command that checks something, the program and the words that select
+    what it checks.
+    """
     for simple in _parsed(bare(command)):
         words = [
             _ANY.sub("", word)
@@ -174,7 +183,7 @@ def _selections(command: str) -> Iterator[list[str]]:
 
 
 def changes_by(command: str) -> Iterator[FileChange]:
-    """Yield the files that a command changes by what its words say: redirections, ``sed -i``,
+    """Yield the files that a command changes according to its words: redirections, ``sed -i``,
     ``mv`` and the like.
     """
     text = bare(command)
@@ -197,7 +206,7 @@ def changes_by(command: str) -> Iterator[FileChange]:
 
 
 def only_changes(command: str) -> bool:
-    """Return whether a command does nothing but change the files that its words name."""
+    """Return whether a command only changes files that its words name."""
     return all(
         any(_changed(simple.words)) or "".join(simple.words[:1]) in _SILENT
         for simple in _parsed(bare(command))
@@ -205,7 +214,7 @@ def only_changes(command: str) -> bool:
 
 
 def staged_by(command: str) -> list[str]:
-    """Return the paths that a command stages for a commit: ``.`` for all."""
+    """Return the paths that a command stages for a commit. ``.`` stands for all files."""
     staged = list[str]()
     for simple in _parsed(bare(command)):
         program, options = simple.words[:2], simple.words[2:]
@@ -217,8 +226,8 @@ def staged_by(command: str) -> list[str]:
 
 
 def is_within(path: str, deleted: str) -> bool:
-    """Return whether a path is one that a command deleted by its name, a pattern, or a directory
-    over it.
+    """Return whether a command that deletes ``deleted`` deletes ``path``: ``deleted`` is this path,
+    a pattern that matches it, or a directory above it.
     """
     known = PurePosixPath(path)
     pattern = PurePosixPath(deleted)
@@ -254,7 +263,9 @@ def _changed(words: list[str]) -> Iterator[FileChange]:
 
 
 def _parsed(text: str) -> list[_Simple]:
-    """Return the simple commands of a text of the shell. What is not understood is left out."""
+    """Return the simple commands in the text of a shell command. Parts that cannot be parsed are
+    left out.
+    """
     if _EDIT.match(text):
         text = ""
     without_documents = _DOCUMENT.sub(
@@ -274,7 +285,7 @@ def _parsed(text: str) -> list[_Simple]:
         for token in lexer:
             word = token.translate(_SIGNS)
             if token and not token.strip(_OPERATORS):
-                is_arrow = found[-1].words[-1:] in (["-"], ["="])  # of a program within the command
+                is_arrow = found[-1].words[-1:] in (["-"], ["="])  # -> and => are program code
                 if (
                     ">" in word
                     and not is_arrow
@@ -292,10 +303,10 @@ def _parsed(text: str) -> list[_Simple]:
             elif found[-1].words or not (_ASSIGNED.match(word) or word in ("sudo", "time", "env")):
                 found[-1].words.append(word)
     except ValueError:
-        pass  # a quotation does not end: what stands before it was understood
+        pass  # a quotation has no end: use the words before it
     return found
 
 
 def first_line(text: str) -> str:
-    """Return the first line of a text that says something."""
+    """Return the first line of a text that has more than two letters or digits."""
     return next((line.strip() for line in text.splitlines() if sum(map(str.isalnum, line)) > 2), "")

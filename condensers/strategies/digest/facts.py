@@ -1,8 +1,9 @@
-"""Facts about calls and their results, taken from the events alone: deterministic, without a model.
+"""Find facts about calls and their results, from the events alone, without a model.
 
 A tool is recognized by its arguments, because every runtime names its tools differently. A command
-is a text under ``command``, ``cmd`` or ``code``. A file is named under ``path`` or a similar key,
-and counts as changed if the call gives it new text; a patch names its files wherever it stands.
+is a text under ``command``, ``cmd`` or ``code``. A file is named under ``path`` or a similar key.
+It counts as changed if the call has new text for it. A patch can be under any key, and names its
+files itself.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from foldlog.projections import words_of
 
 
 class Section(StrEnum):
-    """A section of a digest, with its heading; sections appear in this order."""
+    """A section of a digest, with its heading. The digest has its sections in this order."""
 
     ORDERS = "Standing orders"
     ASKED = "Asked by the user"
@@ -62,8 +63,8 @@ class Section(StrEnum):
 
 
 class Deed(NamedTuple):
-    """What a call does: the line that tells it, in its section; the files that it changes; its
-    command.
+    """What a call does. ``text`` is its line in the section ``section``, ``changes`` are the files
+    that the call changes, and ``command`` is its shell command.
     """
 
     section: Section
@@ -75,14 +76,13 @@ class Deed(NamedTuple):
 
 
 class CallOutcome(NamedTuple):
-    """How a call ended. ``error`` is the line that names the error; empty if it succeeded or said
-    nothing.
+    """How a call ended. ``error`` is the line that names the error; it is empty if the call
+    succeeded or printed nothing.
 
-    ``last`` is the last telling line of the output, ``listing`` all lines where they are few and
-    short, ``link`` a link to an issue, a comment or the
-    like, ``commit`` git's line about a commit, and ``changes`` the files that only the output
-    names: those that a program wrote, and the open one that SWE-agent edits. It is not ``proven``
-    where the output comes later.
+    ``last`` is the last significant line of the output. ``listing`` has all lines if they are few
+    and short. ``link`` is a link to an issue, a comment or the like. ``commit`` is git's line about
+    a commit. ``changes`` are the files that only the output names: files that a program wrote, and
+    the open file that SWE-agent edits. If the output comes later, ``is_proven`` is false.
     """
 
     failed: bool = False
@@ -95,7 +95,7 @@ class CallOutcome(NamedTuple):
     changes: tuple[FileChange, ...] = ()
     is_proven: bool = True
     is_applied: bool = False
-    """Whether it is an edit, and the result says that it was applied."""
+    """Whether the call is an edit and the result says that the edit was applied."""
 
 
 _PATHS = ("path", "file_path", "filename", "file", "target_file", "notebook_path")
@@ -117,16 +117,16 @@ _CHANGING = frozenset(
 )
 _TASK_LISTS = ("task_list", "todos", "tasks", "plan")
 _TASK_KEYS = frozenset({"taskId", "activeForm"})
-"""Arguments of calls that make or change one task."""
+"""The arguments of calls that make or change a single task."""
 _TASK_MADE = re.compile(r"Task #(\d+) created successfully: (.+)")
 _WORDS = ("thought", "message", "final_thought")
 _ASIDES = frozenset({"security_risk", "summary", "timeout", "is_input", "thought"})
 _EXIT_UNKNOWN = -1
 _ERRORS = ("ERROR:", "Error:")
-"""How the result of a tool begins that failed, where nothing else says so."""
+"""The beginnings of the results of failed tools. They are used if the result has no exit code."""
 
 _DOCUMENT = re.compile(r"<<|\Aedit \d+:\d+")
-"""The line of a command after which a text follows that is not a command."""
+"""The first line of a command that is followed by a text which is not a command."""
 _PATCHED = re.compile(r"^\*\*\* (Add|Update|Delete) File: *(.+?) *$", re.MULTILINE)
 _MOVED = re.compile(r"^\*\*\* Move to: *(.+?) *$", re.MULTILINE)
 _PATCH = "*** Begin Patch"
@@ -136,7 +136,7 @@ _DEEDS = {"Add": "created", "Update": "edited", "Delete": "deleted"}
 _MADE = r"https?://[^\s\"]+/(?:issues|pulls?|merge_requests|commit|releases?|gists?)/[^\s\"]+"
 _LINK = re.compile(rf"^\s*(?:\^L)?({_MADE})\s*$", re.MULTILINE)
 _LINK_IN_JSON = re.compile(rf"\"html_url\": ?\"({_MADE})\"")
-"""A link to something that the agent made, as commands print it."""
+"""A link, as commands print it, to an issue, a release or the like that the agent made."""
 _COMMIT = re.compile(r"^\[([^\s\]]+) (?:\(root-commit\) )?([0-9a-f]{6,})\] (.+)$", re.MULTILINE)
 _UPDATED = re.compile(
     r"\[File: (\S+) \(\d+ lines total\)\](?=[^\0]*^File updated\.)|again if necessary\.\s+\[File:"
@@ -146,22 +146,22 @@ _UPDATED = re.compile(
 _REFUSED_SILENTLY = re.compile(
     r"User rejected the action\.?|The action was rejected, and no reason was given\."
 )
-"""What the result of a refused call says where the user said nothing."""
+"""The result of a call that the user refused without giving a reason."""
 _COMMENT = re.compile(r"\s*(?://|#(?!#)|/?\*|<!--)")
-"""How a line of code begins that says less of a change than others."""
+"""The beginning of a comment in code. A comment describes a change less well than code does."""
 _RUNNING = re.compile(
     r"(?:running in background with ID:|backgrounded by user with ID:|running with session ID) \w"
     r"|<status>running</status>"
 )
-"""What the result says of a process that goes on."""
+"""What a result contains if the process still runs."""
 _HEADER_MAX = 200
-"""The length of a result's beginning in which runtimes say how a process ended."""
+"""The length of the beginning of a result in which a runtime says whether or how a process ended."""
 _ECHO_LEAST = 12
-"""The least number of characters of a command's first line by which it is found again in an
+"""The smallest length of a command's first line with which foldlog looks for the command in an
 output.
 """
 _LISTED_LINES = 6
-"""How many short lines an output has at most that is shown whole."""
+"""An output is shown whole if it has at most this number of lines and all of them are short."""
 _CONFLICTS_MAX = 600
 _RAN_MAX = 200
 _PROGRAM_MAX = 50
@@ -169,7 +169,9 @@ _LINE_MAX = 90
 
 
 def deed_of(tool: str, arguments: Mapping[str, Any]) -> Deed | None:
-    """Return what a call does, or None for a call that only says something or keeps tasks."""
+    """Return what a call does. Returns None for a call that only contains a message or a list of
+    tasks.
+    """
     if (
         arguments.keys() <= {*_WORDS, *_ASIDES}
         or task_list(arguments) is not None
@@ -221,7 +223,9 @@ def _edit(path: str, verbs: set[str], texts: list[str], arguments: Mapping[str, 
 
 
 def _line_of(old: str, new: str, path: str) -> str:
-    """Return what became of the first line that is gone; of a new file, the first line."""
+    """Return the first line that was removed and the lines in its place. For a new file, return its
+    first line.
+    """
     added = _without(new, old)
     line = _telling(added, path)
     gone = clipped(_telling(_without(old, new), path), _LINE_MAX // 2)
@@ -234,7 +238,9 @@ def _line_of(old: str, new: str, path: str) -> str:
 
 
 def _telling(text: str, path: str) -> str:
-    """Return the first line of a text; in code, the first one of code if there is one."""
+    """Return the first significant line of a text. Comments in code are skipped if the text has
+    other lines.
+    """
     code = "\n".join(
         line for line in text.splitlines() if path.endswith(".md") or not _COMMENT.match(line)
     )
@@ -269,8 +275,9 @@ def outcome_of(
     is_in_all: Callable[[str], bool] = lambda line: False,
     is_edit: bool = False,
 ) -> CallOutcome:
-    """Return how a call ended, as its result says it. A line of all results names no error, nor
-    does any line of an edit that was applied.
+    """Return how a call ended, according to its result. A line for which ``is_in_all`` is true,
+    because most results have it, is not read as an error. The result of an applied edit has no
+    error.
     """
     text, code = unwrapped(words_of(observation.content))
     if _RUNNING.search(text[:_HEADER_MAX]):
@@ -318,7 +325,7 @@ def outcome_of(
 
 
 def listing_of(text: str) -> str:
-    """Return an output of a few short lines as one line; empty if it is longer."""
+    """Return an output of a few short lines as one line; empty if the output is longer."""
     lines = lines_that_count(text)
     is_short = 0 < len(lines) <= _LISTED_LINES and max(map(len, lines)) <= _LINE_MAX
     return " | ".join(lines) if is_short else ""
@@ -335,8 +342,8 @@ def _changes_in(text: str, command: str) -> Iterator[FileChange]:
 
 
 def said_in_refusal(observation: Observation) -> str | None:
-    """Return what the user said when refusing a call: empty if nothing, None if the call was not
-    refused.
+    """Return the words with which the user refused a call. They are empty if the user gave no
+    reason. Returns None if the call was not refused.
     """
     text = words_of(observation.content)
     if observation.extras.get("rejection_source") == "user":
@@ -354,13 +361,15 @@ def _exit_code(extras: Mapping[str, Any], text: str) -> int | None:
 
 
 def words_in_call(arguments: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the texts of a call that only says something."""
+    """Yield the messages in the arguments of a call."""
     if arguments and arguments.keys() <= {*_WORDS, *_ASIDES}:
         yield from (arguments[key] for key in _WORDS if isinstance(arguments.get(key), str))
 
 
 def task_list(arguments: Mapping[str, Any]) -> dict[str, str] | None:
-    """Return the status of each task, by its title; None if the call has no list of tasks."""
+    """Return the status of each task in a call, by the title of the task. Returns None if the call
+    has no list of tasks.
+    """
     tasks = next(
         (arguments[key] for key in _TASK_LISTS if isinstance(arguments.get(key), list)), None
     )
@@ -376,14 +385,14 @@ def task_list(arguments: Mapping[str, Any]) -> dict[str, str] | None:
 
 
 def task_made(text: str) -> str:
-    """Return the task that a call made, as its result says it; empty if it made none."""
+    """Return the task that a call made, according to its result; empty if it made no task."""
     found = _TASK_MADE.match(text)
     return one_line(f"{found[1]}: {found[2]}") if found else ""
 
 
 def _first_text(arguments: Mapping[str, Any], keys: Iterable[str]) -> str:
-    """Return the first of these arguments that is a text or a list of words; empty if there is
-    none.
+    """Return the first of the arguments ``keys`` that is a text or a list of words; empty if there
+    is no such argument.
     """
     for key in keys:
         value = arguments.get(key)

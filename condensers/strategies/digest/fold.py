@@ -84,24 +84,27 @@ _STATUS_MAX = 1_000
 _ENDING_MAX = 120
 _DONE = ("completed", "done")
 _PUSHED = " -> "
-"""In git's line about a branch that was pushed."""
+"""A part of git's line about a branch that was pushed."""
 _THEN_CHANGED = "before the newest change"
 _QUEUED = " (written while the agent worked)"
 _PLANS = "/plans/"
-"""In the path of a file in which an agent writes a plan."""
+"""A part of the path of a file in which an agent writes a plan."""
 _ANSWER_MAX = 30
-"""A user's message of at most this number of characters is shown with the question that it answers;
-words of the agent of this length conclude nothing.
+"""A user's message of at most this number of characters is shown with the question that it answers.
+A message of the agent that is no longer is not a report.
 """
 _CALLS_AFTER_ERROR = 30
-"""An error is no longer open if this number of other calls came after it: the agent works on
-something else.
+"""An error is no longer open after this number of further calls: the agent then works on something
+else.
 """
 _OPENING = 60
-"""The number of characters in which an example begins like the request."""
+"""If the environment's first message and the user's request have this number of first characters in
+common, the message is an example.
+"""
 OF_EXAMPLE = "in the example before the task"
 _IN_ALL = 0.75
-"""The share of results in which a line must stand to count as one of all, and their least number.
+"""A line belongs to nearly all results if this share of them has it, and at least ``_IN_ALL_LEAST``
+results.
 """
 _IN_ALL_LEAST = 4
 _NAMES_MAX = 2_000
@@ -109,9 +112,9 @@ _NAMES_MAX = 2_000
 
 
 class DigestLine(NamedTuple):
-    """A line of a digest, and the event that says it. What it says of the work may not hold once
-    files have changed (``is_of_work``). ``brief`` stands for a text that is too long, if it is not
-    empty.
+    """A line of a digest, and the event that it comes from. If ``is_of_work`` is true, the line is
+    about the state of the work, which later changes of files may make untrue. If the text is too
+    long and ``brief`` is not empty, ``brief`` replaces the text.
     """
 
     text: str
@@ -121,10 +124,10 @@ class DigestLine(NamedTuple):
 
 
 class ChangedFile(NamedTuple):
-    """What was done to a file: each deed and how many times, the newest last; a line that the last
-    change made, empty if it is not known; the call that changed it last; and whether the result of
-    that call says that the change was applied. ``committed_by`` is the event of the commit that the
-    file went into after that.
+    """The changes of a file. ``deeds`` counts each kind of change, the newest last. ``line`` is a
+    line that the last change made, empty if it is unknown. ``event_id`` is the call of the last
+    change, and ``is_applied`` is whether its result says that the change was applied.
+    ``committed_by`` is the event that committed this change.
     """
 
     deeds: Mapping[str, int]
@@ -135,8 +138,9 @@ class ChangedFile(NamedTuple):
 
 
 class NamePlace(NamedTuple):
-    """Where a name stood last: the line, its event and what the agent ``read`` there: a file, or a
-    command that shows one. ``is_used``: the user or the agent wrote it.
+    """Where a name was last: the line and its event. ``read`` is the file, or the command that
+    shows a file, in whose output the name was. ``is_used`` is true if the user or the agent wrote
+    the name.
     """
 
     line: str
@@ -146,8 +150,8 @@ class NamePlace(NamedTuple):
 
 
 class OpenError(NamedTuple):
-    """An open error: what failed, by which command or on which file, and how many calls came before
-    it.
+    """An open error. ``text`` says what failed, ``subject`` is the command or the file, and
+    ``calls`` is the number of calls before it.
     """
 
     text: str
@@ -157,7 +161,7 @@ class OpenError(NamedTuple):
 
 
 class _Pending(NamedTuple):
-    """A call without a result, and the agent's words before it."""
+    """A call without a result, and what the agent said before the call."""
 
     deed: Deed
     event_id: int
@@ -166,11 +170,11 @@ class _Pending(NamedTuple):
 
 @dataclass(slots=True)
 class Digest:
-    """What is to say of ``count`` forgotten events, each section by subject, oldest first.
+    """The facts in ``count`` forgotten events. Each section has its lines by subject, oldest first.
 
-    A call is noted when its result comes, which shows what the call did. ``late`` has commands
-    whose output did not come with them, by their first line, which a terminal repeats before the
-    output; None once it came.
+    A call is noted when its result comes, because the result shows what the call did. ``late`` has
+    the commands whose output was not in their result. The key is the first line of the command,
+    because a terminal repeats this line before the output. The value is None after the output came.
     """
 
     count: int = 0
@@ -182,29 +186,32 @@ class Digest:
     )
     files: dict[str, ChangedFile] = field(default_factory=dict)
     staged: tuple[str, ...] = ()
-    """The paths that the next commit takes."""
+    """The paths that the next commit will contain."""
     checks: dict[str, DigestLine] = field(default_factory=dict)
-    """The newest command of each kind that checks what was written."""
+    """The newest command of each kind of check, such as a test."""
     errors: dict[str, OpenError] = field(default_factory=dict)
     names: dict[str, NamePlace] = field(default_factory=dict)
     results: dict[tuple[str, str], int] = field(default_factory=dict)
-    """How many results without an error had a line at an edge, by the program and for all (an empty
-    program), and how many there were (an empty line).
+    """How many results without an error had a line among their first or last lines. The key is the
+    program and the line. The empty program stands for all programs, and the empty line counts all
+    results.
     """
     opening: str = ""
-    """The environment's first words, before any call: a worked example begins like the request."""
+    """The beginning of the environment's first message before any call. It may be an example, which
+    begins like the user's request.
+    """
     ran_program: bool = False
-    """Whether a program ran that may have written files without a word."""
+    """Whether a program ran that may have written files without naming them."""
     tasks: dict[str, str] = field(default_factory=dict)
     edits: dict[int, int] = field(default_factory=dict)
-    """The call of each edit, by a hash of the file, the old and the new text."""
+    """The id of the call of each edit, by a hash of the file, the old text and the new text."""
     late: dict[str, _Pending | None] = field(default_factory=dict)
     reported: bool = False
-    """Whether the agent reported its work to the user: what it says of later changes may correct
-    that.
+    """Whether the agent reported its work to the user. What it says before later changes may
+    correct the report.
     """
     said: DigestLine | None = None
-    """The agent's last words. With the next event that counts they become a line."""
+    """The last text that the agent wrote. The next call or message turns it into a line."""
     _pending: dict[object, _Pending] = field(default_factory=dict)
 
     @classmethod
@@ -213,8 +220,8 @@ class Digest:
         return cls().plus(events)
 
     def plus(self, events: Iterable[Event]) -> Digest:
-        """Return this digest continued by these events, which come in the order of their ids. This
-        digest stays as it is. Cost: the events, and a copy of this digest's lines.
+        """Return a digest that adds ``events``, which must be in the order of their ids, to this
+        digest. This digest is not changed. Cost: the events, and a copy of this digest's lines.
         """
         digest = replace(
             self,
@@ -226,7 +233,7 @@ class Digest:
             results=self.results.copy(),
             edits=self.edits.copy(),
             late=self.late.copy(),
-            _pending={},  # a call is forgotten together with its result
+            _pending={},  # a call and its result are always forgotten together
         )
         for event in events:
             digest._take(event)
@@ -256,7 +263,7 @@ class Digest:
                     Section.SHOWN, f"{event.name}: {readable(event.data)}", event.id, _SHOWN_MAX
                 )
             case Action(source="user" | "environment", thought=""):
-                return  # no model was sent it
+                return  # it was not sent to a model
             case Action():
                 self._take_call(event)
             case Observation():
@@ -266,7 +273,9 @@ class Digest:
     # --- messages ---
 
     def _take_condensation(self, event: CondensationAction) -> None:
-        """Quote the summary of another condenser. It replaces those on which it was built."""
+        """Quote the summary of another condenser. It replaces the quoted summaries that it was made
+        from.
+        """
         if event.summary is None or event.summary.startswith(TITLE):
             return
         quoted = self.lines[Section.EARLIER]
@@ -289,8 +298,8 @@ class Digest:
             self._note(Section.EARLIER, line, event_id, _SUMMARY_MAX)
 
     def _take_queued(self, event: Annotation) -> None:
-        """Take what the user wrote while the agent worked: Claude Code puts it into a result, or
-        sends it later.
+        """Note a request that the user wrote while the agent worked. Claude Code puts such a
+        request into a result, or sends it later.
         """
         if isinstance(event.data, dict):
             text = event.data.get("content")
@@ -312,8 +321,8 @@ class Digest:
             self._note(Section.SHOWN, shown, event.id, _SHOWN_MAX)
 
     def _take_answer(self, event: Message) -> None:
-        """Take the environment's message: the result of a command in the agent's words, if these
-        ended with one.
+        """Note a message of the environment. If the agent's last text ended with a command, the
+        message is the result of this command.
         """
         text, command = command_in(self.said.text) if self.said else ("", "")
         if self.said and command:
@@ -329,8 +338,8 @@ class Digest:
             self._note(Section.SHOWN, shown, event.id, _SHOWN_MAX)
 
     def _forget_example(self) -> None:
-        """Forget the example task that the runtime showed before the user's task. The names of its
-        files stay.
+        """Drop the lines about the example task that the runtime showed before the user's task. The
+        names of its files stay.
         """
         self.files = {
             path: file._replace(deeds={OF_EXAMPLE: 1}, line="", is_applied=False)
@@ -343,7 +352,7 @@ class Digest:
         self.opening = ""
 
     def _plan(self, text: str, event_id: int) -> None:
-        """Note plan mode while it holds."""
+        """Note the beginning or the end of plan mode, if the text says so."""
         match is_plan_mode(text):
             case True:
                 self._note(Section.ORDERS, PLAN_MODE, event_id)
@@ -351,7 +360,9 @@ class Digest:
                 self.lines[Section.ORDERS].pop(PLAN_MODE, None)
 
     def _ask(self, text: str, event_id: int, before: str = "") -> None:
-        """Note a request of the user, after the words ``before``, and the orders in it."""
+        """Note a request of the user, as a line that begins with ``before``, and the orders in the
+        request.
+        """
         asked = one_line(without_pasted(text), len(text) + 100)
         if len(asked) <= _ANSWER_MAX and self.said and (question := question_in(self.said.text)):
             asked = f"{asked} (the agent had asked: {one_line(question)} [{self.said.event_id}])"
@@ -371,7 +382,7 @@ class Digest:
             self.said = DigestLine(text, event_id)
 
     def _keep_said(self, section: Section, before: str = "", length_max: int = _SAID_MAX) -> None:
-        """Make a line of the agent's last words, after the words ``before``."""
+        """Make a line of the last text that the agent wrote. The line begins with ``before``."""
         if self.said and (words := one_line(before + self.said.text, length_max)):
             self._put(
                 section, words, DigestLine(words, self.said.event_id, section is Section.REPORTED)
@@ -379,8 +390,8 @@ class Digest:
         self.said = None
 
     def _finish(self, denial: str, event_id: int) -> None:
-        """Take the agent's last words before a user's message for a report. The user may deny it at
-        once.
+        """Note the agent's last text before a user's message as a report. If the message denies it
+        (``denial``), the line says so.
         """
         if self.said and self.calls and len(self.said.text) > _ANSWER_MAX:
             answered = f" (the user answered in [{event_id}])" if denial else ""
@@ -389,7 +400,7 @@ class Digest:
             self.reported = True
 
     def _note(self, section: Section, text: str, event_id: int, length_max: int = 300) -> None:
-        """Add a line, or move it to the end if it is there."""
+        """Add a line to a section. If the section already has the line, move it to the end."""
         if line := one_line(text, length_max):
             self._put(section, line, DigestLine(line, event_id))
 
@@ -474,9 +485,9 @@ class Digest:
         self._tell(deed, outcome, event.id)
         self._change_files(pending, outcome)
         if outcome.error:
-            if deed.section is not Section.READ:  # to look for a file is not to work on it
+            if deed.section is not Section.READ:  # a failed read or search is not an open error
                 self._open(deed.text, deed.command, outcome, event.id)
-        elif outcome.is_proven:  # also where a search has no result
+        elif outcome.is_proven:  # also if a search found nothing
             self._close(deed)
             self._conclude(deed, outcome, event.id)
             if deed.command and (status := git_status_in(text)):
@@ -498,8 +509,8 @@ class Digest:
             del self.results[place]
 
     def _is_in_all(self, program: str, line: str) -> bool:
-        """Return whether nearly all results have a line, or nearly all of a program: a wrapper, or
-        a fault of the shell or the tool.
+        """Return whether nearly all results, or nearly all results of ``program``, have this line.
+        Such a line comes from a wrapper or is a permanent error of the shell or the tool.
         """
         return any(
             self.results.get((some, line), 0)
@@ -509,8 +520,8 @@ class Digest:
         )
 
     def _without_late(self, event: Observation, command: str) -> Observation:
-        """Take the output of earlier commands that a terminal shows before it repeats ``command``,
-        and return the result without it.
+        """Return the result without the output of earlier commands, which a terminal shows before
+        it repeats ``command``. That output is noted for the earlier commands.
         """
         text = words_of(event.content).lstrip()
         repeated = first_line(command)
@@ -527,8 +538,8 @@ class Digest:
         return event
 
     def _refuse(self, refused: str, said: str, event_id: int) -> None:
-        """Note that the user refused a call: with the user's words, or else as an order, until the
-        call succeeds.
+        """Note that the user refused a call. If the user gave a reason, it is noted as a request.
+        Otherwise the refusal is noted as an order, until the call succeeds.
         """
         if said:
             self._ask(said, event_id, f"{refused}; the user said: ")
@@ -536,14 +547,16 @@ class Digest:
             self._note(Section.ORDERS, refused, event_id)
 
     def _tell_cancelled(self, deed: Deed, event_id: int) -> None:
-        """Tell a call that never ran, because a call beside it failed: it has no error itself."""
+        """Note a call that never ran, because another call of the same reply failed. It has no
+        error of its own.
+        """
         if deed.section in (Section.RAN, Section.CALLED):
             line = DigestLine(f"{deed.text} → not run: a call beside it failed", event_id)
             self._put(deed.section, deed.text, line)
 
     def _tell(self, deed: Deed, outcome: CallOutcome, event_id: int) -> None:
-        """Tell a call with its end. A change stands with its file, and what could not be read was
-        not read.
+        """Note a call and how it ended. A change of a file is noted with the file instead, and a
+        failed read is not noted.
         """
         section = deed.section
         text = deed.text
@@ -571,8 +584,8 @@ class Digest:
             self.checks[kind] = DigestLine(one_line(text, 80) + ended, event_id)
 
     def _change_files(self, call: _Pending, outcome: CallOutcome) -> None:
-        """Note the changes of a call. What a command that failed did first is not known; an editor
-        did nothing.
+        """Note the files that a call changed. An edit that failed changed nothing. A command that
+        failed may have changed files before the failure.
         """
         if outcome.error and call.deed.section is Section.CHANGED:
             return
@@ -597,14 +610,16 @@ class Digest:
                     self.lines[Section.ORDERS].pop(PLAN_MODE, None)  # the user allowed it
 
     def _known_path(self, path: str) -> str:
-        """Return the path under which a file is known, if a command names it from a folder."""
+        """Return the longer path under which a file is known, if ``path`` is relative to a folder
+        and only one known file ends with it.
+        """
         if path in self.files or isabs(path) or "/" not in path:
             return path
         known = [whole for whole in self.files if whole.endswith(f"/{path}")]
         return known[0] if len(known) == 1 else path
 
     def _line_of(self, change: FileChange, event_id: int) -> str:
-        """Return what a change made of a file: a line of the new text, or which edit it takes
+        """Return a line about a change: a line of the new text, or the id of the edit that it takes
         back.
         """
         if not change.old and not change.new:
@@ -621,9 +636,9 @@ class Digest:
         self.errors[subject] = OpenError(f"{text} → {outcome.error}", event_id, subject, self.calls)
 
     def _close(self, deed: Deed) -> None:
-        """Close the errors that a success cures: of the same call, of one that it covers, of a file
-        that it wrote, of an edit of the open file, and of commands with a file that it wrote again
-        or deleted.
+        """Close the errors that are repaired by a success: errors of the same call, of a command
+        that it covers, of a file that it changed, of a command with a file that it wrote or
+        deleted, and, for an edit of the open file, of earlier such edits.
         """
         changed = {change.path for change in deed.changes}
         new = [
@@ -646,9 +661,10 @@ class Digest:
         self.errors = {name: error for name, error in self.errors.items() if not is_cured(error)}
 
     def _conclude(self, deed: Deed, outcome: CallOutcome, event_id: int) -> None:
-        """Note a commit that git confirms, and what was sent to others, as steps that are done. A
-        server may refuse what curl sends, and a user a call: then the result has the user's words.
-        What was sent without a word of output is not confirmed, until the same is sent again.
+        """Note a commit that git confirms, and a command that sent something to other people, as
+        finished steps. A request of ``curl`` counts as sent only if the output has a link, because
+        the server may have refused it. A command without any output is noted as not confirmed,
+        until the same command is run again.
         """
         self.staged += tuple(staged_by(deed.command))
         if outcome.commit:
@@ -660,7 +676,7 @@ class Digest:
         is_sent = outcome.link or (
             is_known and not post.startswith("curl") and not ERROR.search(outcome.last)
         )
-        if post and is_sent:  # equal ones are two: two comments
+        if post and is_sent:  # the same command run twice is two steps, such as two comments
             self.lines[Section.RAN].pop(deed.text, None)
             self.lines[Section.BUILT].pop(post, None)
             sent = post.partition(" http")[0] if outcome.link else post
@@ -674,7 +690,7 @@ class Digest:
             self._put(Section.BUILT, post, DigestLine(line, event_id))
 
     def _commit_files(self, event_id: int) -> None:
-        """Note with the staged files the commit that they went into."""
+        """Note the event of a commit with each staged file."""
         for path, file in self.files.items():
             if file.committed_by is None and any(_is_staged(path, word) for word in self.staged):
                 self.files[path] = file._replace(committed_by=event_id)
@@ -683,7 +699,7 @@ class Digest:
     # --- names ---
 
     def _name(self, event: Event) -> None:
-        """Remember the names in what the agent and the user wrote, and in results."""
+        """Remember the names in the texts of the agent and the user, and in results."""
         match event:
             case Action():
                 for text in (words_of(event.thought), *texts_in(arguments_of(event))):
@@ -699,8 +715,9 @@ class Digest:
             del self.names[name]
 
     def _name_result(self, event: Observation) -> None:
-        """Remember the files in a result, the code that was read, and first the definitions for
-        which the agent looked.
+        """Remember the names of files in a result, and other names that are known already. If the
+        agent read code, remember all names in it, and the definitions that the agent's last text
+        mentions.
         """
         pending = self._pending.get(event.cause) or self._pending.get(event.call_id)
         program = _program_of(pending)
@@ -761,8 +778,8 @@ def _refusal_of(deed: Deed) -> str:
 
 
 def _ending(outcome: CallOutcome) -> str:
-    """Return how a call ended: its exit code if it is known, and a link or the last line of its
-    output.
+    """Return the end of a line about a call: its exit code if it is known, and a link or the last
+    line of its output.
     """
     if not outcome.is_proven:
         return " → output not shown"

@@ -1,5 +1,5 @@
-"""Write a digest in a number of characters: sections share the room, and each counts what it leaves
-out.
+"""Write a digest in a limited number of characters. The sections share the characters, and each
+section says how many lines it leaves out.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from foldlog.condensers.strategies.digest.fold import (
 from foldlog.condensers.strategies.digest.names import CUT
 
 LENGTH_LEAST = 300
-"""The length of the shortest digests, first for the newest request."""
+"""The smallest length of a digest. The section of requests may always have this length."""
 
 SHARES: Mapping[Section, float] = {
     Section.ASKED: 0.2,
@@ -44,20 +44,20 @@ SHARES: Mapping[Section, float] = {
 }
 """The share of a digest that is reserved for a section, the most important section first."""
 _NAMES_SHARE = 0.28
-"""The part of a digest that is kept for names with the words around them: they get more only where
-the other sections leave room.
+"""The share of a digest that is reserved for names with the words around them. They get more only
+if no other section leaves out lines.
 """
 _USED_IS_NEWER = 100
-"""A name that the user or the agent wrote counts as one that a result of this many events later
-has.
+"""A name that the user or the agent wrote ranks like a name in a result this number of events
+later.
 """
 _FILES_SINCE = 20
 _SINCE_MAX = 90
 _REPORT_SINCE_MAX = 45
 _LINE_LEAST = 8
-"""The room that a line takes at least, with its bullet and its id."""
+"""The smallest length of a line with its bullet and its id."""
 _LINE_MAX = 1_000
-"""The length to which lines of other sections are cut."""
+"""The length to which lines of sections that are not in ``_LENGTHS`` are cut."""
 _BULLET = "\n- "
 _BETWEEN = " | "
 _CUT_TWICE = f"{CUT}{_BETWEEN}{CUT}"
@@ -67,15 +67,16 @@ _SCRATCH = re.compile(
     r"(?:test|reproduce|repro|debug|demo|scratch|tmp|temp|try|verify|check)[_-][^/\\]*"
     r": (?:written|created)"
 )
-"""The line of a file that an agent made to try something, outside the folders of tests."""
+"""The line of a file outside the folders of tests that an agent made to try something."""
 _OMITTED = " earlier left out)"
 _ID_LENGTH = 14
-"""More than the bullet and the id of a line take."""
+"""An upper estimate of the length of a line's bullet and id."""
 _WORD = re.compile(r"(?:[^\W_]|[_~/.:\\-])+")
 
 _ROUNDS = ((1, 1), (2, 1.6), (1_000, 1.6), (1_000, 1_000))
-"""How many times its share a section may have, and the section of requests: a long one takes only
-room that is left.
+"""Each round lets a section have a multiple of its share: the first number for most sections, the
+second for the section of requests. So a long request uses only characters that the other sections
+leave.
 """
 
 _LENGTHS: Mapping[Section, Sequence[int]] = {
@@ -87,8 +88,8 @@ _LENGTHS: Mapping[Section, Sequence[int]] = {
     Section.CHANGED: (300, 120),
     Section.EARLIER: (300, 120),
 }
-"""Lengths to which all lines but the newest are cut, in turn. If the shortest does not fit, lines
-are omitted.
+"""The lengths to which all lines except the newest are cut, tried one after the other. If the lines
+do not fit with the shortest length, lines are left out.
 """
 _FIRST_STAYS = frozenset((Section.ORDERS, Section.ASKED))
 _ID = re.compile(r" \[(\d+)\]$", re.MULTILINE)
@@ -97,12 +98,12 @@ _ID = re.compile(r" \[(\d+)\]$", re.MULTILINE)
 def text_of(digest: Digest, max_length: int) -> str:
     """Return the digest in at most ``max_length`` characters.
 
-    Every section gets its share, requests at least the room for the newest; then up to twice its
-    share, then the remaining room, the most important section first, and the requests last. Within
-    a section the newest lines stay. The newest request and the agent's last words stay whole, or
-    their beginning and end as far as there is room. The first request and order stay too, and the
-    beginnings of others. An order that stands among the requests is not repeated. How many files
-    were changed is always said.
+    Every section gets its share, and the section of requests at least ``LENGTH_LEAST``. Then each
+    section may have up to twice its share, and then the characters that are left, in the order of
+    importance. Requests get more than their share last. Within a section the newest lines stay. The
+    newest request and the agent's last text stay whole if they fit, otherwise their beginning and
+    end stay. The first request and the first order stay too. An order that is part of a shown
+    request is not repeated. The digest always says how many files were changed.
     """
     title = f"{TITLE}{digest.count} events"
     if digest.count:
@@ -172,8 +173,8 @@ def _lines(digest: Digest) -> dict[Section, list[DigestLine]]:
 
 
 def _lines_of_checks(digest: Digest) -> tuple[list[DigestLine], list[DigestLine]]:
-    """Return a line for each kind of check that ran last before the newest change, and one line
-    that says what ran since.
+    """Return a line for each kind of check whose last run was before the newest change of a file,
+    and one line that says which checks ran since.
     """
     files = (file for file in digest.files.items() if OF_EXAMPLE not in file[1].deeds)
     newest = max(files, key=lambda file: file[1].event_id, default=None)
@@ -201,8 +202,8 @@ def _lines_of_checks(digest: Digest) -> tuple[list[DigestLine], list[DigestLine]
 
 
 def _checked(line: DigestLine, files: dict[str, ChangedFile]) -> DigestLine:
-    """Return a line on a check, or what the agent said of its work, with the files that were
-    changed after it, the newest first; any other line as it is. Cost: the files that have room.
+    """Return ``line``. If it is about the state of the work, such as a check, add the files that
+    were changed after it, the newest first. Cost: at most ``_FILES_SINCE`` files.
     """
     if not line.is_of_work:
         return line
@@ -222,8 +223,8 @@ def _checked(line: DigestLine, files: dict[str, ChangedFile]) -> DigestLine:
 
 
 def _error_line(error: OpenError, files: dict[str, ChangedFile]) -> DigestLine:
-    """Return the line of an open error, with the files that it names and that were changed after
-    it, the newest first. Cost: the files that were changed after it.
+    """Return the line of an open error. It ends with the files that the error names and that were
+    changed after it, the newest first. Cost: all files that were changed after the error.
     """
     newer = takewhile(lambda each: each[1].event_id > error.event_id, reversed(files.items()))
     words = f"{error.subject} {error.text}"
@@ -235,7 +236,7 @@ def _error_line(error: OpenError, files: dict[str, ChangedFile]) -> DigestLine:
 
 
 def _is_named(path: str, text: str) -> bool:
-    """Return whether a text names a file: by its path, or by the end of its path."""
+    """Return whether a text contains the path of a file, or the end of its path."""
     named = re.findall(rf"(?<![\w.-])([^\s'\"`()=,;:]*{re.escape(basename(path))})(?![\w-])", text)
     return any(
         name == path
@@ -246,8 +247,8 @@ def _is_named(path: str, text: str) -> bool:
 
 
 def _file(path: str, file: ChangedFile) -> DigestLine:
-    """Return what was done to a file, with a line of its last change. If there is no room for the
-    text that is gone, the new text stays.
+    """Return the line about a file: its changes, and a line of its last change. The brief form of
+    the line has only the new text of that change.
     """
     deeds = (deed if times == 1 else f"{deed} {times} times" for deed, times in file.deeds.items())
     applied = ", applied" if file.is_applied else ""
@@ -261,7 +262,9 @@ def _file(path: str, file: ChangedFile) -> DigestLine:
 
 
 def _in_length(line: DigestLine, length_max: int) -> DigestLine:
-    """Return a line with its text, or with the brief one, in at most ``length_max`` characters."""
+    """Return a line cut to ``length_max`` characters. If its text is longer and it has a brief
+    text, the brief text is used.
+    """
     is_long = len(line.text) > length_max
     text = line.brief if is_long and line.brief else line.text
     return line._replace(text=clipped(text, length_max))
@@ -272,7 +275,7 @@ def _is_product(line: DigestLine) -> bool:
 
 
 def _section(section: Section, lines: Sequence[DigestLine], room: int) -> str:
-    """Return one section with its heading in at most ``room`` characters; empty if nothing fits.
+    """Return one section with its heading in at most ``room`` characters; empty if no line fits.
     Cost: the lines that may fit.
     """
     if not lines:
@@ -303,7 +306,7 @@ def _section(section: Section, lines: Sequence[DigestLine], room: int) -> str:
 
 def _listed(section: Section, lines: Sequence[DigestLine], left_out: int = 0) -> str:
     note = [f"({left_out}{_OMITTED}"] if left_out else []
-    if section is Section.CHANGED:  # the last are left out last
+    if section is Section.CHANGED:  # files made to try something go last
         lines = sorted(lines, key=_is_product, reverse=True)
     return _BULLET.join((f"\n\n## {section.value}", *note, *map(_with_id, lines)))
 
@@ -315,9 +318,10 @@ def _with_id(line: DigestLine) -> str:
 def _named(
     names: Sequence[tuple[str, NamePlace]], body: str, room: int
 ) -> tuple[dict[int, DigestLine], list[DigestLine]]:
-    """Return the words around the first of ``names`` that fit and that ``body`` does not have, in
-    one line for each event: those in what was read, after its name, and others, which get at most a
-    third of the length of ``body``.
+    """Return lines with the words around the first of ``names`` that fit and that are not in
+    ``body``, one line for each event. The first result has the names in outputs that the agent
+    read; each line begins with the file or command. The second result has all other names, in at
+    most a third of the length of ``body``.
     """
     known = _words(body)
     by_event: dict[tuple[int, str], list[str]] = {}

@@ -1,4 +1,4 @@
-"""Find names in texts: files, tests, identifiers of code, each with the words around it."""
+"""Find names of files, tests and identifiers in texts, each with the words around it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NO_NAME = re.compile(
 )
 _WORD = re.compile(r"\w+")
 _NUMBERED = re.compile(r"\A\s*\d+(?:→|\t|: )")
-"""The number of a line, as tools that show files write it."""
+"""The number of a line, in the formats of tools that show files."""
 _FRAME = re.compile(r"\s*at .*:\d+|.*(?:node:internal|node_modules/|site-packages/|/lib/python3)")
 _DEFINITION = re.compile(
     r"^[ \t]*(?:(?:export|default|abstract|public|pub|async)[ ]+)*"
@@ -29,20 +29,18 @@ _DEFINITION = re.compile(
     r"[^\n]*(?:\n(?![ \t]*[})<]|[ \t]*$)[^\n]*){0,8}",
     re.MULTILINE,
 )
-"""A definition with the lines after it, up to one that is empty or closes it."""
+"""A definition with the lines after it, up to a line that is empty or closes the definition."""
 _DEFINITION_MAX = 400
 _LEAST = 6
 _MOST = 160
 CUT = "…"
 _SENTENCE_MAX = 120
 _BESIDE = 14
-"""How many characters of its line stand on each side of a name, up to the ends of words."""
+"""How many characters of the line are shown on each side of a name. Words are not cut."""
 
 
 def names_in(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the names in a text, each with the words around it. A name comes once for each line
-    that has it.
-    """
+    """Yield each name in a text with the words around it, as often as the name occurs."""
     for line in map(_NUMBERED.sub, repeat(""), unescaped(text).splitlines()):
         if not _FRAME.match(line):
             for found in _NAME.finditer(line):
@@ -56,8 +54,8 @@ def names_in(text: str) -> Iterator[tuple[str, str]]:
 
 
 def definitions_in(text: str, asked: str) -> Iterator[tuple[str, str]]:
-    """Yield each definition in a text of a name that stands in the words ``asked``, with its first
-    lines as one line.
+    """Yield each definition in ``text`` of a name that is in ``asked``: the name, and the first
+    lines of the definition as one line.
     """
     names = {word for word in _WORD.findall(asked) if not word.islower()}
     code = "\n".join(map(_NUMBERED.sub, repeat(""), text.splitlines()))
@@ -67,7 +65,9 @@ def definitions_in(text: str, asked: str) -> Iterator[tuple[str, str]]:
 
 
 def unescaped(text: str) -> str:
-    """Return a text with the line ends that JSON within it escapes. A path of Windows stays."""
+    """Return a text in which escaped line ends of JSON are real line ends. A path of Windows is not
+    changed.
+    """
     if "\\" in text:
         return _ESCAPED.sub(lambda found: (found[1] or "\n").replace("\\\\", "\\"), text)
     return text
@@ -84,8 +84,8 @@ def is_file(name: str) -> bool:
 
 
 def _around(line: str, start: int, end: int) -> str:
-    """Return the words around a name in a line: the sentence if it is short, for a part of it may
-    say something else. A mark stands where the line was cut.
+    """Return the words around a name in a line. A short sentence is returned whole, because a part
+    of it may have another meaning. A mark shows where the line was cut.
     """
     begin = start - len(SENTENCE_END.split(line[:start])[-1])
     stop = end + len(SENTENCE_END.split(line[end:], 1)[0])
