@@ -92,7 +92,7 @@ def described(strategy, shared) -> str:
     rest = [f"`{name}`" for name in shared_names(shared) if f"`{name}`" not in names]
     if len(names) > len(rest):
         but = f", except {', '.join(rest)}" if rest else ""
-        text += f" It has the parameters of the first table{but}."
+        text += f" This strategy has the parameters of the first table{but}."
     elif names:
         text += f" It has {', '.join(names)} of the first table."
     own = [row(parameter) for parameter in strategy.parameters if row(parameter) not in shared]

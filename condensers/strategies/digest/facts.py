@@ -155,7 +155,7 @@ _RUNNING = re.compile(
 )
 """What a result contains if the process still runs."""
 _HEADER_MAX = 200
-"""The length of the beginning of a result in which a runtime says whether or how a process ended."""
+"""The length of the beginning of a result in which a runtime says if and how a process ended."""
 _ECHO_LEAST = 12
 """The smallest length of a command's first line with which foldlog looks for the command in an
 output.
