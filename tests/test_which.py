@@ -17,7 +17,7 @@ from tests.which import covering, modules
     [
         (
             "list",
-            "tests/foldlog/test_cli.py::test_an_import_is_listed_viewed_logged_and_exported",
+            "tests/foldlog/test_sessions.py::test_commands_print_what_their_session_has[look]",
             "test_export_gives",
         ),
         (

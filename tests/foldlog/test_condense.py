@@ -83,25 +83,12 @@ def test_a_limit_is_estimated_unless_the_agents_model_is_named(
     assert made["tokens"]["counted_as"] == "gpt-4o"
 
 
-def test_a_request_and_a_condensation_are_appended_and_the_account_says_what_they_did(
-    foldlog, work, config
-):
+def test_the_document_says_what_the_condensation_did_as_the_log_has_it(foldlog, work, config):
     digest = config('[condenser]\ntype = "digest"\n')
-    shown = foldlog("condense", "c1", "--config", digest, "--dry-run")
-    for words in (
-        "c1: a condensation that was not appended, by the condenser digest",
-        "why      asked for (foldlog condense)",
-        "29 events (1-29)",
-        "42 events → 14",
-        "as gpt-4o counts them",
-        "nothing: no model was asked",
-        "summary S43, at index 1 of the View:",
-        "- mend the parser",
-    ):
-        assert words in shown.out, shown.out
-    ran = foldlog("condense", "c1", "--config", digest, "--agent-model", "gpt-4o", "--json")
-    assert ran.status == 0
-    assert ran.err == ""
+    named = ("--config", digest, "--agent-model", "gpt-4o")
+    assert "as gpt-4o counts them" in foldlog("condense", "c1", *named, "--dry-run").out
+    ran = foldlog("condense", "c1", *named, "--json")
+    assert (ran.status, ran.err) == (0, "")
     *_, request, condensation = events_of()
     assert request.reason == "foldlog condense"
     document = ran.document
@@ -112,81 +99,19 @@ def test_a_request_and_a_condensation_are_appended_and_the_account_says_what_the
         list(interval) for interval in condensation.forgotten.intervals
     ]
     assert document["events"] == {"before": len(before), "after": len(after)}
-    assert document["summary"] == {"event": -45, "position": 1, "text": condensation.summary}
-    assert (document["condenser"], document["reason"], document["outcome"]) == (
-        "digest",
-        "request",
-        "condensed",
-    )
-    assert document["tokens"]["before"] > document["tokens"]["after"] > 0
-    assert document["tokens"]["counted_as"] == "gpt-4o"
-    assert document["model"] == {
-        "models": [],
-        "calls": 0,
-        "failed": 0,
-        "tokens": 0,
-        "cost": 0,
-        "latency_s": 0,
-    }
-    assert document["metadata"] == condensation.metadata
-    assert {name: document["tokens"][name] for name in ("before", "after")} == {
-        "before": condensation.metadata["tokens_before"],
-        "after": condensation.metadata["tokens_after"],
+    assert document["summary"]["text"] == condensation.summary
+    metadata = condensation.metadata
+    assert document["metadata"] == metadata
+    assert document["tokens"] == {
+        "counted_as": "gpt-4o",
+        "before": metadata["tokens_before"],
+        "after": metadata["tokens_after"],
     }
 
 
-def test_a_note_says_where_the_source_of_an_imported_conversation_goes_on(
-    foldlog, config, tmp_path
-):
-    said = [
-        json.dumps({"role": role, "content": "words"})
-        for _ in range(30)
-        for role in ("user", "assistant")
-    ]
-    (tmp_path / "z.jsonl").write_text("\n".join(said[:40]))
-    foldlog("import", "z.jsonl")
-    window = config('[condenser]\ntype = "conversation_window"\n')
-    assert [
-        " in a fork" in foldlog("condense", "z", "--config", window, *dry).err
-        for dry in (["--dry-run"], [])
-    ] == [
-        False,
-        True,
-    ]
-    (tmp_path / "z.jsonl").write_text("\n".join(said))
-    assert foldlog("import", "z.jsonl").out.startswith(
-        "z@40 (openai-chat): 20 records, a fork at record 40"
-    )
-
-
-def test_its_help_says_how_to_forget_without_a_summary_and_that_is_how(
-    foldlog, work, config, monkeypatch
-):
-    monkeypatch.setenv("COLUMNS", "200")
-    told = " ".join(foldlog("condense", "--help").out.split())
-    assert 'a file with the two lines [condenser] and type = "conversation_window"' in told
-    window = config('[condenser]\ntype = "conversation_window"\n')
-    document = foldlog("condense", "c1", "--config", window, "--json").document
-    assert (document["condenser"], document["summary"]) == ("conversation_window", None)
-    assert "nothing" in foldlog("condense", "c1", "--config", window).out.splitlines()[-1]
-
-
-def test_a_dry_run_says_what_would_be_done_and_appends_nothing(foldlog, work, config, tmp_path):
-    digest = config('[condenser]\ntype = "digest"\n')
-    before = stored_bytes(tmp_path)
-    tried = foldlog("condense", "c1", "--config", digest, "--dry-run", "--json").document
-    assert stored_bytes(tmp_path) == before
-    assert len(events_of()) == 42
-    done = foldlog("condense", "c1", "--config", digest, "--json").document
-    assert tried == {**done, "dry_run": True}
-    assert "c1: condensation 45, by the condenser" in foldlog("condense", "c1").out
-
-
-def test_a_dry_run_needs_no_leave_to_write(foldlog, work):
-    read_only = f"{DB}?mode=ro"
-    assert foldlog("condense", "c1", "--dry-run", "--db", read_only).status == 0
-    ran = foldlog("condense", "c1", "--db", read_only)
-    assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
+def test_a_configuration_that_is_no_toml_is_refused(foldlog, work, config):
+    ran = foldlog("condense", "c1", "--config", config("[condenser\n"))
+    assert (ran.status, "config.toml: is not TOML" in ran.err) == (2, True)
 
 
 def test_a_model_is_asked_over_http_and_paid_for_in_the_open(foldlog, work, config, tmp_path):
@@ -263,22 +188,10 @@ def test_a_condenser_that_leaves_a_request_unanswered_is_a_finding(
     assert "the condenser 'shy' did not fulfil the request" in ran.err
 
 
-def test_where_nothing_can_be_spared_that_is_said(foldlog, tmp_path, monkeypatch):
-    with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
-        store.append("short", SystemMessage(content="be an agent"), expected_version=0)
-    ran = foldlog("condense", "short")
-    assert (ran.status, ran.out) == (1, "")
-    assert "conversation 'short' stays as it is: nothing can be forgotten" in ran.err
-    assert "; its last 1 stay until a model has seen them: send the View to the model" in ran.err
-    with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
-        store.append(
-            "few",
-            [Message(source=source, content="ok") for source in ("user", "agent", "user")],
-            expected_version=0,
-        )
-    for option in ("--dry-run", "--json"):
-        ran = foldlog("condense", "few", option)
-        assert (ran.status, "the summary is larger than the events" in ran.err) == (1, True)
+def test_a_summary_that_makes_the_view_larger_is_named(foldlog, monkeypatch):
+    with open_store(DB) as store:
+        said = [Message(source=source, content="ok") for source in ("user", "agent", "user")]
+        store.append("few", said, expected_version=0)
     monkeypatch.setattr(
         "foldlog.condensers.strategies.summarizing.tokens_of", lambda view, agent_llm: None
     )
@@ -303,47 +216,6 @@ def test_without_litellm_tokens_are_not_counted_and_nothing_else_is_missing(
         ran = foldlog("condense", "c1", *refused)
         assert (ran.status, ran.out) == (2, "")
         assert install_command("llm") in ran.err
-    assert len(events_of()) == 42
-
-
-BAD = {
-    "a file that is not there": (None, ["nowhere.toml", "cannot be read"]),
-    "a file that is not TOML": ("[condenser\n", ["config.toml", "is not TOML", "line 1"]),
-    "a type that nobody knows": (
-        '[condenser]\ntype = "digset"\n',
-        ["condenser.type", "'digset'", "'digest'"],
-    ),
-    "a key that nobody knows": (
-        '[condenser]\ntype = "digest"\nmaxsize = 3\n',
-        ["condenser.maxsize", "'max_size'"],
-    ),
-    "a value of the wrong kind": (
-        '[condenser]\ntype = "digest"\nmax_size = "x"\n',
-        ["condenser.max_size", "integer"],
-    ),
-    "a mistake deep inside": (
-        (
-            '[condenser]\ntype = "pipeline"\n[[condenser.condensers]]\ntype ='
-            ' "recent_events"\nmax_events = 0\n'
-        ),
-        ["condenser.condensers[0].max_events", "greater than or equal to 1"],
-    ),
-    "sizes that contradict each other": (
-        '[condenser]\ntype = "digest"\nmax_size = 4\nkeep_first = 9\n',
-        ["config.toml: condenser: keep_first (9)"],
-    ),
-    "a model that is missing": ('[condenser]\ntype = "llm"\n', ["names no model", "--agent-model"]),
-}
-
-
-@pytest.mark.parametrize("command", ["condense", "compare"])
-def test_a_bad_configuration_is_one_line_that_says_where(foldlog, work, config, command):
-    for text, words in BAD.values():
-        file = "nowhere.toml" if text is None else config(text)
-        for options in ([], ["--json"]):
-            ran = foldlog(command, "c1", "--config", file, *options)
-            assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1), ran
-            assert [word for word in words if word not in ran.err] == []
     assert len(events_of()) == 42
 
 
