@@ -30,7 +30,7 @@ def locked(request, foldlog, monkeypatch):
 
 def test_a_list_tells_what_it_cannot_compare(locked):
     for options in ([], ["--json"]):
-        ran = locked("list", "app=x", *options)
+        ran = locked("list app=x", *options)
         assert (ran.status, ran.out, "may have these attributes too" in ran.err) == (2, "", True)
     with face.open("foldlog.db") as histories, pytest.raises(KeyUnavailable):
         histories.list({"app": "x"})
@@ -53,7 +53,7 @@ def test_list_names_the_key_once_below_the_table(locked, monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
     with face.open("foldlog.db", keys=KeyRing([KEY])) as histories:
         histories["b"].append(Message(source="user", content="hello"))
-    ran = locked("list", "--long")
+    ran = locked("list --long")
     assert ran.out.count("(encrypted)") == 2
     assert ran.err.startswith(
         "foldlog: note: the figures of 2 conversations are not shown: conversation 'a-long-name' is"
@@ -62,14 +62,14 @@ def test_list_names_the_key_once_below_the_table(locked, monkeypatch):
 
 
 def test_a_check_of_what_cannot_be_read_compares_nothing(locked):
-    ran = locked("store", "verify", "--views")
+    ran = locked("store verify --views")
     assert ran.status == 1
     assert "no changes" not in ran.out
     assert "0 stored Views compared, 1 not checked because a key is not given" in ran.out
 
 
 def test_a_backup_needs_no_key_and_says_what_it_did_not_check(locked):
-    ran = locked("store", "backup", "copy.db")
+    ran = locked("store backup copy.db")
     assert (ran.status, "verified" in ran.out) == (0, False)
     assert (
         "note: conversation 'a-long-name', it could not be checked: conversation 'a-long-name' is"
@@ -115,7 +115,7 @@ def test_figures_of_all_tell_how_many_conversations_they_lack(locked):
 
 def test_restore_asks_for_the_key_of_a_backup(locked):
     Path("foldlog.db").rename("backup.db")
-    ran = locked("store", "restore", "backup.db", "--yes")
+    ran = locked("store restore backup.db --yes")
     assert ran.status == 2
     assert "cannot be verified without its keys, and nothing was replaced" in ran.err
     assert "--damaged" not in ran.err
@@ -136,23 +136,23 @@ def test_an_import_into_an_encrypted_store_needs_a_key_or_leave_to_store_plain_t
     foldlog, five_messages, monkeypatch
 ):
     monkeypatch.setenv("FOLDLOG_KEY", KEY)
-    assert foldlog("import", five_messages, "--conversation", "b").status == 0
+    assert foldlog("import --conversation b", five_messages).status == 0
     monkeypatch.delenv("FOLDLOG_KEY")
-    ran = foldlog("import", five_messages, "--conversation", "c")
+    ran = foldlog("import --conversation c", five_messages)
     assert (ran.status, "c (openhands-v1): not imported" in ran.out) == (1, True)
     assert (
         f"'c' would be stored as plain text, but others of this store are encrypted; {SET_IT}, or"
         " open" in ran.err
     )
-    assert [one["conversation"] for one in foldlog("list", "--json").document["conversations"]] == [
+    assert [one["conversation"] for one in foldlog("list --json").document["conversations"]] == [
         "b"
     ]
     plain = "sqlite:///foldlog.db?plain=allowed"
     assert foldlog("import", five_messages, "--conversation", "c", "--db", plain).status == 0
-    assert foldlog("import", five_messages, "--conversation", "c").status == 0  # it is there
-    assert foldlog("import", five_messages, "--db", "plain.db").status == 0
-    assert foldlog("store", "copy", "plain.db", "foldlog.db").status == 2
-    assert foldlog("store", "copy", "plain.db", plain).status == 0
+    assert foldlog("import --conversation c", five_messages).status == 0  # it is there
+    assert foldlog("import --db plain.db", five_messages).status == 0
+    assert foldlog("store copy plain.db foldlog.db").status == 2
+    assert foldlog("store copy plain.db", plain).status == 0
 
 
 def test_a_command_that_can_read_nothing_leaves_no_file_behind(locked, tmp_path):

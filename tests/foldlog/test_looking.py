@@ -72,18 +72,17 @@ def ids(ran):
 
 
 def test_an_event_is_shown_in_full_with_its_line_breaks(foldlog, work):
-    out = foldlog("show", "alpha-1", 1).out
+    out = foldlog("show alpha-1 1").out
     assert '"line": 3' in out
     assert "        def f():\n            return 1\n" in out
     assert (
-        f"        {PATCH.replace(chr(10), chr(10) + '        ')}"
-        in foldlog("show", "alpha-1", 2).out
+        f"        {PATCH.replace(chr(10), chr(10) + '        ')}" in foldlog("show alpha-1 2").out
     )
-    document = foldlog("show", "alpha-1", 0, "--json").document
+    document = foldlog("show alpha-1 0 --json").document
     assert document["event"]["timestamp"] == "2026-03-01T12:00:00Z"
     assert datetime.fromisoformat(document["event"]["recorded_at"]).year >= 2026
-    assert "has no event 6; its events are 0 to 5" in foldlog("show", "alpha-1", 6).err
-    assert "event 4 has no summary" in foldlog("show", "alpha-1", -6).err
+    assert "has no event 6; its events are 0 to 5" in foldlog("show alpha-1 6").err
+    assert "event 4 has no summary" in foldlog("show alpha-1 -6").err
 
 
 EVERY_KIND = [
@@ -115,15 +114,15 @@ def test_events_of_every_kind_are_shown(foldlog, tmp_path):
     with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
         store.ingest("c", EVERY_KIND)
         redact(store, "c", 3, reason="asked to", by="me")
-    lines = foldlog("log", "c", "--all").out.splitlines()
+    lines = foldlog("log c --all").out.splitlines()
     kinds = [line.split()[3] for line in lines]
     assert set(kinds) == set(KINDS) - {"message", "unknown"} == set(STYLES) - {"unknown", "damaged"}
     assert all(len(line.split()) > 4 for line in lines), lines  # each says something
     for event_id, kind in enumerate(kinds):
-        assert ids(foldlog("log", "c", "--kind", kind, "--json")).count(event_id) == 1
-        assert kind in foldlog("show", "c", event_id).out.splitlines()[0]
+        assert ids(foldlog("log c --json --kind", kind)).count(event_id) == 1
+        assert kind in foldlog("show c", event_id).out.splitlines()[0]
     for name in (-12, "S10", "s10"):
-        assert foldlog("show", "c", name).out.splitlines()[0].split()[:2] == ["S10", "summary"]
+        assert foldlog("show c", name).out.splitlines()[0].split()[:2] == ["S10", "summary"]
 
 
 def test_a_call_is_shown_by_its_command_line():
@@ -140,20 +139,20 @@ def test_a_call_is_shown_by_its_command_line():
 
 
 def test_nothing_is_cut_where_stdout_is_no_terminal(foldlog, work):
-    assert "x" * 500 in foldlog("log", "alpha-1").out
-    assert "x" * 500 in foldlog("view", "alpha-1").out
-    assert "x" * 500 not in foldlog("why", "alpha-1", 0).out, (
+    assert "x" * 500 in foldlog("log alpha-1").out
+    assert "x" * 500 in foldlog("view alpha-1").out
+    assert "x" * 500 not in foldlog("why alpha-1 0").out, (
         "why answers first, and shortens the event"
     )
-    assert "…" not in foldlog("log", "alpha-1").out
+    assert "…" not in foldlog("log alpha-1").out
 
 
 def test_parts_of_a_log(foldlog, work):
     for options, expected in PARTS.items():
-        assert ids(foldlog("log", "alpha-1", *options.split(), "--json")) == expected
-        assert len(foldlog("log", "alpha-1", *options.split()).out.splitlines()) == len(expected)
+        assert ids(foldlog("log alpha-1", *options.split(), "--json")) == expected
+        assert len(foldlog("log alpha-1", *options.split()).out.splitlines()) == len(expected)
     for option in ("--kind call", "--since yesterday", "--until 99999999d"):
-        ran = foldlog("log", "alpha-1", *option.split())
+        ran = foldlog("log alpha-1", *option.split())
         assert (ran.status, ran.out, option.split()[0] in ran.err) == (2, "", True)
 
 
@@ -188,17 +187,17 @@ def condensed_history(tmp_path):
 
 @pytest.mark.parametrize("at", [[], ["--at", 5], ["--at", 9]], ids=str)
 def test_the_end_of_a_view_is_the_end_of_the_whole_view(foldlog, condensed_history, at):
-    whole = foldlog("view", "c", *at, "--json").document
-    whole_title, *lines = foldlog("view", "c", *at).out.splitlines()
+    whole = foldlog("view c", *at, "--json").document
+    whole_title, *lines = foldlog("view c", *at).out.splitlines()
     for count in range(len(whole["ids"]) + 2):
-        document = foldlog("view", "c", *at, "--tail", count, "--json").document
+        document = foldlog("view c", *at, "--tail", count, "--json").document
         last = whole["events"][max(len(whole["ids"]) - count, 0) :]
         assert document == whole | {"events": last}
-        title, *shown = foldlog("view", "c", *at, "--tail", count).out.splitlines()
+        title, *shown = foldlog("view c", *at, "--tail", count).out.splitlines()
         assert title == whole_title
         assert shown == lines[len(lines) - len(shown) :]
         assert sum(line.split()[0].lstrip("S").isdigit() for line in shown) == len(last)
-    assert foldlog("view", "c", "--tail", -1).status == 2
+    assert foldlog("view c --tail -1").status == 2
 
 
 def test_a_view_counts_and_marks_what_a_model_is_sent_as_the_list_and_the_page_do(
@@ -222,7 +221,7 @@ def test_a_view_counts_and_marks_what_a_model_is_sent_as_the_list_and_the_page_d
         history.append([Action(tool="run", call_id="b"), Action(tool="run", call_id="c")])
         history.append(Annotation(name="note", shown=True, origin=of_another_runtime))
         lifetimes = histories.views.lifetimes("c")
-    document = foldlog("view", "c", "--json").document
+    document = foldlog("view c --json").document
     assert {one["id"]: one["state"] for one in document["events"]} == {
         **{0: "sent", -6: "sent", 3: "unsent"},
         **{5: "pending", 6: "pending", 7: "pending"},
@@ -230,10 +229,10 @@ def test_a_view_counts_and_marks_what_a_model_is_sent_as_the_list_and_the_page_d
     assert {one["id"] for one in document["events"] if one["state"] == "sent"} == {
         one.id for one in lifetimes if one.at(8) == "sent"
     }
-    (listed,) = foldlog("list", "--long", "--json").document["conversations"]
+    (listed,) = foldlog("list --long --json").document["conversations"]
     figures = [document["sent_events"], document["sent_summaries"]]
     assert figures == [listed["sent_events"], listed["sent_summaries"]] == [1, 1]
-    title, *lines = foldlog("view", "c").out.splitlines()
+    title, *lines = foldlog("view c").out.splitlines()
     assert (
         title
         == "c at version 8: the model is sent 1 event and 1 summary; 3 more pending; 1 more unsent"
@@ -318,7 +317,7 @@ def test_why_takes_an_id_or_words_and_a_version(foldlog, work):
         (["3", "--at", 99], 2, "", "99"),
         (["--frob"], 2, "", "'--frob' is neither an option nor an event"),
     ):
-        ran = foldlog("why", "alpha-1", *arguments)
+        ran = foldlog("why alpha-1", *arguments)
         assert (ran.status, out in ran.out.replace("\n", " "), err in ran.err) == (
             status,
             True,
@@ -332,10 +331,10 @@ def test_words_are_those_of_a_retracted_event_only_if_no_other_has_them(foldlog)
         histories["c"].append([said, Message(source="user", content="taken back")])
         histories["c"].retract(0)
         histories["c"].append(said)
-    ran = foldlog("why", "c", "same words")
+    ran = foldlog("why c 'same words'")
     assert ran.out.startswith("'same words' is known, by event 3\nshown at version 4")
-    assert foldlog("why", "c", "same words", "--json").document["fact"]["others"] == [0]
-    assert "\ntaken back at version 4" in foldlog("why", "c", "taken back").out
+    assert foldlog("why c 'same words' --json").document["fact"]["others"] == [0]
+    assert "\ntaken back at version 4" in foldlog("why c 'taken back'").out
 
 
 def test_thinking_is_shown_and_found_in_the_event_that_a_model_is_shown(foldlog):
@@ -390,7 +389,7 @@ def test_thinking_is_shown_and_found_in_the_event_that_a_model_is_shown(foldlog)
 def test_commands_that_only_read_take_the_beginning_of_an_id(foldlog, work):
     for typed in ("log be", "view be", "why be 0", "show be 0", "export be"):
         assert foldlog(*typed.split()).status == 0, typed
-    assert foldlog("store", "verify", "be", "--json").document["checked"]["conversations"] == 1
+    assert foldlog("store verify be --json").document["checked"]["conversations"] == 1
     with open_store("sqlite:///foldlog.db") as store:
         for name in (
             "5e2-a",
@@ -399,7 +398,7 @@ def test_commands_that_only_read_take_the_beginning_of_an_id(foldlog, work):
             "5e3/agent-2",
         ):
             store.append(name, Message(source="user", content="hi"), expected_version=0)
-    assert foldlog("log", "5e2", "--json").document["conversation"] == "5e2-a", (
+    assert foldlog("log 5e2 --json").document["conversation"] == "5e2-a", (
         "the session, not one of its agents"
     )
     for given, named in {
@@ -422,9 +421,9 @@ def test_commands_that_change_something_want_the_whole_id(foldlog, work):
         ran = foldlog(*typed.split())
         assert (ran.status, ran.out) == (2, "")
         assert "this store has no conversation 'be'; did you mean 'beta'?" in ran.err
-    assert foldlog("list", "--json").document["conversations"][2]["version"] == 1
-    assert "did you mean 'beta'?" in foldlog("view", "bteta").err
-    assert "'foldlog list' shows its conversations" in foldlog("view", "qqq").err
+    assert foldlog("list --json").document["conversations"][2]["version"] == 1
+    assert "did you mean 'beta'?" in foldlog("view bteta").err
+    assert "'foldlog list' shows its conversations" in foldlog("view qqq").err
 
 
 def test_a_list_is_sorted_filtered_and_limited(foldlog, work):
@@ -455,21 +454,19 @@ def test_a_list_is_sorted_filtered_and_limited(foldlog, work):
     assert listed("--sort cost --reverse --limit 2") == ["alpha-1", "beta"]
     assert listed("--sort tokens") == ["alpha-1", "beta", "alpha-2"]
     assert listed("--sort errors --reverse --limit 1") == ["alpha-2"]
-    heading, first, *_ = foldlog("list", "--sort", "tokens", "--reverse").out.splitlines()
+    heading, first, *_ = foldlog("list --sort tokens --reverse").out.splitlines()
     assert "tokens spent" in heading
     assert "\t10,000\t" in first
     for order, most in (("tokens", "10,000"), ("cost", "$0.5000"), ("errors", "2")):
-        heading, first, *_ = foldlog(
-            "list", "--short", "--sort", order, "--reverse"
-        ).out.splitlines()
+        heading, first, *_ = foldlog("list --short --reverse --sort", order).out.splitlines()
         assert heading.split("\t")[1] == order.replace("tokens", "tokens spent")
         assert first.split("\t")[1] == most
-    (row,) = foldlog("list", "--long", "--match", "alpha-2", "--json").document["conversations"]
+    (row,) = foldlog("list --long --match alpha-2 --json").document["conversations"]
     assert (row["errors"], row["spent"]["prompt_tokens"]) == (2, None)
     for typed in ("--match zzz", "--since 2099-01-01", "--match zzz --sort recorded"):
         assert foldlog("list", *typed.split()).out == "None of 3 conversations matches.\n"
-    assert foldlog("list", "--limit", 0).out == "None of 3 conversations is listed: --limit is 0.\n"
-    foldlog("attributes", "beta", "--set", "app=x")
+    assert foldlog("list --limit 0").out == "None of 3 conversations is listed: --limit is 0.\n"
+    foldlog("attributes beta --set app=x")
     for name, is_known in (("app", True), ("format", False)):
         said = foldlog("list", f"{name}=y").out
         assert said.startswith("None of 3 conversations matches.")
@@ -482,7 +479,7 @@ def test_a_short_list_as_json_has_what_the_text_shows_and_no_note_about_costs(fo
     told = {"model": "no-such-model", "usage": {"prompt_tokens": 5, "completion_tokens": 1}}
     with foldlog_open("foldlog.db") as histories:
         histories["beta"].append(Message(source="agent", content="done", meta=told))
-    (row,) = foldlog("list", "--short", "--match", "OTHER", "--json").document["conversations"]
+    (row,) = foldlog("list --short --match OTHER --json").document["conversations"]
     assert [row.get(name) for name in ("conversation", "title", "format", "events")] == [
         "beta",
         "other",
@@ -518,14 +515,14 @@ LISTS = {
 
 def test_a_list_of_what_must_be_resumed_has_open_calls_and_no_worker(foldlog, work):
     def listed():
-        ran = foldlog("list", "--to-resume", "--json")
+        ran = foldlog("list --to-resume --json")
         return ran.status, [row["conversation"] for row in ran.document["conversations"]]
 
     with foldlog_open("foldlog.db") as histories:
         histories["beta"].append(Action(tool="deploy", call_id="k"))
         with histories["beta"].lease():
             assert listed() == (0, [])
-            said = foldlog("list", "--to-resume").out
+            said = foldlog("list --to-resume").out
             assert (
                 "None of 3 conversations waits for a worker. Still leased, perhaps by workers that"
                 " were killed: 1; the" in said
@@ -540,11 +537,9 @@ def test_a_list_of_what_must_be_resumed_has_open_calls_and_no_worker(foldlog, wo
 
 def test_conversations_without_times_come_last_in_either_order(foldlog, work):
     Path("chat.json").write_text('{"messages": [{"role": "user", "content": "no time"}]}')
-    assert foldlog("import", "chat.json", "--conversation", "a").status == 0
+    assert foldlog("import chat.json --conversation a").status == 0
     for options in ([], ["--reverse"], ["--limit", 9]):
-        rows = foldlog("list", "--long", "--sort", "activity", *options, "--json").document[
-            "conversations"
-        ]
+        rows = foldlog("list --long --sort activity", *options, "--json").document["conversations"]
         assert [row["conversation"] for row in rows][-1] == "a", options
         assert len(rows) == 4
 
@@ -555,30 +550,28 @@ SAMPLE = Path(__file__).parents[2] / "foldlog" / "sample" / "tidewatch.jsonl"
 def test_every_command_tells_of_condensations_alike(foldlog):
     """Only events of the log are counted as events; summaries are counted beside them."""
     assert foldlog("import", SAMPLE).status == 0
-    log = foldlog("log", "tidewatch", "--kind", "condensation").out.splitlines()
+    log = foldlog("log tidewatch --kind condensation").out.splitlines()
     assert "events 126-151, 153-166, 168-173 and 2 summaries," in log[2]
     assert "events 225-238, 241-255, 257-268 and 2 summaries," in log[4]
-    assert "sent 19 events and 1 summary" in foldlog("view", "tidewatch").out
-    out = foldlog("stats", "tidewatch").out
+    assert "sent 19 events and 1 summary" in foldlog("view tidewatch").out
+    out = foldlog("stats tidewatch").out
     (line,) = (line for line in out.splitlines() if line.startswith("openhands-v1"))
     assert ("≈ 5" in line, line.endswith("unknown")) == (True, True)
     assert (
         "tokens saved: those of the View before each condensation less those after it, ≈ estimated"
         in out
     )
-    figures = foldlog("stats", "tidewatch", "--json").document["condensations"][
+    figures = foldlog("stats tidewatch --json").document["condensations"][
         "openhands-v1 (not named)"
     ]
     assert (figures["events_forgotten"], figures["summaries_forgotten"]) == (253, 4)
     assert figures["tokens_saved"] > 50_000
     assert figures["cost"] is None
-    shown, summary = (
-        foldlog("show", "tidewatch", event).out.splitlines()[0] for event in (93, -95)
-    )
+    shown, summary = (foldlog("show tidewatch", event).out.splitlines()[0] for event in (93, -95))
     assert shown.endswith("2026-02-17 09:52:59")
     assert summary.endswith("2026-02-17 09:52:59"), "the time of its condensation"
     times = (
-        foldlog("show", "tidewatch", event, "--json").document["event"]["origin"]["time"]
+        foldlog("show tidewatch --json", event).document["event"]["origin"]["time"]
         for event in (93, -95)
     )
     assert len(set(times)) == 1
@@ -589,55 +582,53 @@ CHANGES_OF_DOCUMENTS = (["alpha-1", "--all"], ["alpha-1", "--kind", "documents"]
 
 def test_the_title_attribute_is_the_title_of_a_list(foldlog, work):
     def titles(*more):
-        found = foldlog("list", "--long", "--json", *more).document["conversations"]
+        found = foldlog("list --long --json", *more).document["conversations"]
         return [one["title"][:14] for one in found]
 
-    foldlog("attributes", "alpha-1", "--set", "title=the first", "--set", 'tags=["a"]')
-    foldlog("attributes", "alpha-2", "--set", "title=7", "--set", "project=tides")
-    foldlog("fork", "alpha-1", "fork", "--at", "7")
+    foldlog("attributes alpha-1 --set 'title=the first' --set", 'tags=["a"]')
+    foldlog("attributes alpha-2 --set title=7 --set project=tides")
+    foldlog("fork alpha-1 fork --at 7")
     assert titles() == ["the first", "hi", "other", "the first"]
-    assert 'foldlog: the first  tags=["a"]' in foldlog("list", "--long").out
-    rows = foldlog("list", "project=tides", "--long", "--json").document["conversations"]
+    assert 'foldlog: the first  tags=["a"]' in foldlog("list --long").out
+    rows = foldlog("list project=tides --long --json").document["conversations"]
     assert [row["attributes"] for row in rows] == [{"title": 7, "project": "tides"}]
-    foldlog("attributes", "alpha-1", "--set", "title=")
+    foldlog("attributes alpha-1 --set title=")
     assert titles("--match", "alpha-1") == ["Please mend it"]
-    log = foldlog("log", "alpha-1")
+    log = foldlog("log alpha-1")
     assert "attributes" not in log.out
     assert log.err == "foldlog: note: 2 changes of documents and attributes: --all shows them\n"
     assert all(
         'attributes title=the first tags=["a"]' in foldlog("log", *more).out
         for more in CHANGES_OF_DOCUMENTS
     )
-    assert ids(foldlog("log", "alpha-1", "--json"))[-2:] == [6, 7]
+    assert ids(foldlog("log alpha-1 --json"))[-2:] == [6, 7]
 
 
 def test_a_list_without_a_terminal_cuts_a_long_title(foldlog, work):
     (line,) = [
-        line for line in foldlog("list", "--long").out.splitlines() if line.startswith("alpha-1")
+        line for line in foldlog("list --long").out.splitlines() if line.startswith("alpha-1")
     ]
     assert line.endswith("x…")
     assert len(line) < 300
     assert (
         "x" * 200
-        in foldlog("list", "--long", "--json", "--match", "alpha-1").document["conversations"][0][
-            "title"
-        ]
+        in foldlog("list --long --json --match alpha-1").document["conversations"][0]["title"]
     )
 
 
 def test_a_log_that_begins_after_the_end_says_so(foldlog, work):
-    ran = foldlog("log", "alpha-1", "--start", 500)
+    ran = foldlog("log alpha-1 --start 500")
     assert (ran.status, ran.out) == (0, "")
     assert ran.err == "foldlog: note: no events from 500 on: the conversation has 6\n"
-    assert foldlog("log", "alpha-1", "--start", 5).err == ""
+    assert foldlog("log alpha-1 --start 5").err == ""
 
 
 def test_the_command_tells_of_an_erased_conversation_without_python(foldlog, work):
-    assert foldlog("store", "erase", "beta", "--yes", "--reason", "asked for").status == 0
-    err = foldlog("log", "beta").err
+    assert foldlog("store erase beta --yes --reason 'asked for'").status == 0
+    err = foldlog("log beta").err
     assert err.endswith("(asked for); its events are gone\n")
-    assert foldlog("show", "beta", 1).err == err
-    assert foldlog("fork", "alpha-1", "beta").err == err.replace(
+    assert foldlog("show beta 1").err == err
+    assert foldlog("fork alpha-1 beta").err == err.replace(
         "gone\n", "gone; give the fork another id\n"
     )
 
@@ -655,9 +646,9 @@ def test_the_command_counts_and_marks_what_the_condenser_hid(foldlog):
         prepared = history.prepare()
     assert (
         "the model is sent 6 events; 34 more hidden; by recent_events (recorded in event 40)"
-        in foldlog("view", "c").out
+        in foldlog("view c").out
     )
-    document = foldlog("view", "c", "--json").document
+    document = foldlog("view c --json").document
     assert document["sent_events"] == len(prepared) == 6
     assert [event["id"] for event in document["events"] if event["role"]] == [
         event.id for event in prepared
@@ -678,13 +669,13 @@ def test_the_command_says_that_what_a_condenser_of_ones_own_sent_is_not_known(fo
     with library.open("foldlog.db", condenser=Newest()) as histories:
         histories["c"].append([library.Message(source="user", content="ask")] * 3)
         histories["c"].prepare()
-    out = foldlog("view", "c").out
+    out = foldlog("view c").out
     assert (
         "what the model is sent is not known; by newest (recorded in event 3), which cannot be"
         " applied" in out
     )
     assert "is sent 3" not in out
-    document = foldlog("view", "c", "--json").document
+    document = foldlog("view c --json").document
     assert (document["sent_events"], document["sent_summaries"]) == (None, None)
     assert {event["state"] for event in document["events"]} == {"unknown"}
 
@@ -697,23 +688,23 @@ def test_a_list_for_people_shows_a_hundred_and_says_how_many_there_are(foldlog, 
     for options in ((), ("--sort", "recorded", "-r"), ("--sort", "events"), ("--long",)):
         ran = foldlog("list", *options)
         assert (ran.status, len(ran.out.splitlines()), note in ran.err) == (0, 101, True), options
-    assert (len(foldlog("list", "-n", 102).out.splitlines()), foldlog("list", "-n", 102).err) == (
+    assert (len(foldlog("list -n 102").out.splitlines()), foldlog("list -n 102").err) == (
         103,
         "",
     )
-    assert len(foldlog("list", "--match", "c00").out.splitlines()) == 11
-    assert len(foldlog("list", "--json").document["conversations"]) == 103
-    assert len(foldlog("list", "--json", "-n", 5).document["conversations"]) == 5
+    assert len(foldlog("list --match c00").out.splitlines()) == 11
+    assert len(foldlog("list --json").document["conversations"]) == 103
+    assert len(foldlog("list --json -n 5").document["conversations"]) == 5
 
 
 def test_json_has_the_word_for_an_error_that_the_filter_has(foldlog, tmp_path):
     with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
         failed = Observation(tool="Bash", content="no such file", call_id="1", is_error=True)
         store.ingest("c", [Action(tool="Bash", arguments={}, call_id="1"), failed])
-    (event,) = foldlog("log", "c", "--kind", "error", "--json").document["events"]
+    (event,) = foldlog("log c --kind error --json").document["events"]
     assert (event["label"], event["kind"]) == ("error", "observation")
-    assert foldlog("show", "c", "1", "--json").document["event"]["label"] == "error"
-    assert [each["label"] for each in foldlog("view", "c", "--json").document["events"]] == [
+    assert foldlog("show c 1 --json").document["event"]["label"] == "error"
+    assert [each["label"] for each in foldlog("view c --json").document["events"]] == [
         "action",
         "error",
     ]
@@ -733,13 +724,13 @@ def test_the_slowest_events_of_a_log_come_with_how_long_they_took(foldlog):
                 Message(source="user", content="thanks, a day later", timestamp=at[4]),
             ]
         )
-    lines = foldlog("log", "c", "--slow").out.splitlines()
+    lines = foldlog("log c --slow").out.splitlines()
     assert [line.split()[0] for line in lines] == ["2", "1", "3"], "no user is waited for"
     assert ["10 m 00 s" in lines[0], "3.0 s" in lines[1]] == [True, True]
-    assert len(foldlog("log", "c", "--slow", "-n", "1").out.splitlines()) == 1
-    [first, *_] = foldlog("log", "c", "--slow", "--json").document["events"]
+    assert len(foldlog("log c --slow -n 1").out.splitlines()) == 1
+    [first, *_] = foldlog("log c --slow --json").document["events"]
     assert (first["id"], first["waited_s"]) == (2, 600)
-    assert foldlog("log", "c", "--slow", "--follow").status == 2
+    assert foldlog("log c --slow --follow").status == 2
 
 
 def test_ids_that_programs_made_are_short_on_a_terminal_and_whole_in_a_pipe(foldlog, monkeypatch):
@@ -757,8 +748,8 @@ def test_ids_that_programs_made_are_short_on_a_terminal_and_whole_in_a_pipe(fold
         words,
     ]
     monkeypatch.setenv("COLUMNS", "140")
-    shown = [line.split()[0] for line in foldlog("list", "--short").out.splitlines()[1:]]
+    shown = [line.split()[0] for line in foldlog("list --short").out.splitlines()[1:]]
     assert shown == [one[:8], f"{one[:8]}/agent-a1", two, three, words], "of two alike all is shown"
     for short in shown:
         assert foldlog("log", short).status == 0, short
-    assert foldlog("search", "go").out.splitlines()[0].split()[0] in shown
+    assert foldlog("search go").out.splitlines()[0].split()[0] in shown

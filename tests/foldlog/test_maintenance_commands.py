@@ -27,15 +27,15 @@ def test_a_backup_is_a_store_that_answers_the_same_and_damage_in_it_is_a_finding
     foldlog, five_messages, tmp_path
 ):
     foldlog("import", five_messages)
-    done = foldlog("store", "backup", "copy.db")
+    done = foldlog("store backup copy.db")
     assert done.status == 0
     assert done.out.startswith("copy.db: 0 events and 6 records of sources of 1 conversation, ")
     assert done.out.endswith(" bytes, every event verified\n")
-    copied = foldlog("view", "five", "--json", "--db", "sqlite:///copy.db").document
-    assert copied == foldlog("view", "five", "--json").document
+    copied = foldlog("view five --json --db sqlite:///copy.db").document
+    assert copied == foldlog("view five --json").document
     with closing(sqlite3.connect(tmp_path / "foldlog.db")) as decaying, decaying:
         decaying.execute("UPDATE events SET body = replace(body, 'message 2', 'message 9')")
-    done = foldlog("store", "backup", "damaged.db")
+    done = foldlog("store backup damaged.db")
     assert (done.status, "verified" in done.out) == (1, False)
     assert "found: conversation 'five', event 2: " in done.err
 
@@ -48,12 +48,12 @@ def test_vacuum_gives_the_space_of_an_erased_history_back(foldlog, five_messages
         for n in range(50):
             erase(store, f"other-{n}", reason="asked for")
         before = [(r.position, r.conversation, r.id) for r in store.follow()]
-    document = foldlog("store", "vacuum", "--json").document
+    document = foldlog("store vacuum --json").document
     assert document["imports_discarded"] == 0
     assert document["bytes_after"] < document["bytes_before"]
     with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
         assert [(r.position, r.conversation, r.id) for r in store.follow()] == before
-    again = foldlog("store", "vacuum")
+    again = foldlog("store vacuum")
     assert again.status == 0
     assert again.out.endswith(" now\n")
 
@@ -67,7 +67,7 @@ def test_the_copy_of_a_backup_that_was_killed_is_no_damage(foldlog, five_message
         store.database.recorder.transact(
             lambda transaction: transaction.leave_unfinished(-1, BACKUP, str(part))
         )
-    ran = foldlog("store", "verify")
+    ran = foldlog("store verify")
     assert (
         ran.status,
         "'foldlog store vacuum' deletes that file" in ran.err,
@@ -77,37 +77,37 @@ def test_the_copy_of_a_backup_that_was_killed_is_no_damage(foldlog, five_message
         True,
         False,
     )
-    foldlog("store", "vacuum")
-    assert (foldlog("store", "verify").status, part.exists(), journal.exists()) == (0, False, False)
+    foldlog("store vacuum")
+    assert (foldlog("store verify").status, part.exists(), journal.exists()) == (0, False, False)
 
 
 def test_vacuum_says_that_the_files_stay_large_while_a_reader_is_open(foldlog, five_messages):
     foldlog("import", five_messages)
-    assert foldlog("view", "five").status == 0  # which makes its events
+    assert foldlog("view five").status == 0  # which makes its events
     with open_store("foldlog.db") as store, reading(store, "five"):
         store.append("five", Message(source="user", content="more"), expected_version=ANY_VERSION)
-        ran = foldlog("store", "vacuum")
+        ran = foldlog("store vacuum")
         assert (ran.status, ran.err.count("its files cannot shrink while a reader")) == (0, 1)
-        assert not foldlog("store", "vacuum", "--json").document["space_returned"]
-    ran = foldlog("store", "vacuum")
+        assert not foldlog("store vacuum --json").document["space_returned"]
+    ran = foldlog("store vacuum")
     assert (ran.status, ran.err) == (0, "")
-    assert foldlog("store", "vacuum", "--json").document["space_returned"]
+    assert foldlog("store vacuum --json").document["space_returned"]
 
 
 def test_a_backup_is_restored_and_says_where_the_old_file_is(foldlog, five_messages, tmp_path):
     foldlog("import", five_messages)
-    assert foldlog("view", "five").status == 0  # which makes its events
-    foldlog("store", "backup", "copy.db")
-    foldlog("store", "erase", "five", "--yes", "--reason", "asked to")
-    done = foldlog("store", "restore", "copy.db", "--yes")
+    assert foldlog("view five").status == 0  # which makes its events
+    foldlog("store backup copy.db")
+    foldlog("store erase five --yes --reason 'asked to'")
+    done = foldlog("store restore copy.db --yes")
     assert done.status == 1
     assert (
         "restored 6 events of 1 conversation, every event verified; the former file is " in done.out
     )
     assert "conversations that were erased exist again: 'five'; " in done.err
     assert "'foldlog store erase five --reason TEXT' erases them again" in done.err
-    assert foldlog("view", "five", "--json").status == 0
-    again = foldlog("store", "restore", "copy.db", "--yes", "--json")
+    assert foldlog("view five --json").status == 0
+    again = foldlog("store restore copy.db --yes --json")
     assert (again.status, again.err) == (0, "")
     document = again.document
     kept = document.pop("kept")
@@ -119,7 +119,7 @@ def test_a_backup_is_restored_and_says_where_the_old_file_is(foldlog, five_messa
         "redacted_since": [],
         "erased_since": [],
     }
-    assert foldlog("view", "five", "--json", "--db", f"sqlite:///{kept}").status == 0
+    assert foldlog("view five --json --db", f"sqlite:///{kept}").status == 0
 
 
 def test_what_is_no_backup_is_refused(foldlog, five_messages):
@@ -129,10 +129,10 @@ def test_what_is_no_backup_is_refused(foldlog, five_messages):
         ("five.jsonl", "'foldlog store copy five.jsonl NEW.db --damaged REST.jsonl'"),
         ("nothing.db", "the backup nothing.db does not exist"),
     ):
-        refused = foldlog("store", "restore", name, "--yes")
+        refused = foldlog("store restore --yes", name)
         assert refused.status == 2
         assert problem in refused.err
-    assert foldlog("view", "five").status == 0
+    assert foldlog("view five").status == 0
 
 
 REMOVALS = {
@@ -187,7 +187,7 @@ def _full_at(monkeypatch, module, name: str, nth: int) -> None:
 
 def test_an_erasure_that_ends_after_its_forks_is_unfinished(foldlog, five_messages, monkeypatch):
     foldlog("import", five_messages)
-    foldlog("fork", "five", "branch", "--at", 3)
+    foldlog("fork five branch --at 3")
     command = (*REMOVALS["erase"], "--with-forks")
     with monkeypatch.context() as full:
         _full_at(full, erasure, "_mark", 3)
@@ -208,14 +208,14 @@ def test_a_rekey_that_ends_after_the_first_conversation_is_unfinished(
     monkeypatch.setenv("FOLDLOG_COMPRESSION", "zlib")
     with monkeypatch.context() as full:
         _full_at(full, rekey, "_rekey_conversation", 2)
-        ran = foldlog("store", "rekey", *named)
+        ran = foldlog("store rekey", *named)
     assert (ran.status, ran.out) == (1, "")
     assert (
         "conversations in the new form: 1; 'two' and later conversations still have the old form"
         in ran.err
     )
     assert "nothing was written" not in ran.err
-    assert foldlog("store", "rekey").status == 0
+    assert foldlog("store rekey").status == 0
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="/dev/full plays a full disk")
@@ -245,17 +245,17 @@ def test_a_full_disk_behind_stdout_is_named(foldlog, five_messages, command, unb
         "the system refused stdout: No space left on device; the output is not whole" in ran.stderr
     )
     assert len(ran.stderr.splitlines()) == 1
-    refused = foldlog("export", "five", "--output", "/dev/full")
+    refused = foldlog("export five --output /dev/full")
     assert "the system refused /dev/full: No space left on device" in refused.err
 
 
 def test_a_stdout_that_is_closed_is_refused(foldlog, five_messages):
     foldlog("import", five_messages)
-    assert foldlog("view", "five").status == 0  # which makes its events
+    assert foldlog("view five").status == 0  # which makes its events
     command = [sys.executable, "-m", "foldlog", "retract", "five", "--to", "1"]
     ran = subprocess.run(
         ["sh", "-c", '"$@" >&-', "sh", *command], stderr=subprocess.PIPE, text=True, check=False
     )
     assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
     assert "stdout is closed" in ran.stderr
-    assert foldlog("list", "--json").document["conversations"][0]["version"] == 6
+    assert foldlog("list --json").document["conversations"][0]["version"] == 6

@@ -48,7 +48,7 @@ MISTAKES = {
 
 
 def test_a_mistake_is_answered_with_what_was_meant(foldlog, five_messages, tmp_path):
-    foldlog("import", five_messages, "--conversation", "c")
+    foldlog("import --conversation c", five_messages)
     for folder in ("folder", "histories"):
         (tmp_path / folder).mkdir()
         shutil.copy(tmp_path / five_messages, tmp_path / folder)
@@ -63,7 +63,7 @@ def test_a_mistake_is_answered_with_what_was_meant(foldlog, five_messages, tmp_p
 def test_a_file_that_can_be_imported_is_recognized_where_a_store_is_named(
     foldlog, five_messages, tmp_path
 ):
-    foldlog("import", five_messages, "--conversation", "c")
+    foldlog("import --conversation c", five_messages)
     for command in (("list",), ("import", five_messages)):
         ran = foldlog(*command, "--db", five_messages)
         assert ran.status == 2
@@ -74,22 +74,22 @@ def test_a_file_that_can_be_imported_is_recognized_where_a_store_is_named(
         assert told in ran.err
     assert foldlog("import", five_messages).status == 0
     (tmp_path / "other.txt").write_text("something else")
-    assert "choose another file" in foldlog("list", "--db", "other.txt").err
+    assert "choose another file" in foldlog("list --db other.txt").err
 
 
 def test_a_database_is_recognized_where_a_history_is_imported(foldlog, five_messages, tmp_path):
-    foldlog("import", five_messages, "--db", "my.db")
-    ran = foldlog("import", "my.db", "--db", "new.db")
+    foldlog("import --db my.db", five_messages)
+    ran = foldlog("import my.db --db new.db")
     assert ran.status == 2
     assert (
         "my.db: is a store; 'foldlog store copy my.db new.db' copies its conversations" in ran.err
     )
-    assert "1 conversation " in foldlog("store", "copy", "my.db", "new.db").out
+    assert "1 conversation " in foldlog("store copy my.db new.db").out
     with closing(sqlite3.connect(tmp_path / "theirs.db")) as connection:
         connection.execute("CREATE TABLE messages (text)")
     assert (
         "theirs.db: is a SQLite database with the tables messages; docs/how-to/migrating.md says"
-        in foldlog("import", "theirs.db").err
+        in foldlog("import theirs.db").err
     )
 
 
@@ -111,5 +111,5 @@ def test_an_error_does_not_print_the_whole_text_that_was_given_as_a_name(foldlog
 def test_a_folder_without_a_history_says_what_it_has(foldlog, five_messages, tmp_path):
     foldlog("import", five_messages)
     (tmp_path / "others").mkdir()
-    refused = foldlog("import", "others").err
+    refused = foldlog("import others").err
     assert "others: holds no history that can be imported" in refused

@@ -98,18 +98,14 @@ def test_the_command_tells_what_is_too_old_and_stays_and_ends_with_status_0(
         monkeypatch.setenv("FOLDLOG_KEY", KEY)
     when = (NOW - 90 * DAYS).date().isoformat()
     for erased in (["ann/1"], []):
-        ran = foldlog(
-            "store", "expire", "--older-than", when, "--reason", "policy", "--yes", "--json"
-        )
+        ran = foldlog("store expire --reason policy --yes --json --older-than", when)
         assert (ran.status, [one["conversation"] for one in ran.document["conversations"]]) == (
             0,
             erased,
         )
         assert [one["conversation"] for one in ran.document["stay"]] == ["old"]
         assert "conversation 'old' has a fork that needs its events ('young')" in ran.err
-    assert foldlog("store", "erase", "old", "--reason", "asked to", "--yes").status == 2, (
-        "what is named must go"
-    )
+    assert foldlog("store erase old --reason 'asked to' --yes").status == 2, "what is named must go"
 
 
 def test_forks_that_are_old_too_go_before_their_parents(opened):
@@ -145,13 +141,11 @@ def test_the_command_leaves_what_a_worker_drives_unless_it_is_named(foldlog, tmp
         for name in ("driven", "free"):
             histories[name].append(said("hello"))
         with histories["driven"].lease(worker="w1"):
-            ran = foldlog(
-                "store", "expire", "--older-than", "0s", "--reason", "policy", "--yes", "--json"
-            )
+            ran = foldlog("store expire --older-than 0s --reason policy --yes --json")
             assert [one["conversation"] for one in ran.document["conversations"]] == ["free"]
             assert [one["conversation"] for one in ran.document["stay"]] == ["driven"]
             assert (ran.status, "a worker drives it: 'w1' has it until" in ran.err) == (0, True)
-            assert foldlog("store", "erase", "driven", "--reason", "asked to", "--yes").status == 0
+            assert foldlog("store erase driven --reason 'asked to' --yes").status == 0
 
 
 def test_an_age_is_a_span(opened):
@@ -256,7 +250,7 @@ def test_erase_takes_ids_and_attributes_and_expire_an_age(
         "store", command, *which, "--reason", "asked to", "--dry-run", "--json"
     ).document
     assert sorted(one["conversation"] for one in tried["conversations"]) == erased
-    assert foldlog("log", "ben").status == 0, "a dry run erases nothing"
+    assert foldlog("log ben").status == 0, "a dry run erases nothing"
     ran = foldlog("store", command, *which, "--reason", "asked to", "--yes", "--json")
     assert ran.status == (0 if erased or command == "expire" else 1), ran.err
     told = ran.document
@@ -272,18 +266,18 @@ def test_erase_takes_ids_and_attributes_and_expire_an_age(
 
 
 def test_erase_reports_what_stays_and_refuses_what_says_nothing(foldlog, store):
-    assert "nothing was erased" in foldlog("store", "erase", "ann/2", "ben", "--reason", "x").err
-    ran = foldlog("store", "erase", "ann/1", "ben", "--reason", "x", "--yes", "--json")
+    assert "nothing was erased" in foldlog("store erase ann/2 ben --reason x").err
+    ran = foldlog("store erase ann/1 ben --reason x --yes --json")
     assert (ran.status, [one["conversation"] for one in ran.document["conversations"]]) == (
         1,
         ["ben"],
     )
     assert [one["conversation"] for one in ran.document["stay"]] == ["ann/1"]
     assert "nothing was erased; --with-forks erases them too, --detach first gives" in ran.err
-    ran = foldlog("store", "erase", "ann/1", "ann/2", "--with-forks", "--reason", "x", "--yes")
+    ran = foldlog("store erase ann/1 ann/2 --with-forks --reason x --yes")
     assert (ran.status, "3 conversations erased, 6 events" in ran.out) == (0, True)
     for wrong in ([], ["nobody"], ["ben", "--with-forks", "--detach"], ["--where", "user"]):
-        assert foldlog("store", "erase", *wrong, "--reason", "x", "--yes").status == 2
+        assert foldlog("store erase", *wrong, "--reason", "x", "--yes").status == 2
 
 
 def test_the_forks_that_go_too_are_named_before_and_after(foldlog, store, monkeypatch):
@@ -364,16 +358,14 @@ def test_a_conversation_stays_in_a_dry_run_where_it_stays(foldlog, store):
 def test_the_report_names_the_backups_and_files_that_may_hold_it(foldlog, store):
     folder = store.parent
     assert (
-        foldlog("store", "backup", "monday.db").status
-        == foldlog("store", "backup", "tuesday.db").status
-        == 0
+        foldlog("store backup monday.db").status == foldlog("store backup tuesday.db").status == 0
     )
-    assert foldlog("store", "restore", "monday.db", "--yes").status == 0
+    assert foldlog("store restore monday.db --yes").status == 0
     (folder / "monday.db").unlink()
-    assert foldlog("store", "backup", "wednesday.db").status == 0
+    assert foldlog("store backup wednesday.db").status == 0
     with api.open(store) as histories:
         update(histories.store, folder / "audit.db")
-    ran = foldlog("store", "erase", "ben", "--reason", "x", "--yes", "--json")
+    ran = foldlog("store erase ben --reason x --yes --json")
     told = ran.document["holders"]
     names = [
         name.split("/")[0].strip() + " " + Path(name).name.partition(".replaced")[0]
@@ -386,11 +378,10 @@ def test_the_report_names_the_backups_and_files_that_may_hold_it(foldlog, store)
     ], "monday.db is deleted"
     assert told[3].startswith(f"former file {store}.replaced-")
     assert "a file may still hold the content, until it is deleted" in ran.err
-    assert foldlog("report", "ann/1", "-o", "ann.html").status == 0
-    foldlog("store", "erase", "ann/2", "--reason", "x", "--yes")
+    assert foldlog("report ann/1 -o ann.html").status == 0
+    foldlog("store erase ann/2 --reason x --yes")
     rows = {
-        row["conversation"]: row
-        for row in foldlog("list", "--all", "--json").document["conversations"]
+        row["conversation"]: row for row in foldlog("list --all --json").document["conversations"]
     }
     assert not any("ann.html" in name for name in rows["ann/2"]["unconfirmed"]), (
         "it holds another conversation"
@@ -515,14 +506,12 @@ def test_a_secret_is_found_and_redacted_wherever_it_is(
     if encrypted:
         monkeypatch.setenv("FOLDLOG_KEY", KEY)
     count = hidden(place, tmp_path)
-    foldlog("search", "hello")
-    found = foldlog(
-        "store", "redact", "--matching", SECRET, "--reason", "leaked", "--dry-run", "--json"
-    ).document
+    foldlog("search hello")
+    found = foldlog("store redact --reason leaked --dry-run --json --matching", SECRET).document
     assert sum(len(one["event_ids"]) for one in found["found"]) == count
     # that one is packed
     assert encrypted or place == "record of an import" or bytes_left(tmp_path, [SECRET]) != []
-    ran = foldlog("store", "redact", "--matching", SECRET, "--reason", "leaked", "--yes")
+    ran = foldlog("store redact --reason leaked --yes --matching", SECRET)
     assert ran.status == 0, ran.err
     assert bytes_left(tmp_path, [SECRET]) == []
     assert SECRET not in ran.out + ran.err
@@ -540,7 +529,7 @@ def test_a_secret_is_found_and_redacted_wherever_it_is(
                 "a newest value without the secret stays"
             )
             assert histories["f"].document("state")["key"] == "fork"
-    assert foldlog("store", "verify").status == 0
+    assert foldlog("store verify").status == 0
 
 
 @pytest.mark.parametrize("pattern", ["4111222233334444", "päss\nwörd"])
@@ -569,16 +558,8 @@ def test_a_secret_in_the_shared_past_of_chosen_forks_is_named(foldlog, tmp_path)
         for fork in "fg":
             histories["parent"].fork(1, fork).set_attributes(user="ann")
     ran = foldlog(
-        "store",
-        "redact",
-        "--matching",
+        "store redact --where user=ann --reason x --yes --no-vacuum --matching",
         SECRET,
-        "--where",
-        "user=ann",
-        "--reason",
-        "x",
-        "--yes",
-        "--no-vacuum",
     )
     assert ran.status == 1
     assert ran.err.count("belongs to conversation 'parent'") == 2
@@ -662,13 +643,9 @@ def test_ids_tombstones_and_imported_files_that_hold_the_text_are_named_with_wha
             "/nadia-1.jsonl, and the path holds the text; rename the file, and import or erase it again"
         )
         assert ran.document["holders"] == [f"imported file {Path('nadia-1.jsonl').absolute()}"]
-    assert foldlog("store", "redact", "nadia-1", 0, "--reason", "r", "--yes", "--json").document[
-        "holders"
-    ]
-    assert foldlog("import", "nadia-1.jsonl", "--json").document["imported"][0]["added"] == 0
-    (holder,) = foldlog("store", "erase", "nadia-1", "--reason", "r", "--yes", "--json").document[
-        "holders"
-    ]
+    assert foldlog("store redact nadia-1 0 --reason r --yes --json").document["holders"]
+    assert foldlog("import nadia-1.jsonl --json").document["imported"][0]["added"] == 0
+    (holder,) = foldlog("store erase nadia-1 --reason r --yes --json").document["holders"]
     assert holder == f"imported file {Path('nadia-1.jsonl').absolute()}"
     other_name = ("import", "nadia-1.jsonl", "--conversation", "n")
     assert "this source was erased; to import it again, use --again" in foldlog(*other_name).err
@@ -676,7 +653,7 @@ def test_ids_tombstones_and_imported_files_that_hold_the_text_are_named_with_wha
     assert (
         "the tombstone of the erased conversation 'nadia-1'" in foldlog(*given, "--no-vacuum").err
     )
-    assert foldlog("store", "copy", "foldlog.db", "new.db", "n").status == 0
+    assert foldlog("store copy foldlog.db new.db n").status == 0
     clean = foldlog(*given, "--db", "new.db")
     assert (clean.status, clean.document["found"]) == (1, [])
     (path,) = (one["problem"] for one in clean.document["stay"])  # the copy knows its source
@@ -693,7 +670,7 @@ def test_each_summary_that_may_quote_what_is_redacted_is_named_once(foldlog, tmp
             CondensationAction(forgotten_event_ids=[2], summary="Marigold", summary_offset=0)
         )
         histories["c"].fork(2, "f")
-    ran = foldlog("store", "redact", "--matching", "marigold", "--reason", "r", "--yes")
+    ran = foldlog("store redact --matching marigold --reason r --yes")
     assert "c: 3 events: 0, 1, summary S4\n" in ran.out
     quote = "summary S3 replaces redacted events and may quote them; --with-summaries redacts it"
     assert (ran.out.count(quote), ran.out.count("may quote"), ran.out.count("redacted too: f")) == (
@@ -781,7 +758,7 @@ def test_all_files_from_which_a_conversation_was_read_are_named(foldlog, tmp_pat
     places = [tmp_path / source for source in sources]
     named = {f"imported {'folder' if place.is_dir() else 'file'} {place}" for place in places}
     for found in (True, False):  # also where nothing is left to redact
-        ran = foldlog("store", "redact", "--matching", "nadia", "--reason", "r", "--yes", "--json")
+        ran = foldlog("store redact --matching nadia --reason r --yes --json")
         assert (ran.status, bool(ran.document["receipts"]), ran.document["stay"]) == (
             int(not found),
             found,
@@ -789,27 +766,22 @@ def test_all_files_from_which_a_conversation_was_read_are_named(foldlog, tmp_pat
         ), ran.err
         assert named <= {*ran.document["holders"]}
         assert {
-            *foldlog("store", "redact", name, 0, "--reason", "r", "--yes", "--json").document[
+            *foldlog("store redact", name, 0, "--reason", "r", "--yes", "--json").document[
                 "holders"
             ]
         } == named
-    assert (
-        foldlog("store", "erase", name, "--reason", "r", "--yes", "--dry-run", "--json").document[
-            "holders"
-        ]
-        == []
-    )
+    assert foldlog("store erase --reason r --yes --dry-run --json", name).document["holders"] == []
     for again in (False, True):  # the same command asks again, and so does the other one
-        ran = foldlog("store", "erase", name, "--reason", "r", "--yes", "--json")
+        ran = foldlog("store erase --reason r --yes --json", name)
         assert {*ran.document["holders"]} == named, again
         assert ran.err.count("a file in this folder may still hold") == sum(
             place.is_dir() for place in places
         )
-        ran = foldlog("store", "redact", "--matching", "nadia", "--reason", "r", "--yes", "--json")
+        ran = foldlog("store redact --matching nadia --reason r --yes --json")
         assert named <= {*ran.document["holders"]}
     for path in paths:
         path.unlink()
-    ran = foldlog("store", "erase", name, "--reason", "r", "--yes", "--json")
+    ran = foldlog("store erase --reason r --yes --json", name)
     assert {*ran.document["holders"]} == {one for one in named if one.startswith("imported folder")}
 
 
@@ -822,26 +794,26 @@ def test_a_file_is_named_of_the_conversation_that_was_erased_until_it_is_moved(f
     first, other, again = (
         f"imported file {tmp_path / name}" for name in ("m.jsonl", "n.jsonl", "again/m.jsonl")
     )
-    assert foldlog("store", "erase", "m", *given).document["holders"] == [first]
-    assert {
-        *foldlog("store", "redact", "n", "--matching", "marigold n", *given).document["holders"]
-    } == {other}
+    assert foldlog("store erase m", *given).document["holders"] == [first]
+    assert {*foldlog("store redact n --matching 'marigold n'", *given).document["holders"]} == {
+        other
+    }
     written({"again/m.jsonl": json.dumps({"role": "user", "content": "marigold again"})})
-    foldlog("import", "again/m.jsonl", "--conversation", "k")
-    assert foldlog("store", "erase", "n", *given).document["holders"] == [other]
+    foldlog("import again/m.jsonl --conversation k")
+    assert foldlog("store erase n", *given).document["holders"] == [other]
     for _ in range(2):
-        assert foldlog("store", "erase", "k", *given).document["holders"] == [again]
-    assert foldlog("store", "erase", "m", *given).document["holders"] == [first]
+        assert foldlog("store erase k", *given).document["holders"] == [again]
+    assert foldlog("store erase m", *given).document["holders"] == [first]
     told = [
         one["problem"]
-        for one in foldlog("store", "redact", "--matching", "again/m", *given).document["stay"]
+        for one in foldlog("store redact --matching again/m", *given).document["stay"]
     ]
     assert told[0].endswith(
         "again/m.jsonl, and the path holds the text; rename the file, and import or erase it again"
     )
     Path("again").rename("moved")
-    assert foldlog("store", "erase", "k", *given).document["holders"] == []
-    assert foldlog("store", "redact", "--matching", "again/m", *given).document["stay"] == []
+    assert foldlog("store erase k", *given).document["holders"] == []
+    assert foldlog("store redact --matching again/m", *given).document["stay"] == []
 
 
 FILES_OF_M = {"export": "e.jsonl", "report": "r.html"}
@@ -861,7 +833,7 @@ def test_each_file_that_holds_the_text_is_named_until_it_is_gone(
         assert foldlog(*made.split()).status == 0
     former = min(tmp_path.glob("foldlog.db.replaced-*"))  # others are its log
     Path("m.jsonl").unlink()
-    assert foldlog("export", "--to", "audit.db").status == 0
+    assert foldlog("export --to audit.db").status == 0
     given = ("store", "redact", "m", "--matching", "nadia", "--reason", "r", "--yes", "--json")
     for found in (2, 0, 0):  # also where nothing is left to redact
         ran = foldlog(*given)
@@ -874,7 +846,7 @@ def test_each_file_that_holds_the_text_is_named_until_it_is_gone(
         assert holders | {f"backup {tmp_path}/b.db", f"former file {former}"} <= {
             *ran.document["holders"]
         }
-    assert foldlog("export", "--to", "audit.db").status == 0
+    assert foldlog("export --to audit.db").status == 0
     Path("r.html").rename("moved.html")
     for path in map(Path, ("b.db", "e.jsonl", *tmp_path.glob("foldlog.db.replaced-*"))):
         path.unlink()
@@ -936,7 +908,7 @@ def test_all_that_will_go_with_summaries_is_named_and_asked_about(
     with api.open(tmp_path / "foldlog.db") as histories:
         left = [e for name in histories for e in histories[name].events() if "flowers" in repr(e)]
     assert left == []
-    assert (foldlog("store", "verify").status, foldlog(*given).status, len(asked)) == (
+    assert (foldlog("store verify").status, foldlog(*given).status, len(asked)) == (
         0,
         int("--matching" in named),
         1,
@@ -948,16 +920,14 @@ def test_what_a_redaction_cannot_remove_is_named(foldlog, tmp_path):
         histories["c"].append(
             [api.Action(tool=SECRET, call_id="x"), Annotation(name="n", data=SECRET)]
         )
-    assert foldlog("store", "backup", "b.db").status == 0
-    ran = foldlog("store", "redact", "--matching", SECRET, "--reason", "leaked", "--yes", "--json")
+    assert foldlog("store backup b.db").status == 0
+    ran = foldlog("store redact --reason leaked --yes --json --matching", SECRET)
     assert ran.status == 1
     assert sum(len(one["event_ids"]) for one in ran.document["receipts"]) == 2
     problems = [one["problem"] for one in ran.document["stay"]]
     assert "conversation 'c', event 0 still holds the text" in problems[0]
     assert f"backup {tmp_path}/b.db" in ran.document["holders"]
-    refused = foldlog(
-        "store", "redact", "--matching", SECRET, "--reason", f"{SECRET} leaked", "--yes"
-    )
+    refused = foldlog("store redact --yes --matching", SECRET, "--reason", f"{SECRET} leaked")
     assert (refused.status, "the receipt keeps it" in refused.err) == (2, True)
 
 
@@ -976,27 +946,23 @@ def test_an_age_finds_only_old_events(foldlog, tmp_path):
         {"conversation": "c", "event_ids": [1, 3]}
     ]
     assert foldlog(*card, "--older-than", "90d", "--yes").document["found"][0]["event_ids"] == [1]
-    old = foldlog(
-        "store", "redact", "c", "--older-than", "90d", "--reason", "x", "--yes", "--json"
-    ).document
+    old = foldlog("store redact c --older-than 90d --reason x --yes --json").document
     assert old["found"][0]["event_ids"] == [2], "the system prompt stays"
 
 
 def test_redact_refuses_what_is_not_one_way_to_name_events(foldlog, store):
     both = ["c", 0, "--matching", "x"]
     for wrong in (["c"], both, ["--where", "a=b", "c", "--matching", "x"], ["--matching", ""], []):
-        ran = foldlog("store", "redact", *wrong, "--reason", "x", "--yes")
+        ran = foldlog("store redact", *wrong, "--reason", "x", "--yes")
         assert ran.status == 2, (wrong, ran.err)
 
 
 def test_restore_asks_before_it_replaces_a_store(foldlog, store):
-    assert foldlog("store", "backup", "b.db").status == 0
-    ran = foldlog("store", "restore", "b.db")
+    assert foldlog("store backup b.db").status == 0
+    ran = foldlog("store restore b.db")
     assert (ran.status, "nothing was restored. Add --yes" in ran.err) == (2, True)
-    assert foldlog("store", "restore", "b.db", "--yes").status == 0
-    assert foldlog("store", "restore", "b.db", "--db", "new.db").status == 0, (
-        "there is nothing to replace"
-    )
+    assert foldlog("store restore b.db --yes").status == 0
+    assert foldlog("store restore b.db --db new.db").status == 0, "there is nothing to replace"
 
 
 def test_the_nightly_script_of_the_page_on_production_runs(tmp_path, monkeypatch):
@@ -1115,9 +1081,7 @@ def test_each_place_of_a_text_is_redacted_or_listed_or_of_a_class_that_was_not_s
         histories["key of a retry"].append(said("hello"), idempotency_key=NAME)
         histories["a tool"].append(api.Action(tool=NAME, call_id="1", arguments={}))
         histories["of Nadia Unal"].append(said("hello"))
-    ran = foldlog(
-        "store", "redact", "--matching", NAME.lower(), "--reason", "asked to", "--yes", "--json"
-    )
+    ran = foldlog("store redact --reason 'asked to' --yes --json --matching", NAME.lower())
     report = ran.document
     assert {one["conversation"] for one in report["found"]} == {*FOUND, "a tool"}
     assert {one["conversation"] for one in report["stay"]} == {"a tool", "of Nadia Unal"}
@@ -1163,9 +1127,9 @@ def test_a_search_says_that_more_events_have_the_words(foldlog):
     with api.open("foldlog.db") as histories:
         histories["c"].append([Message(source="user", content="passed") for _ in range(3)])
     for limit, more in ((2, True), (3, False)):
-        ran = foldlog("search", "passed", "-n", limit)
+        ran = foldlog("search passed -n", limit)
         assert (f"the first {limit} are shown, and there are more" in ran.err) is more
-        found = foldlog("search", "passed", "-n", limit, "--json").document
+        found = foldlog("search passed --json -n", limit).document
         assert (len(found["hits"]), found["more"]) == (limit, more)
 
 
@@ -1176,7 +1140,7 @@ def test_a_search_without_words_finds_all_events_of_a_kind(foldlog):
     ]
     with api.open("foldlog.db") as histories:
         histories["c"].append([Message(source="user", content="passed"), *failed])
-    found = foldlog("search", "--kind", "error", "--json").document
+    found = foldlog("search --kind error --json").document
     assert [(hit["event"], hit["snippet"]) for hit in found["hits"]] == [
         (3, "denied"),
         (2, ""),
@@ -1204,7 +1168,7 @@ def test_a_file_of_a_command_that_was_killed_after_writing_it_is_named(foldlog, 
         [sys.executable, "-c", _KILLED, "export", "m", "-o", "e.jsonl"], check=False
     )
     assert (killed.returncode, (tmp_path / "e.jsonl").exists()) == (9, True)
-    ran = foldlog("store", "redact", "m", "--matching", "nadia", "--reason", "r", "--yes", "--json")
+    ran = foldlog("store redact m --matching nadia --reason r --yes --json")
     assert any(name.endswith(f"{tmp_path}/e.jsonl") for name in ran.document["holders"]), (
         ran.document
     )
@@ -1237,7 +1201,7 @@ def test_a_file_that_was_not_written_is_not_named_and_one_that_stays_keeps_its_p
 ):
     mail(foldlog)
     given = ("store", "redact", "m", "--matching", "nadia", "--reason", "r", "--yes", "--json")
-    assert foldlog("export", "m", "-o", "e.jsonl").status == 0
+    assert foldlog("export m -o e.jsonl").status == 0
     foldlog(*given)
 
     def refused(*each):
@@ -1245,17 +1209,17 @@ def test_a_file_that_was_not_written_is_not_named_and_one_that_stays_keeps_its_p
 
     with monkeypatch.context() as full:
         full.setattr(os, "replace", refused)
-        assert foldlog("export", "m", "-o", "e.jsonl", "--force").status == 2
-        assert foldlog("export", "m", "-o", "new.jsonl").status == 2
+        assert foldlog("export m -o e.jsonl --force").status == 2
+        assert foldlog("export m -o new.jsonl").status == 2
         Path("mine.db").write_text("another program's")
-        assert foldlog("store", "backup", "mine.db").status == 2
+        assert foldlog("store backup mine.db").status == 2
     holders = " ".join(foldlog(*given).document["holders"])
     assert [file in holders for file in ("e.jsonl", "new.jsonl", "mine.db")] == [True, False, False]
 
 
 def test_a_backup_that_is_used_as_a_store_does_not_name_itself(foldlog, store):
-    assert foldlog("store", "backup", "monday.db").status == 0
-    ran = foldlog("store", "erase", "ben", "--reason", "x", "--yes", "--json", "--db", "monday.db")
+    assert foldlog("store backup monday.db").status == 0
+    ran = foldlog("store erase ben --reason x --yes --json --db monday.db")
     assert (ran.status, ran.document["holders"]) == (0, [])
 
 
@@ -1300,24 +1264,14 @@ def test_a_filter_that_matches_something_ends_with_0(foldlog):
         for name in "ab":
             histories[name].append(said("marigolds"))
             histories[name].set_attributes(user="u7")
-    assert foldlog("search", "marigolds").status == 0
+    assert foldlog("search marigolds").status == 0
     assert (
         foldlog(
-            "store",
-            "redact",
-            "a",
-            "--where",
-            "user=u7",
-            "--reason",
-            "asked to",
-            "--yes",
-            "--dry-run",
+            "store redact a --where user=u7 --reason 'asked to' --yes --dry-run",
         ).status
         == 2
     )
     given = ("--matching", "marigolds", "--reason", "asked to", "--yes")
-    assert foldlog("store", "redact", *given).status == 0
-    assert foldlog("store", "redact", *given).status == 1, "nothing is left to redact"
-    assert (
-        foldlog("store", "erase", "--where", "user=u7", "--reason", "asked to", "--yes").status == 0
-    )
+    assert foldlog("store redact", *given).status == 0
+    assert foldlog("store redact", *given).status == 1, "nothing is left to redact"
+    assert foldlog("store erase --where user=u7 --reason 'asked to' --yes").status == 0

@@ -143,7 +143,7 @@ def test_a_name_for_an_open_file_is_refused(tmp_path: Path):
 
 def test_an_audit_database_is_not_made_through_a_link(foldlog: Any, filled: Path):
     (filled / "audit.db").symlink_to("elsewhere.db")
-    ran = foldlog("export", "--to", "audit.db")
+    ran = foldlog("export --to audit.db")
     assert ran.status == 2
     assert "it is a symbolic link to a file" in ran.err
     assert not (filled / "elsewhere.db").exists()

@@ -93,17 +93,10 @@ def test_what_the_command_reads_does_not_grow_with_events_times_redacted_ones(
         (tmp_path / "x.jsonl").write_text(
             "".join(f'{{"role": "user", "content": "{text}"}}\n' for text in texts)
         )
-        foldlog("import", "x.jsonl", "--db", f"{redacted}.db")
+        foldlog("import x.jsonl --db", f"{redacted}.db")
         rows_read.clear()
         ran = foldlog(
-            "store",
-            "redact",
-            "--matching",
-            "marigold",
-            "--reason",
-            "r",
-            "--yes",
-            "--db",
+            "store redact --matching marigold --reason r --yes --db",
             f"{redacted}.db",
         )
         assert f"{redacted} event" in ran.err
@@ -230,7 +223,7 @@ def test_the_command_redacts_nothing_of_a_conversation_that_took_the_id_while_it
     with api.open(tmp_path / "foldlog.db") as histories:
         begin(histories, "marigold")
     monkeypatch.setattr("foldlog._cli.terminal.confirm", erased_meanwhile)
-    ran = foldlog("store", "redact", *chosen, "--reason", "asked to")
+    ran = foldlog("store redact", *chosen, "--reason", "asked to")
     assert ran.status != 0
     assert "conversation 'c' was erased" in ran.err
     with api.open(tmp_path / "foldlog.db") as histories:
@@ -250,28 +243,24 @@ def test_the_command_redacts_an_event_and_says_what_may_quote_it(foldlog: Any, t
         update(store, tmp_path / "audit.db")
     assert (
         "needs a terminal; nothing was redacted"
-        in foldlog("store", "redact", "c", "1", "--reason", "asked to").err
+        in foldlog("store redact c 1 --reason 'asked to'").err
     )
-    ran = foldlog("store", "redact", "c", "1", "--yes", "--reason", "asked to", "--by", "ann")
+    ran = foldlog("store redact c 1 --yes --reason 'asked to' --by ann")
     assert ran.status == 1
     assert f"has not confirmed the redaction: audit database {tmp_path}/audit.db" in ran.err
     assert "c: event 1 redacted at " in ran.out
     assert " by ann, hash " in ran.out
     assert "c: summary S3 replaces it and may quote it; --with-summaries redacts it" in ran.out
     assert "1 fork shows it redacted too: f" in ran.out
-    ran = foldlog(
-        "store", "redact", "c", "1", "--yes", "--reason", "x", "--with-summaries", "--json"
-    )
+    ran = foldlog("store redact c 1 --yes --reason x --with-summaries --json")
     [receipt] = ran.document["receipts"]
     assert (receipt["event_ids"], receipt["bytes_pending"], receipt["reason"]) == (
         [1, 3],
         False,
         "asked to",
     )
-    assert foldlog("export", "--to", "audit.db").status == 0
-    ran = foldlog(
-        "store", "redact", "c", "1", "--yes", "--reason", "x", "--with-summaries", "--json"
-    )
+    assert foldlog("export --to audit.db").status == 0
+    ran = foldlog("store redact c 1 --yes --reason x --with-summaries --json")
     assert (ran.status, ran.document["holders"]) == (0, [])
     assert bytes_left(tmp_path, ["marigold 1", "marigolds"]) == []
     for arguments, problem in (
@@ -283,19 +272,17 @@ def test_the_command_redacts_an_event_and_says_what_may_quote_it(foldlog: Any, t
         (("c", "5"), "cannot be redacted, because it is a receipt"),
         (("other", "0"), "this store has no conversation 'other'"),
     ):
-        ran = foldlog("store", "redact", *arguments, "--yes", "--reason", "asked to")
+        ran = foldlog("store redact", *arguments, "--yes", "--reason", "asked to")
         assert ran.status == 2
         assert problem in ran.err
-    assert foldlog("store", "redact", "c", "0", "--yes", "--reason", " ").status == 2
-    assert "by ann: asked to (" in foldlog("show", "c", "1").out
-    again = foldlog(
-        "store", "redact", "c", "1", "--yes", "--reason", "x", "--with-summaries", "--by", "bob"
-    ).out
+    assert foldlog("store redact c 0 --yes --reason ' '").status == 2
+    assert "by ann: asked to (" in foldlog("show c 1").out
+    again = foldlog("store redact c 1 --yes --reason x --with-summaries --by bob").out
     receipts = dict(re.findall(r"event (\d) redacted at (.*), hash \w{64}$", again, re.MULTILINE))
     assert receipts["1"].endswith(" by ann")
     assert not receipts["3"].endswith((" by ann", " by bob"))
     assert receipts["1"][:32] < receipts["3"][:32]
-    assert foldlog("store", "verify").status == 0
+    assert foldlog("store verify").status == 0
 
 
 def test_the_command_names_the_attributes_and_documents_that_go_with_an_event(
@@ -308,13 +295,13 @@ def test_the_command_names_the_attributes_and_documents_that_go_with_an_event(
         history.set_attributes(user="ann")
         history.set_attributes(phone="555")
     for event_id, lost in ((1, "'a'"), (3, None), (4, "all attributes")):
-        ran = foldlog("store", "redact", "c", event_id, "--reason", "asked to", "--yes")
+        ran = foldlog("store redact c --reason 'asked to' --yes", event_id)
         assert ran.status == 0
         said = f"it held the values of {lost}: set them again"
         assert (said in ran.out) if lost else ("set them again" not in ran.out)
-        again = foldlog(
-            "store", "redact", "c", event_id, "--reason", "asked to", "--yes", "--json"
-        ).document["receipts"][0]
+        again = foldlog("store redact c --reason 'asked to' --yes --json", event_id).document[
+            "receipts"
+        ][0]
         assert again["documents_lost"] == (
             [] if lost is None else ["a"] if lost == "'a'" else ["attributes"]
         )
@@ -342,8 +329,8 @@ def test_the_command_takes_the_id_of_a_summary(foldlog: Any, tmp_path: Path):
             assert (ran.status, ran.err) == (0, ""), command
     assert ran.document["receipts"][0]["event_ids"] == [3]
     assert bytes_left(tmp_path, ["marigolds"]) == []
-    assert foldlog("show", "--json", "c", "-5").document["event"]["redacted"]["reason"] == "x"
-    assert "Invalid value for 'EVENT'" in foldlog("store", "redact", "c", "-5", "--resaon", "x").err
+    assert foldlog("show --json c -5").document["event"]["redacted"]["reason"] == "x"
+    assert "Invalid value for 'EVENT'" in foldlog("store redact c -5 --resaon x").err
     commands = {name: command_named(name) for names in COMMANDS.values() for name in names}
     taking = {
         name: command.context_settings.get("ignore_unknown_options", False)
@@ -367,7 +354,7 @@ def test_a_read_model_that_has_not_read_the_receipt_is_named(foldlog: Any, tmp_p
             "slow",
         )
         store.database.recorder.transact(lambda t: t.set_value("tracking slow", "4"))
-    ran = foldlog("store", "redact", "c", "0", "--yes", "--reason", "asked to")
+    ran = foldlog("store redact c 0 --yes --reason 'asked to'")
     assert ran.status == 1
     assert (
         "a read model may still hold the content, because it has not confirmed the redaction: other"
@@ -387,14 +374,14 @@ def test_a_restored_backup_names_what_a_detached_fork_had_redacted(foldlog: Any,
         )
         fork = history.fork(3, id="c-fork")
         fork.append({"role": "user", "content": "three"})
-        assert foldlog("store", "backup", "copy.db").status == 0
+        assert foldlog("store backup copy.db").status == 0
         history.redact(1, reason="asked to")
         history.redact(2, reason="asked to")
         histories.erase("c", reason="asked to", detach_forks=True)
         fork.redact(3, reason="asked to")
         fork.append({"role": "user", "content": "younger than the backup"})
         fork.redact(len(fork) - 1, reason="asked to")
-    ran = foldlog("store", "restore", "copy.db", "--yes", "--json")
+    ran = foldlog("store restore copy.db --yes --json")
     assert ran.status == 1
     assert (ran.document["erased_since"], ran.document["redacted_since"]) == (
         ["c"],

@@ -213,18 +213,16 @@ def stored(foldlog, write):
     """A store with the conversation ``a``, in the folder of the command."""
     assert (
         foldlog(
-            "import",
+            "import --conversation a",
             write("a.jsonl", [said(n, f"message {n}") for n in range(3)]),
-            "--conversation",
-            "a",
         ).status
         == 0
     )
 
 
 def test_a_report_says_its_size_and_to_a_device_has_none(foldlog, stored, tmp_path):
-    assert foldlog("report", "a", "--output", "/dev/null").out == "/dev/null: written\n"
-    told = foldlog("report", "a", "-o", "r.html", "--json").document
+    assert foldlog("report a --output /dev/null").out == "/dev/null: written\n"
+    told = foldlog("report a -o r.html --json").document
     assert told == {
         "conversation": "a",
         "version": 3,
@@ -246,7 +244,7 @@ def test_what_cannot_be_reported_is_refused_and_leaves_nothing(foldlog, stored, 
 def test_a_default_name_is_of_as_many_bytes_as_a_file_system_takes(foldlog, tmp_path):
     with open_store(tmp_path / "foldlog.db") as store:
         store.append("中" * 100, Message(source="user", content="x"), expected_version=0)
-    assert foldlog("report", "中" * 100, "--json").document["file"] == f"{'中' * 33}.html"
+    assert foldlog("report --json", "中" * 100).document["file"] == f"{'中' * 33}.html"
 
 
 def test_a_reader_without_script_is_told_one_event(tmp_path):

@@ -101,7 +101,7 @@ def test_requests_in_other_words_are_beside_each_other_by_their_number(foldlog):
                     ]
                 )
                 history.append(Message(source="agent", content=f"{name} did {n}"))
-    ran = foldlog("diff", "one", "two", "--json").document
+    ran = foldlog("diff one two --json").document
     assert [run["tools"] for run in ran["runs"]] == [
         {"run": 2, "edit": 1},
         {"run": 2, "look": 2, "edit": 1},
@@ -122,7 +122,7 @@ def test_requests_in_other_words_are_beside_each_other_by_their_number(foldlog):
         ],
         *[("do 1", *mine), ("please do 1", *theirs), ("run", *both), ("look", *theirs)],
     ]
-    out = foldlog("diff", "one", "two").out
+    out = foldlog("diff one two").out
     assert "their first requests differ; 3 requests and calls in both" in out
     assert re.search(r"^calls of look +0 +2$", out, re.MULTILINE)
     assert re.search(
@@ -176,9 +176,9 @@ def test_the_last_answer_of_openhands_is_the_call_that_ends_the_run(foldlog):
         histories["asked"].append(
             [Message(source="user", content="mend"), *ends, Message(source="user", content="?")]
         )
-    runs = foldlog("diff", "one", "two", "--json").document["runs"]
+    runs = foldlog("diff one two --json").document["runs"]
     # the last request has none
-    assert foldlog("diff", "one", "asked", "--json").document["runs"][1]["answer"] is None
+    assert foldlog("diff one asked --json").document["runs"][1]["answer"] is None
     assert [(run["answer"]["event"], run["answer"]["gist"]) for run in runs] == [
         (1, "finish: It is mended."),
         (3, "Or not."),
@@ -194,7 +194,7 @@ def test_the_command_says_where_two_runs_part(foldlog, tmp_path):
         histories["none"].append(Observation(content="alone"))
         run(histories["gone"], ["a"])
         erase(histories.store, "gone", reason="asked for")
-    out = foldlog("diff", "one", "two").out
+    out = foldlog("diff one two").out
     for words in (
         "one and two share no past; their first 3 requests and calls say the same",
         "-      6  action       run: c\n+      6  action       run: x",
@@ -208,18 +208,17 @@ def test_the_command_says_where_two_runs_part(foldlog, tmp_path):
     with _opened() as histories:
         run(histories["five"], run_of)
         run(histories["six"], [*run_of[:2], "x", *run_of[3:5], "y"])
-    parting = foldlog("diff", "five", "six").out.partition("from there on\n")[2].splitlines()
+    parting = foldlog("diff five six").out.partition("from there on\n")[2].splitlines()
     assert [line.split()[-1] for line in parting] == ["c", "x", "both", "f", "y"]
     assert parting[2].split() == ["2", "requests", "and", "calls", "in", "both"]
-    assert "no request and no call differs" in foldlog("diff", "one", "three").out
-    assert "+ four ends" in foldlog("diff", "one", "four").out
+    assert "no request and no call differs" in foldlog("diff one three").out
+    assert "+ four ends" in foldlog("diff one four").out
     assert (
-        "their first requests differ; 0 requests and calls in both"
-        in foldlog("diff", "one", "none").out
+        "their first requests differ; 0 requests and calls in both" in foldlog("diff one none").out
     )
-    document = foldlog("diff", "one", "two", "--json").document
+    document = foldlog("diff one two --json").document
     assert [run["conversation"] for run in document["runs"]] == ["one", "two"]
-    assert foldlog("diff", "one", "gone").status == 2
+    assert foldlog("diff one gone").status == 2
 
 
 def test_runs_with_the_same_requests_differ_in_what_they_were_shown(foldlog):
@@ -233,12 +232,12 @@ def test_runs_with_the_same_requests_differ_in_what_they_were_shown(foldlog):
                     Message(source="agent", content="done"),
                 ]
             )
-    document = foldlog("diff", "one", "two", "--json").document
+    document = foldlog("diff one two --json").document
     assert document["first_difference"] is None
     ((one,), (two,)) = ([line["gist"] for line in knew["alone"]] for knew in document["knew"])
     assert "Be short." in one
     assert "Be long." in two
-    out = foldlog("diff", "one", "two").out
+    out = foldlog("diff one two").out
     assert "no request and no call differs" in out
     assert "one was shown 3 events" in out
 
@@ -256,6 +255,6 @@ def test_redacted_requests_and_calls_are_not_said_to_say_the_same(foldlog):
         "1 of their first 2 requests and calls say the same; nothing is known of those that are"
         " redacted: 1"
     )
-    assert said in foldlog("diff", "one", "two").out
-    document = foldlog("diff", "one", "two", "--json").document
+    assert said in foldlog("diff one two").out
+    document = foldlog("diff one two --json").document
     assert (document["same_first"], document["redacted_first"], document["same"]) == (2, 1, 1)

@@ -78,8 +78,8 @@ def stored(foldlog, tmp_path):
     lines = [f"{json.dumps(record)}\n" for record in SESSION]
     (tmp_path / "session.jsonl").write_text("".join(lines))
     Path("chat.json").write_text('{"messages": [{"role": "user", "content": "a gauge, timeless"}]}')
-    assert foldlog("import", "session.jsonl").status == 0
-    assert foldlog("import", "chat.json", "--conversation", "chat").status == 0
+    assert foldlog("import session.jsonl").status == 0
+    assert foldlog("import chat.json --conversation chat").status == 0
 
 
 def found(foldlog, *typed):
@@ -98,7 +98,7 @@ def test_a_search_is_narrowed_to_a_tool_and_to_a_program(foldlog, stored):
         *[("own", 3), ("own", 1)],
         *[("session", 2), ("session", 1)],
     ], "calls and results, without words"
-    ran = foldlog("search", "gauge", "--program", "codex")
+    ran = foldlog("search gauge --program codex")
     assert (ran.status, "No event that the options choose has all these words." in ran.out) == (
         1,
         True,
@@ -107,7 +107,7 @@ def test_a_search_is_narrowed_to_a_tool_and_to_a_program(foldlog, stored):
 
 def test_words_in_curly_quotes_stand_side_by_side_too(foldlog, stored):
     straight, curly, apart = (
-        foldlog("search", words, "--json").document["hits"]
+        foldlog("search --json", words).document["hits"]
         for words in ('"No such file"', "“No such file”", "“file No such”")
     )
     assert straight
@@ -129,7 +129,7 @@ def test_hits_come_in_the_order_of_lists_by_activity(foldlog, stored):
         return list(dict.fromkeys(hits))
 
     assert orders() == ["own", "session", "chat"], "an import says nothing about the time"
-    listed = foldlog("list", "--sort", "activity", "--reverse", "--json").document
+    listed = foldlog("list --sort activity --reverse --json").document
     assert [row["conversation"] for row in listed["conversations"]] == orders()
     with foldlog_open("foldlog.db") as histories:
         histories["session"].append(Message(source="user", content="go on"))
@@ -138,7 +138,7 @@ def test_hits_come_in_the_order_of_lists_by_activity(foldlog, stored):
 
 def test_a_list_since_a_time_goes_by_when_events_happened(foldlog, stored):
     def listed(since):
-        rows = foldlog("list", "--since", since, "--json").document["conversations"]
+        rows = foldlog("list --json --since", since).document["conversations"]
         return [row["conversation"] for row in rows]
 
     assert listed("7d") == []
@@ -158,12 +158,12 @@ def test_the_largest_prompt_stands_beside_what_the_model_takes(foldlog, stored, 
     monkeypatch.setattr(shown, "window_of", windows.get)
 
     def stats(conversation):
-        document = foldlog("stats", conversation, "--json").document
+        document = foldlog("stats --json", conversation).document
         return document["peak_prompt_tokens"], document["max_input_tokens"]
 
     assert stats("session") == (900, 2_000)
-    assert "largest prompt: 900 of 2,000 tokens\n" in foldlog("stats", "session").out
+    assert "largest prompt: 900 of 2,000 tokens\n" in foldlog("stats session").out
     assert stats("own") == (None, None)
     Window.max_input_tokens = 800
     assert stats("session") == (900, None), "the limit of the table is not that of the calls"
-    assert "largest prompt: 900 tokens\n" in foldlog("stats", "session").out
+    assert "largest prompt: 900 tokens\n" in foldlog("stats session").out

@@ -368,7 +368,7 @@ def test_the_command_and_the_server_list_the_same_documents(foldlog, tmp_path):
         )
         store.append("some", CondensationAction(forgotten_event_ids=(1,)), expected_version=5)
         store.fork("some", 5, "other")
-        listed = foldlog("list", "--long", "--json", "--db", url).document["conversations"]
+        listed = foldlog("list --long --json --db", url).document["conversations"]
         with asking(application(store, token=None)) as client:
             served = client.get("/api/conversations").json()["conversations"]
     assert sorted(served, key=lambda row: row["conversation"]) == listed

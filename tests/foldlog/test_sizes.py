@@ -85,7 +85,7 @@ def of_page(history):
 def test_every_list_and_page_tells_the_same_tokens(url, foldlog):
     listed = {
         one["conversation"]: one["tokens"]
-        for one in foldlog("list", "--long", "--json", "--db", url).document["conversations"]
+        for one in foldlog("list --long --json --db", url).document["conversations"]
     }
     with package.open(url) as opened:
         expected = {name: opened[name].lifetimes().sizes[-1] for name in listed}

@@ -121,9 +121,9 @@ def test_errors_are_unknown_where_no_source_marks_them(foldlog):
         **dict.fromkeys(("codex", "none of ours", "asked"), 0),
         **dict.fromkeys(("told", "mini"), 1),
     }
-    document = foldlog("stats", "swe-agent", "--json").document
+    document = foldlog("stats swe-agent --json").document
     assert (document["errors"], document["tools"]["run"]["errors"]) == (None, None)
-    assert foldlog("stats", "text").out.startswith("text: 1 event, errors unknown, ")
+    assert foldlog("stats text").out.startswith("text: 1 event, errors unknown, ")
     for several, errors in (
         ("told", "1 error, "),
         ("mini codex", "1 error, "),
@@ -131,24 +131,22 @@ def test_errors_are_unknown_where_no_source_marks_them(foldlog):
         ("codex pasted", ""),
     ):
         assert f" events, {errors}20" in foldlog("stats", *several.split()).out
-    told = foldlog("stats", "mini", "text", "pasted")
+    told = foldlog("stats mini text pasted")
     assert "of 3 conversations, 3 without usage, 2 of sources that mark no errors" in told.err
-    cells = [line.split("\t") for line in foldlog("list", "--long").out.splitlines()]
+    cells = [line.split("\t") for line in foldlog("list --long").out.splitlines()]
     assert [(cell[0], cell[3]) for cell in cells if cell[0] in ("told", "mini")] == [
         ("mini", "1"),
         ("told", "1"),
     ]
-    assert [
-        run["errors"] for run in foldlog("diff", "text", "told", "--json").document["runs"]
-    ] == [None, 1]
-    assert re.search(r"^errors +unknown +1$", foldlog("diff", "text", "told").out, re.MULTILINE)
-    listed = foldlog("list", "--long", "--json").document["conversations"]
+    assert [run["errors"] for run in foldlog("diff text told --json").document["runs"]] == [None, 1]
+    assert re.search(r"^errors +unknown +1$", foldlog("diff text told").out, re.MULTILINE)
+    listed = foldlog("list --long --json").document["conversations"]
     assert {row["conversation"]: row["errors"] for row in listed} == {
         name: one.errors for name, one in stats.items()
     }
     # its errors, and its cost
-    assert foldlog("list", "--long", "--match", "text").out.count("unknown") == 2
-    ordered = foldlog("list", "--sort", "errors", "--json").document["conversations"]
+    assert foldlog("list --long --match text").out.count("unknown") == 2
+    ordered = foldlog("list --sort errors --json").document["conversations"]
     assert [row["errors"] for row in ordered] == [0, 0, 0, 1, 1, None, None, None]
 
 
@@ -161,7 +159,7 @@ def test_errors_of_a_tool_are_known_where_its_own_results_are_marked(foldlog):
             histories[name].append([Action(tool=tool, call_id="a"), result])
         pasted = Message(source="user", content="127", origin=Origin(format="swe-agent"))
         histories["pasted"].append([Action(tool="bash", call_id="a"), pasted])
-    tools = foldlog("stats", "--json").document["tools"]
+    tools = foldlog("stats --json").document["tools"]
     assert {name: each["errors"] for name, each in tools.items()} == {
         "run": None,
         "edit": 1,
@@ -387,9 +385,9 @@ def test_the_copied_past_of_forks_of_codex_counts_once(foldlog, write):
     for name, records in zip("abcd", (first, second, third, alone), strict=True):
         write(f"{name}.jsonl", records)
         assert foldlog("import", f"{name}.jsonl").status == 0
-    spent = foldlog("stats", "--json").document["spent"]
+    spent = foldlog("stats --json").document["spent"]
     assert (spent["calls"], spent["prompt_tokens"]) == (5, 5 * 35)
-    assert foldlog("stats", "c", "--json").document["spent"]["calls"] == 4
+    assert foldlog("stats c --json").document["spent"]["calls"] == 4
 
 
 @pytest.mark.parametrize(
@@ -483,7 +481,7 @@ def test_the_past_that_an_edited_log_shares_with_what_was_imported_before_counts
 ):
     def prompts(text, last, *names):
         write("c.jsonl", a_log(format, text, last))
-        assert foldlog("import", "c.jsonl", "--format", format).status == 0
+        assert foldlog("import c.jsonl --format", format).status == 0
         told = [json.loads(foldlog("stats", *name, "--json").out)["spent"] for name in ((), *names)]
         for one in told:
             assert one["calls"] * 10 == one["prompt_tokens"]
@@ -494,7 +492,7 @@ def test_the_past_that_an_edited_log_shares_with_what_was_imported_before_counts
     for _ in range(2):
         assert prompts("edited", [10, 20]) == [20 + 20 - shared]
     first, fork = [
-        one["conversation"] for one in json.loads(foldlog("list", "--json").out)["conversations"]
+        one["conversation"] for one in json.loads(foldlog("list --json").out)["conversations"]
     ]
     first, fork = sorted((first, fork), key=len)
     assert prompts("edited", [10, 20, 30], [first], [fork]) == [20 + 30 - shared, 20, 30 - shared]
@@ -564,7 +562,7 @@ def test_each_event_is_decoded_a_few_times_and_damage_costs_only_what_it_touches
     assert len(stats.view_tokens) == 603
     with contextlib.closing(sqlite3.connect("foldlog.db")) as connection, connection:
         connection.execute("UPDATE events SET body = 'x' WHERE id = 590")
-    ran = foldlog("stats", "--json")
+    ran = foldlog("stats --json")
     assert (ran.status, ran.document["events"]["total"], ran.document["view_tokens"]) == (
         1,
         602,
@@ -575,7 +573,7 @@ def test_each_event_is_decoded_a_few_times_and_damage_costs_only_what_it_touches
     assert "event 590" in finding
     with open_histories("foldlog.db") as histories:
         histories["ours"].append(Message(source="user", content="more"))
-    assert foldlog("stats", "--json").document["events"]["total"] == 603, (
+    assert foldlog("stats --json").document["events"]["total"] == 603, (
         "what was counted before is not read again"
     )
 
@@ -632,7 +630,7 @@ def test_days_without_a_call_are_said_to_have_none(foldlog):
     with open_histories("foldlog.db") as histories:
         histories["c"].append(Message(source="user", content="hi"))
     assert (
-        foldlog("stats", "--by", "model", "--since", "2026-01-01").out
+        foldlog("stats --by model --since 2026-01-01").out
         == "no call of a model since 2026-01-01\n"
     )
-    assert foldlog("stats", "--by", "day").out == "no call of a model\n"
+    assert foldlog("stats --by day").out == "no call of a model\n"

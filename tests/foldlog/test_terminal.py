@@ -90,10 +90,10 @@ def test_a_list_with_a_lone_surrogate_in_an_id_is_read_by_strict_parsers_and_its
 ):
     with open_store(tmp_path / "foldlog.db") as store:
         store.append("a\ud800b", Message(source="user", content="half \udc00"), expected_version=0)
-    (listed,) = msgspec.json.decode(foldlog("list", "--json").out)["conversations"]
+    (listed,) = msgspec.json.decode(foldlog("list --json").out)["conversations"]
     assert listed["conversation"] == "a\\ud800b"
-    (tmp_path / "heads.json").write_text(foldlog("store", "verify", "--print-heads", "--json").out)
-    assert foldlog("store", "verify", "--heads", "heads.json").status == 0
+    (tmp_path / "heads.json").write_text(foldlog("store verify --print-heads --json").out)
+    assert foldlog("store verify --heads heads.json").status == 0
 
 
 @given(values)
@@ -238,7 +238,7 @@ def test_an_id_is_shown_as_a_shell_takes_it(foldlog, five_messages, name):
 def test_who_waits_for_a_server_that_is_away_is_told_for_how_long(foldlog):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         url = f"postgresql://agent@127.0.0.1:{taken.getsockname()[1]}/history?patience_s=1"
-    ran = foldlog("list", "--json", "--db", url)
+    ran = foldlog("list --json --db", url)
     first, error = map(json.loads, ran.err.splitlines())
     assert (ran.status, first["level"], error["level"]) == (2, "note", "error")
     assert first["message"].endswith("; trying again for up to 1 s (patience_s in the URL)")

@@ -44,13 +44,13 @@ def recorded_live(request, tmp_path):
 
 def test_an_event_of_a_source_without_times_has_that_of_its_recording(recorded_live, foldlog):
     times = ["2026-03-01T12:00:00+00:00", "2026-03-01T12:30:00+00:00", "2026-03-01T13:00:00+00:00"]
-    stats = foldlog("stats", "c", "--json").document
+    stats = foldlog("stats c --json").document
     assert (stats["first_at"], stats["last_at"], stats["days"]) == (
         times[0],
         times[2],
         {"2026-03-01": 3},
     )
-    [row] = foldlog("list", "--long", "--json").document["conversations"]
+    [row] = foldlog("list --long --json").document["conversations"]
     assert row["last_event_at"] == times[2]
     for options, ids in (
         (["--since", "2026-03-01T12:45"], [2]),
@@ -58,15 +58,15 @@ def test_an_event_of_a_source_without_times_has_that_of_its_recording(recorded_l
         (["--since", "2026-03-01"], [0, 1, 2]),
     ):
         assert [
-            event["id"] for event in foldlog("log", "c", *options, "--json").document["events"]
+            event["id"] for event in foldlog("log c", *options, "--json").document["events"]
         ] == ids
-        found = foldlog("search", "gauge", *options, "--json").document["hits"]
+        found = foldlog("search gauge", *options, "--json").document["hits"]
         assert sorted(hit["event"] for hit in found) == [each for each in ids if each != 1]
         assert [hit["timestamp"] for hit in found] == [hit["recorded_at"] for hit in found]
-    assert [line[8:27] for line in foldlog("log", "c").out.splitlines()] == [
+    assert [line[8:27] for line in foldlog("log c").out.splitlines()] == [
         at[:19].replace("T", " ") for at in times
     ]
-    assert "2026-03-01 13:00:00" in foldlog("show", "c", 2).out.splitlines()[0]
+    assert "2026-03-01 13:00:00" in foldlog("show c 2").out.splitlines()[0]
 
 
 @pytest.mark.parametrize("format", RECORDS)
@@ -74,14 +74,11 @@ def test_the_time_of_an_import_is_no_time_of_an_event(format, foldlog, tmp_path)
     record = RECORDS[format] | ({"agent": "main"} if format == "swe-agent" else {})
     (tmp_path / "c.jsonl").write_text(f"{json.dumps(record)}\n" * 2)
     assert foldlog("import", tmp_path / "c.jsonl", "--format", format).status == 0
-    [row] = foldlog("list", "--long", "--json").document["conversations"]
-    stats = foldlog("stats", row["conversation"], "--json").document
+    [row] = foldlog("list --long --json").document["conversations"]
+    stats = foldlog("stats --json", row["conversation"]).document
     assert row["last_event_at"] is stats["first_at"] is stats["last_at"] is None
-    assert (
-        foldlog("log", row["conversation"], "--since", "2026-03-01", "--json").document["events"]
-        == []
-    )
-    [first, _] = foldlog("search", "gauge", "--json").document["hits"]
+    assert foldlog("log --since 2026-03-01 --json", row["conversation"]).document["events"] == []
+    [first, _] = foldlog("search gauge --json").document["hits"]
     assert first["timestamp"] is None
     shown = foldlog("show", row["conversation"], 0).out
     assert "without a zone" not in shown
@@ -132,16 +129,16 @@ def test_a_time_without_a_zone_has_none_anywhere_and_is_compared_as_if_in_utc(fo
     assert told("early") == (half_past_eleven.isoformat(), noon)
     assert told("without", "early") == (half_past_eleven.isoformat(), noon)
     assert told() == (half_past_eleven.isoformat(), half_past_twelve.isoformat())
-    assert "2026-03-01 12:00:00 to 2026-03-01 12:00:00" in foldlog("stats", "without").out
-    hits = foldlog("search", "gauge", "--json").document["hits"]
+    assert "2026-03-01 12:00:00 to 2026-03-01 12:00:00" in foldlog("stats without").out
+    hits = foldlog("search gauge --json").document["hits"]
     found = {(hit["conversation"], hit["event"]): hit["timestamp"] for hit in hits}
     assert found == {
         **dict.fromkeys([("without", 0), ("without", 1), ("late", 0), ("early", 1)], noon),
         ("late", 1): half_past_twelve.isoformat(),
         ("early", 0): half_past_eleven.isoformat(),
     }
-    assert foldlog("search", "gauge", "--in", "without").out.count("2026-03-01 12:00:00") == 2
-    rows = foldlog("list", "--sort", "activity", "--json").document["conversations"]
+    assert foldlog("search gauge --in without").out.count("2026-03-01 12:00:00") == 2
+    rows = foldlog("list --sort activity --json").document["conversations"]
     assert [(row["conversation"], row["last_event_at"]) for row in rows][-1] == (
         "late",
         half_past_twelve.isoformat(),
@@ -161,16 +158,14 @@ def test_what_was_done_to_a_history_is_no_activity(foldlog, tmp_path):
             histories[name].append(said)
 
     def shown():
-        rows = foldlog("list", "--sort", "activity", "--reverse", "--json").document[
-            "conversations"
-        ]
+        rows = foldlog("list --sort activity --reverse --json").document["conversations"]
         times = {row["conversation"]: row["last_event_at"] for row in rows}
-        return times, foldlog("stats", "before", "--json").document["last_at"]
+        return times, foldlog("stats before --json").document["last_at"]
 
     as_it_was = shown()
     assert [*as_it_was[0]] == ["after", "before"]
-    assert foldlog("condense", "before").status == 0
-    assert foldlog("retract", "before", "--to", 199, "--reason", "wrong").status == 0
+    assert foldlog("condense before").status == 0
+    assert foldlog("retract before --to 199 --reason wrong").status == 0
     assert shown() == as_it_was
 
 
@@ -181,8 +176,8 @@ def test_what_keeps_attributes_is_no_time_of_a_history(foldlog, tmp_path):
     with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
         (fold := PageFold(store, "c")).take(store.log("c"))
     assert fold.document(Overview()).events.time == [int(NOON.timestamp() * 1_000), None]
-    [row] = foldlog("list", "--long", "--json").document["conversations"]
-    stats = foldlog("stats", "c", "--json").document
+    [row] = foldlog("list --long --json").document["conversations"]
+    stats = foldlog("stats c --json").document
     assert row["last_event_at"] == stats["last_at"] == NOON.isoformat()
 
 
@@ -198,8 +193,8 @@ def test_a_package_with_a_broken_format_stops_no_reading(foldlog, tmp_path, monk
         histories["c"].append(
             Message(source="user", content="the gauge", origin=Origin(format="of-a-package"))
         )
-    assert foldlog("log", "c").out.count("the gauge") == 1
-    assert len(foldlog("search", "gauge", "--json").document["hits"]) == 1
+    assert foldlog("log c").out.count("the gauge") == 1
+    assert len(foldlog("search gauge --json").document["hits"]) == 1
 
 
 def test_a_time_is_written_as_it_was_read():
@@ -221,7 +216,7 @@ def test_an_event_before_1970_is_found_and_stops_no_other_one(foldlog, tmp_path)
         for n, time in enumerate(("0001-01-01T00:00:00Z", "1969-12-31T23:59:59Z"))
     ]
     (tmp_path / "chat.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in chat))
-    foldlog("import", tmp_path / "chat.jsonl", "--conversation", "c", "--format", "openai-chat")
+    foldlog("import --conversation c --format openai-chat", tmp_path / "chat.jsonl")
     with foldlog_open("foldlog.db") as histories:
         histories["other"].append(Message(source="user", content="zebrafinch of today"))
         hits = histories.search("zebrafinch")
@@ -230,12 +225,7 @@ def test_an_event_before_1970_is_found_and_stops_no_other_one(foldlog, tmp_path)
         assert [hit.timestamp.year for hit in histories.search("zebrafinch", until=before)] == [1]
         histories["other"].redact(0, reason="asked for")
         assert len(histories.search("zebrafinch")) == 2
-    assert (
-        foldlog("search", "zebrafinch", "--until", "1969-12-31", "--json").document["hits"][0][
-            "event"
-        ]
-        == 0
-    )
+    assert foldlog("search zebrafinch --until 1969-12-31 --json").document["hits"][0]["event"] == 0
 
 
 def test_a_record_with_a_time_that_cannot_be_is_imported_without_a_time_and_comes_out_as_it_was(
@@ -246,7 +236,7 @@ def test_a_record_with_a_time_that_cannot_be_is_imported_without_a_time_and_come
         for time in (FAR, NOON.isoformat())
     ]
     (tmp_path / "chat.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in chat))
-    foldlog("import", tmp_path / "chat.jsonl", "--conversation", "c", "--format", "openai-chat")
+    foldlog("import --conversation c --format openai-chat", tmp_path / "chat.jsonl")
     with foldlog_open("foldlog.db") as histories:
         assert [event.timestamp for event in histories["c"].events()] == [None, NOON]
         assert list(histories["c"].export("openai-chat")) == chat
