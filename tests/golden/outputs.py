@@ -33,11 +33,12 @@ _CHAT = [{"role": "user", "content": "Is it raining?"}, {"role": "assistant", "c
 _OF_THE_RUN = re.compile(
     # a hash, what a store is called, and an object of an archive
     r"\b[0-9a-f]{64}\b|(?<=\"store\": \")[0-9a-f-]{36}|\b[0-9a-f]{16}-[0-9a-f]{16}\b"
-    # a time of now
-    r"|(?<!\d)(?!2026-02-17)20\d\d-\d\d-\d\d(?:[ T]\d\d:\d\d(?::\d\d(?:\.\d+(?:Z|\+\d\d:\d\d))?)?)?"
+    # a time of now: what sessions record is of January to March 2026
+    r"|(?<!\d)(?!2026-0[1-3]-)20\d\d-\d\d-\d\d"
+    r"(?:[ T]\d\d:\d\d(?::\d\d(?:\.\d+(?:Z|\+\d\d:\d\d))?)?)?"
     r"|20\d{6}T\d{6}\.\d+Z"
     # how long, how large, how fast
-    r"|[\d,.]+(?= (?:ms|bytes|×|MB)(?!\w))|[\d,]+(?= +[\d,.]+ ×| now$)"
+    r"|\d[\d,.]*(?= (?:ms|bytes|×|MB)(?!\w))|[\d,]+(?= +[\d,.]+ ×| now$)"
 )
 _OF_THE_MACHINE = re.compile(
     r"(?<=To count them: ).*|(?<=for that: ).*|(?<=\"command\": \").*foldlog(?= )|(?<=command ="

@@ -53,11 +53,17 @@ def _shown(command: str, folder: Path) -> list[str]:
         return done.stdout.decode().splitlines()
     program = words.index("foldlog")
     variables = dict(word.split("=", 1) for word in words[:program])
-    arguments, stdin = words[program + 1 :], b""
+    arguments, stdin, target = words[program + 1 :], b"", None
     if "<" in arguments:
         stdin = (folder / arguments[-1]).read_bytes()
         arguments = arguments[:-2]
+    elif ">" in arguments:
+        target = folder / arguments[-1]
+        arguments = arguments[:-2]
     printed, status = run(arguments, folder, variables, stdin)
+    if target is not None:
+        target.write_text(printed, "utf-8")
+        printed = ""
     lines = lines_of(printed, folder)
     return [*lines, f"exit status {status}"] if status else lines
 
