@@ -176,11 +176,11 @@ def limits() -> str:
             statistics.median(cpu_ms(work) for _ in range(OPENINGS)) for work in (select, read)
         ]
     return (
-        f"Without an adapter, a durable transaction that inserts {PER_TURN} such rows takes"
-        f" {turns[0]:.2f} ms, one `history.append` of {PER_TURN} events {turns[1]:.2f} ms, and one"
-        f" `history.append_records` of as many items {turns[2]:.2f} ms. To open a file and select"
-        f" {ITEMS + PER_TURN * TURNS} rows takes {openings[0]:.1f} ms, to open a store and read as"
-        f" many records {openings[1]:.1f} ms."
+        f"Without an adapter, a durable transaction that inserts {PER_TURN} rows takes {turns[0]:.2f}"
+        f" ms. One `history.append` of {PER_TURN} events takes {turns[1]:.2f} ms, and one"
+        f" `history.append_records` of {PER_TURN} items {turns[2]:.2f} ms. To open a file and select"
+        f" {ITEMS + PER_TURN * TURNS} rows takes {openings[0]:.1f} ms. To open a store and read as"
+        f" many records takes {openings[1]:.1f} ms."
     )
 
 

@@ -113,7 +113,7 @@ def _provenance(run: Run) -> str:
     machine, versions = run["machine"], run["versions"]
     held = sum(answer["holds"] for answer in run["answers"])
     return (
-        f"{held} of {len(run['answers'])} targets hold, and [speed.json](speed.json) has every figure."
+        f"{held} of {len(run['answers'])} targets are met. [speed.json](speed.json) has every figure."
         f" {run['measured_at'][:10]}, commit"
         f" {run['commit']}, {machine['cpus']} CPUs, {machine['processor']}, {machine['system']},"
         f" Python {versions['python']}, SQLite {versions['sqlite']}. Load average while measuring:"

@@ -129,8 +129,8 @@ def notes(runs: Runs) -> list[str]:
     loads = ", ".join(f"{length:,} events {runs[str(length)]['load']}" for length in lengths(runs))
     sentences = [
         (
-            f"The columns from turn to memory are for {lengths(runs)[-1]:,} events. Bytes are for an"
-            " event, and memory is MB to open."
+            f"The columns from turn to memory are for {lengths(runs)[-1]:,} events. *Bytes*"
+            " are for one event. *Memory* is in MB, for the opening of a store."
         ),
         (
             f"{last['measured_at'][:10]}, {machine['cpus']} CPUs, {machine['processor']},"
