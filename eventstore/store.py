@@ -495,7 +495,7 @@ def prepare_append(
     if has_options or structural or _DOCUMENT_CHANGES in map(_kind, batch):
         project = store._project if structural and store._projections else None
         work.besides = Besides(idempotency_key, guard, dedupe, project, together, also)
-        # Another thread may run the work only if that calls nothing but foldlog's own code.
+        # Another thread may run the work only if the work calls nothing but foldlog's own code.
         calls_foreign_code = (
             project
             or also

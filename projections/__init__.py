@@ -1,11 +1,11 @@
 """The read side: the View of a conversation, now or at an earlier version, as a fold of its log.
 
-``fold.py`` is the fold, with ``units.py`` (what belongs together), ``left_behind.py`` and
-``v0_dialect.py``. ``view.py`` is its result; ``messages/`` makes it fit for a model. ``stored/``
-keeps the structure of a View beside the events and loads it again. ``views.py`` serves stored
-conversations; ``explain.py`` says why an event is shown or not, and what changed; ``lifetimes/``
-says it for all events and versions at once, with the one pass of its ``fold.py``; ``audit.py``
-compares stored revisions, which can all be made again, with the log. Only ``tool_results.py``
+``fold.py`` is the fold. It uses ``units.py`` (which events belong together), ``left_behind.py`` and
+``v0_dialect.py``. ``view.py`` is its result, and ``messages/`` makes chat messages of it.
+``stored/`` stores the structure of a View beside the events, and loads it again. ``views.py`` makes
+Views of stored conversations. ``explain.py`` says why an event is shown or not, and what changed.
+``lifetimes/`` says this for all events and versions, in one pass over the log. ``audit.py``
+compares stored revisions with the log, from which they can be made again. Only ``tool_results.py``
 appends.
 
     items.py intervals.py                  the events of a View as a sequence; sets of ids as
@@ -14,7 +14,7 @@ appends.
                                            retractions took back
     tool_results.py                        record the result of a call, or close a call whose result
                                            will never come
-    effects.py                             what became of each call, whatever Views forget
+    effects.py                             whether each call has run, even if Views forget it
     errors.py                              versions and events that do not exist
 """
 

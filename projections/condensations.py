@@ -16,7 +16,8 @@ from foldlog.projections.retractions import intervals_kept
 @dataclass(eq=False, repr=False)
 class StoredCondensations(Sequence[CondensationAction]):
     """The condensations of a conversation up to a version, oldest first, and ``newer`` ones after
-    them. Its length is known; each iteration, and each index, reads its members.
+    them. The length needs no read. Each iteration, and each index, reads condensations from the
+    log.
 
     Reading raises the errors of ``foldlog.eventstore.Store.events``.
     """

@@ -29,8 +29,8 @@ from foldlog.eventstore import (
 from foldlog.eventstore.inside import has_content
 
 MARK: Final = "foldlog.effect"
-"""The name of the annotation that says that the tool of its ``cause`` begins. Also the key of the
-effect's fields in later events.
+"""The name of the annotation that says that the tool of its ``cause`` begins. It is also the key of
+the effect's fields in later events.
 """
 EffectState = Literal["intended", "begun", "done", "failed", "unknown"]
 STATES: Final = frozenset(get_args(EffectState))
@@ -41,10 +41,10 @@ class Effect:
     """The effect of one call.
 
     ``call``      the action
-    ``key``       names this effect for ever, also to systems outside: 32 hexadecimal digits
+    ``key``       names this effect for ever, also in other systems: 32 hexadecimal digits
     ``state``     ``intended``, ``begun``, ``done``, ``failed`` or ``unknown``
     ``attempts``  how often its tool began
-    ``outcome``   the result of the tool, or the words of a person; if the effect is unknown, the
+    ``outcome``   the result of the tool, or the text of a person; if the effect is unknown, the
                   text that the model got instead, or None
     """
 
@@ -69,7 +69,7 @@ class CallTrace:
     """Whether the model got a text instead of the result, which says that the call may have run."""
 
     def state(self, living: str | None) -> EffectState:
-        """Return the state. ``living`` is the lease of the worker that drives the conversation now;
+        """Return the state. ``living`` is the lease of the worker that runs the conversation now;
         None if there is none.
         """
         if self.late:
@@ -80,7 +80,7 @@ class CallTrace:
         if self.observation is None:
             return self._state_without_outcome(living)
         if self.observation.is_error and self.marks and not has_content(self.observation):
-            # It was redacted: the fields that would distinguish an error from a doubt are gone.
+            # It was redacted, so no field tells whether the call failed or its outcome is unknown.
             return "unknown"
         return "failed" if self.observation.is_error else "done"
 
@@ -92,7 +92,7 @@ class CallTrace:
         return "begun" if lease is not None and lease == living else "unknown"
 
     def is_left_by(self, process: str) -> bool:
-        """Return whether another process began it, and recorded neither an outcome nor a text for
+        """Return whether another process began the call, and recorded no outcome and no text for
         the model.
         """
         is_open = self.observation is None and not self.late and not self.is_told
@@ -107,12 +107,12 @@ class CallTrace:
 
 
 def trace(events: Iterable[Event]) -> dict[int, CallTrace]:
-    """Return the traces of the calls among these events, by the ids of the calls. Total: it accepts
-    any events.
+    """Return the traces of the calls among these events, by the ids of the calls. Any events are
+    accepted.
 
     A mark with an intent comes from a runtime that stores the call itself only later. The later
-    action with its ``call_id`` is the same call, and gets the same trace. So traces also have ids
-    that are not the id of their call. Cost: the events.
+    action with the same ``call_id`` is the same call, and gets the same trace. So the id of a mark
+    may lead to the trace of a call too. Cost: the events.
     """
     traces = dict[int, CallTrace]()
     by_call_id = dict[str, int]()
@@ -176,7 +176,7 @@ def key_of_intent(call_id: str) -> str:
 
 def first_own(reading: ReadTransaction) -> int:
     """Return the id of the first event that the conversation does not share with the conversation
-    that it was forked from, also if it was detached since and has copies of its past.
+    that it was forked from, even if it was detached since and has copies of the shared events.
     """
     return max((origin.version for origin in reading.origins()), default=0)
 
@@ -200,7 +200,7 @@ def begun_among(store: Store, conversation: str, calls: Sequence[Action]) -> fro
 
 def in_doubt(events: Sequence[Event]) -> Iterator[int]:
     """Yield the ids of the calls that may or may not have run, and of their results, unless a later
-    event of the View settles it.
+    event of the View says whether they ran.
     """
     settled = {
         effect_fields(event.meta).get("key") for event in events if isinstance(event, Message)

@@ -59,9 +59,7 @@ class PastLog(Protocol):
         """How many events of the conversation were redacted when its View was read."""
 
     def at(self, version: int) -> Folded:
-        """Return the state when the conversation had ``version`` events, with all condensations
-        that made it.
-        """
+        """Return the state at ``version``, with all condensations that made it."""
 
     def events(self, start: int, stop: int) -> Sequence[Event]:
         """Return the events of the log with ids from ``start`` to before ``stop``, shown or not.
@@ -76,7 +74,7 @@ class ViewState:
     ``items`` has the shown events, and summaries at a fixed place. The ids of events ascend;
     summaries have negative ids. ``left_behind`` has the ids of items whose unit lost another
     member: no model is sent these. ``register`` and ``tomb`` belong to the V0 dialect. A retraction
-    reads an earlier state from ``past``, which is not part of the state's value.
+    reads an earlier state from ``past``, which is not compared.
     """
 
     version: int = 0
@@ -108,8 +106,8 @@ class Folded(NamedTuple):
     """A state, and the condensations among the events that were folded into it.
 
     If a retraction returned to a state before the start of the fold, ``older`` has the
-    condensations before that state. Otherwise it is None: then the condensations before the start
-    stay.
+    condensations before that state. Otherwise it is None, and the condensations before the start
+    still count.
     """
 
     state: ViewState
@@ -194,7 +192,7 @@ class _Retained:
     version: int
     batch: Sequence[Event]
     memory: dict[str, Any] = field(default_factory=dict)
-    """Not shared with the past before: two Views may continue one View in different ways."""
+    """Each past has a cache of its own: two Views may continue one View in different ways."""
 
     @property
     def redactions(self) -> int:
@@ -337,8 +335,8 @@ class _Folding:
 
     @property
     def _items(self) -> list[Event]:
-        """The items as a list, which may be changed, with ``_ids`` beside it. They are not made
-        while events are only added to the end.
+        """The items as a list, which may be changed, with ``_ids`` beside it. The two lists are not
+        made while events are only added to the end.
         """
         if self._changed is None:
             self._changed = [*self._start, *self._added]

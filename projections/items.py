@@ -24,8 +24,8 @@ class Items(Sequence[Event]):
     __slots__ = ("_count", "_events", "_token", "_units_so_far", "masks", "renderings")
 
     def __init__(self, events: list[Event], shown_for: Items | None = None) -> None:
-        """Take over ``events``: do not change the list afterwards. They are shown in the place of
-        ``shown_for``, and share its caches.
+        """Take over ``events``: do not change the list afterwards. A model is shown them instead of
+        ``shown_for``, and both share their caches.
         """
         self._events = events
         self._count = len(events)
@@ -44,8 +44,8 @@ class Items(Sequence[Event]):
         """
 
     def plus(self, events: Sequence[Event]) -> Items:
-        """Return these items and ``events`` after them. Cost: ``events``; all items, if these were
-        grown before.
+        """Return these items and ``events`` after them. Cost: ``events``; all items, if this
+        sequence was grown before.
         """
         if not events:
             return self

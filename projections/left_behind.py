@@ -1,5 +1,5 @@
-"""Find the events that are left behind: a condensation forgot another part of their unit, and not
-them.
+"""Find the events that are left behind: a condensation forgot another event of their unit, but not
+these events.
 
 ``left_behind_by_ids`` is the definition. Nearly always the forgotten events are one piece of the
 View that shares no unit with other events: then nothing is left behind, and the units of the View
@@ -55,8 +55,8 @@ def left_behind_by_ids(
 
 
 def _is_apart(head: Sequence[Event], piece: Sequence[Event], tail: Sequence[Event]) -> bool:
-    """Return whether certainly no event of the piece shares a unit with one of the head or the
-    tail.
+    """Return True only if no event of the piece shares a unit with an event before or after the
+    piece.
     """
     if not _are_alone(head) or not _are_alone(piece):
         # A call and its observation, or thinking and its loop, may be in different parts.
@@ -65,8 +65,8 @@ def _is_apart(head: Sequence[Event], piece: Sequence[Event], tail: Sequence[Even
 
 
 def _are_alone(events: Sequence[Event]) -> bool:
-    """Return whether each call here has its observation here and the other way round, and no event
-    stays with another one. May return False if it is not sure.
+    """Return True only if each call here has its observation here, each observation has its call
+    here, and no event stays with another event. It may return False even if this holds.
     """
     waiting = dict[str | int | None, int]()
     for event in events:
@@ -102,7 +102,7 @@ def _first_response(events: Iterable[Event]) -> str | None:
 
 
 def _is_in_loop(before: Sequence[Event], after: Sequence[Event]) -> bool:
-    """Return whether a tool loop may cross this border. To be safe, orphans and all words of a
+    """Return whether a tool loop may cross this border. To be safe, orphans and all texts of a
     reply count as parts of it.
     """
     following = next((event for event in after if not is_unseen(event)), None)

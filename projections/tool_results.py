@@ -47,7 +47,7 @@ def append_tool_result(
     generation: Generation | None = None,
 ) -> Recorded:
     """Append the observation of the open call with this id; of several such calls, the first of the
-    newest reply. ``call_id`` may be the call itself, as ``View.open_calls`` has it.
+    newest reply. ``call_id`` may be the call itself, as ``View.open_calls`` returns it.
 
     ``current`` returns the View of the conversation; for a repeated key, the View of the first
     attempt. A call that another writer answers first gets no second observation. A repeated
@@ -71,9 +71,8 @@ def append_tool_result(
                 called = call_id
             else:
                 called = Action(tool="", call_id=call_id)
-            guard = partial(
-                _refuse, refusal
-            )  # called only if the key is new; a repeated key returns the recorded event
+            # The guard is called only if the key is new: a repeated key returns the recorded event.
+            guard = partial(_refuse, refusal)
         observation = answer_to(called, content, is_error=is_error, extras=extras or {})
         with suppress(VersionConflict):
             (recorded,) = store.append(
@@ -95,8 +94,9 @@ def close_open_calls(
     generation: Generation | None,
     before: datetime | None,
 ) -> tuple[Recorded, ...]:
-    """Append the ``answers`` to the open calls, all or none, except calls made after ``before``; a
-    call without a time is answered too. Return the recorded answers in the order of the calls.
+    """Append the ``answers`` to the open calls, all or none. Calls that were made after ``before``
+    stay open. A call without a time is answered. Return the recorded answers in the order of the
+    calls.
 
     Other writers may append at the same time: a call that another writer answers first gets no
     second observation. Raises ``ConversationNotFound`` before the first append, and what
@@ -128,9 +128,9 @@ def answer_to(call: Action, content: Content, **more: Any) -> Observation:
 
 
 def _called(events: Sequence[Event], call: str | Action) -> Action | None:
-    """Return the open call that ``call`` means; None if there is none. An action means itself. An
-    id of a call may be used by several: then it means the first call with this id in the newest
-    response that has one.
+    """Return the open call that ``call`` names; None if there is none. An action names the call
+    with its event id. If several calls have the same call id, it names the first of them in the
+    newest response that has one.
     """
     calls = [event for event in events if isinstance(event, Action)]
     if isinstance(call, Action):

@@ -16,7 +16,7 @@ everything that forgets must know these units.
                      several such events in a row are one bond. Without an event of the agent after
                      it, it is a bond of one event, which is never sent.
     loop             starts with thinking: at an action with thinking, or at a bond of several
-                     events. It goes on over actions, observations, and the words of a reply before
+                     events. It goes on over actions, observations, and the texts of a reply before
                      its actions. It ends at any other event, and before the next loop. Orphans and
                      events that no model sees neither belong to it nor end it.
 
@@ -123,7 +123,7 @@ class UnitsSoFar:
     def __init__(self, left_behind: Set[int]) -> None:
         self.left_behind = left_behind
         self.count = 0
-        """The number of events that were read."""
+        """The number of events that ``read`` was passed."""
         self._parallel_calls: list[ParallelCalls] = []
         self._answers: dict[int, int] = {}
         self._loops: list[list[int]] = []
@@ -134,12 +134,12 @@ class UnitsSoFar:
         self._unanswered = 0
         self._waiting = WaitingCalls()
         self._calls_index: dict[int, int] = {}
-        """The index of the parallel calls that a position is a member of."""
+        """Maps the position of an event to the index of its parallel calls."""
         self._bonds: list[list[int]] = []
         self._bond: list[int] = []
         """The last events, which stay with the next one."""
         self._said: list[tuple[int, Event]] = []
-        """The agent's last words, with their positions. They belong to the loop if actions of the
+        """The agent's newest texts, with their positions. They belong to the loop if actions of the
         same reply follow.
         """
         self._in_loop = False
@@ -218,7 +218,7 @@ class UnitsSoFar:
         return True
 
     def _end_words(self, action: Action, *, begins_loop: bool) -> None:
-        """Read an action after words of the agent. The words belong to the loop if the action is of
+        """Read an action after texts of the agent. The texts belong to the loop if the action is of
         the same reply.
         """
         if self._in_loop and not begins_loop and not begins_reply(action, self._said[-1][1]):
@@ -227,7 +227,9 @@ class UnitsSoFar:
             self._in_loop = False
 
     def _may_go_on(self, event: Event) -> bool:
-        """Return whether the loop may go on after an event: it may after the words of one reply."""
+        """Return whether the loop may go on after this event: only if it is a text of the agent, of
+        the same reply as the texts before it.
+        """
         return begins_reply(event) and not (self._said and begins_reply(event, self._said[-1][1]))
 
     def _end_response(self, event: Event) -> None:
@@ -242,7 +244,7 @@ class UnitsSoFar:
         """
         self.has_bonds = True
         if event.source != "agent":
-            # Each is a bond of one: the event that it should stay with did not come.
+            # Each of them is a bond of one event, because its next event is not the agent's.
             self._bonds += ([stranded] for stranded in self._bond)
             self._bond = []
         stayed = self._bond
@@ -327,8 +329,8 @@ class WaitingCalls:
         return begins
 
     def take(self, observation: Observation) -> int | None:
-        """Return the position of the action that ``observation`` answers, and take it from the
-        waiting ones; None if it answers none.
+        """Return the position of the action that ``observation`` answers, and remove it from the
+        waiting actions. Return None if it answers none.
         """
         call_id = observation.call_id
         event_id = observation.cause
@@ -354,9 +356,9 @@ def fit_positions(view_units: Units) -> list[int]:
     and answered, and loops whole.
 
     Events left behind, orphans, and parallel calls with an unanswered call are dropped. Then, until
-    nothing changes, parallel calls and bonds that lost a member are dropped, and each loop that
-    lost an event before its last surviving member. So an unanswered call at the end of a loop does
-    not drop the loop.
+    nothing changes, parallel calls and bonds that lost a member are dropped, and so is each loop
+    that lost an event before its last remaining member. So an unanswered call at the end of a loop
+    does not drop the loop.
     """
     if not (view_units.unanswered or view_units.orphans or view_units.bonds):
         return sorted([*view_units.seen, *view_units.unseen])
@@ -437,7 +439,7 @@ def cut_positions(count: int, view_units: Units) -> tuple[int, ...]:
             last = calls.members[-1]
             free[first + 1 : last + 1] = bytes(last - first)
     spans = [(span[0], span[-1]) for span in (*view_units.loops, *view_units.bonds)]
-    # These two go on into events that have not come yet.
+    # The last bond and pending calls go on with events that have not come yet.
     if view_units.bonds and view_units.bonds[-1] == [count - 1]:
         spans.append((count - 1, count))
     pending = pending_positions(view_units)

@@ -26,8 +26,8 @@ from foldlog.projections.intervals import Intervals, contains, normalize
 
 
 class Register(NamedTuple):
-    """The newest summary, and the index at which each reading inserts it: a number that a list
-    takes.
+    """The newest summary, and the index at which each reading inserts it: a number that
+    ``list.insert`` accepts.
     """
 
     summary: CondensationSummary
@@ -64,15 +64,15 @@ def is_buried(tomb: Intervals, event: Event) -> bool:
 
 
 def clamp(offset: int) -> int:
-    """Return the offset of an imported condensation as an index that a list takes. No list is
-    longer than that.
+    """Return the offset of an imported condensation, limited to the indices that ``list.insert``
+    accepts. No list is longer than this limit.
     """
     return max(-sys.maxsize, min(offset, sys.maxsize))
 
 
 def insert_register(items: Sequence[Event], register: Register) -> list[Event]:
     """Return the items with the newest summary inserted as ``list.insert`` does it: a negative
-    offset counts from the end, and one past an end is clamped.
+    offset counts from the end, and an offset outside of the list means its nearer end.
     """
     events = list(items)
     events.insert(register.offset, register.summary)

@@ -47,8 +47,7 @@ class View:
 
     state: ViewState
     condensations: Sequence[CondensationAction] = field(default=(), compare=False, repr=False)
-    """All condensations, oldest first. In a View from a store they are read when this is iterated
-    over.
+    """All condensations, oldest first. In a View from a store, an iteration reads them.
     """
     dialect: Dialect = field(default="litellm", compare=False, repr=False)
     """The form of the messages if no other is named. Views of a store that knows the agent's model
@@ -166,8 +165,8 @@ class View:
         """The actions in the View that no observation answers, in order. They are copies, so a tool
         may change their arguments.
 
-        A model is shown neither them nor the other calls of the same response until each has its
-        observation.
+        A model is not shown these calls, and not the other calls of the same response, until each
+        has its observation.
         """
         return deepcopy(self._open_calls)
 
@@ -190,8 +189,8 @@ class View:
 
     @property
     def system_prompt(self) -> str:
-        """The text of the system prompts in the View; empty if there is none. Anthropic's server
-        takes it apart from the messages.
+        """The text of the system prompts in the View; empty if there is none. For Anthropic's
+        server it is a separate field beside the messages.
         """
         return system_prompt(self.events)
 

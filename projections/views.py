@@ -4,8 +4,8 @@ shows.
 A View is loaded from the last revision: one read of the revision, and one ranged read of the events
 that it shows and of later events. After ``store.register(views)`` the store calls ``Views.project``
 in every transaction that appends structural events, so that each revision is stored with its event.
-If a writer appended without it, readers continue the fold from the last revision. The next
-structural event, or ``rebuild``, stores the missing revisions: a read writes nothing.
+If a writer appended without ``Views.project``, readers continue the fold from the last revision.
+The next structural event, or ``rebuild``, stores the missing revisions: a read writes nothing.
 """
 
 from __future__ import annotations
@@ -85,9 +85,9 @@ class _Latest:
 class Views:
     """The Views of a store's conversations. Thread-safe.
 
-    Also an inline projection: after ``store.register(views)`` the store writes each revision in the
-    transaction of its event. Without that, Views are right too, but they cost the events since the
-    last stored revision.
+    It is also an inline projection: after ``store.register(views)`` the store writes each revision
+    in the transaction of its event. Without that, Views are right too, but they cost the events
+    since the last stored revision.
     """
 
     name = PROJECTION
@@ -264,7 +264,7 @@ class Views:
             and version - CHUNK <= latest.folded.version <= version
             and latest.is_at(reading, latest.folded.version)
         ):
-            # It is older than that: continue its fold below.
+            # The last View is older: continue its fold below.
             folded = latest.folded
             records = [*latest.missing]
         else:
@@ -298,7 +298,7 @@ class Views:
     ) -> View:
         latest = self._latest.get(state.id)
         if latest and _has_same_content(latest.state, state):
-            # Keep the past of the last View, and with it what readers have cached there.
+            # Keep the past of the last View, and with it the cache of its readers.
             folded = folded._replace(state=replace(folded.state, past=latest.view.state.past))
         view = self._view_of(state, folded)
         return self._keep(_Latest(folded._replace(state=view.state), state, view, missing))

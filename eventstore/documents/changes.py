@@ -117,7 +117,8 @@ class Documents:
             batch = events if change.event is None else [*events, change.event]
             if not batch:
                 state = change.state
-                # Nothing is appended, but the expected version and the generation count as if.
+                # Nothing is appended, but the expected version and the generation are checked as
+                # for an append.
                 check_version(
                     State(conversation, 0 if state is None else state.version), expected_version
                 )

@@ -43,7 +43,7 @@ listed.
 _AT_ONCE: Final = 200
 """The number of conversations that are listed in one transaction."""
 
-# The version at which a conversation is listed; or one of these:
+# Values in the place of the version at which a conversation is listed:
 _NOT_LISTED: Final = -1
 _NEEDS_KEY: Final = -2  # a process that has its key must list it
 
@@ -170,7 +170,8 @@ def _bring_up_to_date(
     data_version = database.data_version()
     min_version = _NOT_LISTED if database.settings.keys is None else _NEEDS_KEY
     late = database.late
-    # If nothing was committed since, what the last list could not write is still all there is.
+    # If nothing was committed since, only the conversations that could not be written then are
+    # left.
     is_current = late.data_version == data_version
     if is_current:
         until = late.until
@@ -218,7 +219,7 @@ def _list_some(
         conversation = newest.conversation
         attributes = newest.attributes
         if conversation.pending < 0 or isinstance(attributes, Record):
-            # an archived one keeps the attributes that it is listed with
+            # an archived conversation keeps its attributes in the list
             at = conversation.updated_at or conversation.created_at
             transaction.put_listing(key, at, newest.version, None)
             continue
@@ -278,7 +279,7 @@ def _as_listed(newest: _Newest) -> ListedConversation:
 
 def _recent(database: Database, reader: Reader, listing: ListedConversation) -> RecentConversation:
     version = listing.version
-    if version <= 0:  # it was listed without its key, which also means unverified
+    if version <= 0:  # it was listed without its key, so the version was not verified
         conversation = reader.conversation(listing.key)
         version = 0 if conversation is None else conversation.version
     return RecentConversation(

@@ -252,7 +252,7 @@ def _key(secret: SecretStr | str, source: str) -> bytes:
             continue
         if len(key) == KEY_BYTES:
             return key
-    # Neither the text nor the error of a decoder, which may hold it, goes into the message.
+    # The message must not quote the text, and not the error of a decoder, which may quote it.
     raise KeyUnavailable(
         f"{source} holds a text of {len(text.strip())} characters, not a key; {_HOW_TO_MAKE_ONE}"
     )

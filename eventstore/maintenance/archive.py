@@ -162,7 +162,7 @@ def _end(
     now = transaction.conversation(state.id)
     unfinished = [*transaction.unfinished(state.key)]
     if unfinished == [attempt._replace(operation=ARCHIVED)]:
-        return True  # the transaction is run again after its commit
+        return True  # it was committed before, and is run again
     if now != state or unfinished != [attempt] or living_forks(transaction, state.key):
         return False
     WriteTransaction(transaction, state, database).forget_records()

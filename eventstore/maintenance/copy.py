@@ -272,7 +272,7 @@ def copy_conversation(
     )
     if original.erasure is not None:
         return Moved(original.id, 0, original.end[0], tombstones=tombstones)
-    if not original.version:  # it is a source whose events were not made
+    if not original.version:  # it has a source whose events were not made
         records = copy_source(source, target, original, 0)
         return Moved(original.id, 0, 0, tombstones=tombstones, records=records)
     source.data_key(original)  # raises KeyUnavailable before anything is copied
@@ -397,9 +397,8 @@ def keys_of(source: Database, conversation: Conversation) -> Iterator[tuple[str,
 
     def read_page(reader: Reader, after: str | None) -> Sequence[tuple[str, RecalledKey]]:
         page = reader.recalled(conversation.key, start_after(after), CHUNK)
-        find_again(source, reader, conversation).check_proofs(
-            page
-        )  # it may have another key by now
+        # The conversation may have another key by now.
+        find_again(source, reader, conversation).check_proofs(page)
         return page
 
     return paged(

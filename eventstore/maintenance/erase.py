@@ -114,7 +114,8 @@ def erase(
                 erased_count += 1
                 _delete_rows(database, state.id)
         else:
-            # From now on by key: another conversation may have the id when its turn comes again.
+            # Use the key from now on: another conversation may have the id when the loop comes back
+            # to it.
             doomed.append((state.key, parent))
             if with_forks:
                 doomed += [(fork.key, state.key) for fork in forks]

@@ -156,7 +156,7 @@ def _redact(
             [events[event_id] for event_id in shared_ids],
         )
         for action in condensations:
-            if action.id >= owner.begins:  # a fork's shared ones are reported for their owner
+            if action.id >= owner.begins:  # those that a fork shares are reported for their owner
                 is_redacted = action.id in to_redact.get(owner.id, ()) or not has_content(action)
                 quotes.append(Quote(owner.id, action.id, is_redacted))
     if also is not None:
@@ -219,7 +219,7 @@ def _erase_content(
                     " version of foldlog; redact another event, or erase the conversation"
                 )
             commitment = commitment_of(row.proof, row.body)
-            appended = untraced(event)  # as its writer passed it: its size is part of the receipt
+            appended = untraced(event)  # as its writer passed it, because the receipt has its size
             size = size_of(row.body if appended is event else encode(appended, ours=True).body)
             receipt = Redacted(
                 at=from_microseconds(now), by=by, reason=reason, hash=commitment.hex(), bytes=size
@@ -300,7 +300,8 @@ def quotes_in(reading: ReadTransaction, redacted: Sequence[Event]) -> list[Conde
     the condensations that forget one of the events, and the condensations that forget the summary
     of such a condensation.
     """
-    # A condensation of the V0 dialect names ids of its source, any other one ids of events.
+    # A condensation of the V0 dialect names ids of its source. Any other condensation names ids of
+    # events.
     source_ids: list[Any] = [
         event.origin.id for event in redacted if event.origin and names_source_ids(event)
     ]

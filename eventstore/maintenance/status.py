@@ -26,7 +26,7 @@ def follower_status(store: Store) -> Status:
     # its package may be missing
     from foldlog.eventstore.recorders.postgres import PostgresRecorder, Stores
 
-    assert isinstance(recorder, PostgresRecorder | Stores)  # those on a server
+    assert isinstance(recorder, PostgresRecorder | Stores)  # because it is on a server
     return recorder.status()
 
 

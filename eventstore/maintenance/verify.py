@@ -383,7 +383,7 @@ class Check:
         }
         try:
             codec = database.codec_of(conversation)
-        except CorruptEvent:  # its mark is from another state: then only encrypted rows are read
+        except CorruptEvent:  # its mark is from another state, so accept only encrypted rows
             codec = RowCodec(conversation.id, database.data_key(conversation))
         self.codec = codec
         if codec.data_key is None:

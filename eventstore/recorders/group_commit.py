@@ -246,7 +246,7 @@ class CommitQueue:
                 try:
                     self._leave(jobs)
                 finally:
-                    self._leave(jobs)  # again, for the case that another exception interrupted it
+                    self._leave(jobs)  # again, because another exception may have interrupted it
                 raise
             finally:
                 INSIDE.discard(writer)
@@ -274,7 +274,7 @@ class CommitQueue:
         it in a group.
         """
         while not job.done and self._leader is not job:
-            assert job.wake is not None  # made as it came
+            assert job.wake is not None  # it was made before the job waited
             in_time = job.wake.acquire(timeout=max(job.deadline - time.monotonic(), 0.0))
             # A leader that wakes this thread holds the mutex until the next leader is set.
             with self._mutex:
@@ -302,7 +302,7 @@ class CommitQueue:
                 if leads:
                     self._end(self._writing.settle(), interrupted=job)
                 elif is_led:
-                    assert job.wake is not None  # made as it came
+                    assert job.wake is not None  # it was made before the job waited
                     job.wake.acquire()
                 else:
                     break

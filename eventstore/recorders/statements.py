@@ -25,7 +25,7 @@ def statements(dialect: str, instead: Mapping[str, str] = {}) -> Mapping[str, st
     """Return the named statements of ``sql/<dialect>/queries.sql``. Each part of the file is
     inserted at its name in braces. ``instead`` has parts that replace parts of the file.
     """
-    # one at the end of a part would hide what follows its place
+    # a comment at the end of a part would hide the text after the part
     text = _COMMENT.sub("", _text(dialect, "queries.sql"))
     blocks = [(what, name, sql.strip()) for what, name, sql in _BLOCK.findall(text)]
     parts = {f"{{{name}}}": instead.get(name, sql) for what, name, sql in blocks if what == "part"}

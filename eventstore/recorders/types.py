@@ -567,7 +567,7 @@ class Outcome(Struct, Generic[T], frozen=True):
         """Make a call in this thread and return its outcome."""
         try:
             return Outcome(work())
-        except BaseException as error:  # noqa: BLE001 - it is raised where the call came from
+        except BaseException as error:  # noqa: BLE001 - ``unwrap`` raises it
             return Outcome(error=error)
 
     def unwrap(self) -> T:

@@ -116,7 +116,7 @@ def copy_source(
         head = chained(head, b"".join(block.hashes for block in blocks))
 
     def finish(transaction: Transaction) -> None:
-        # the target has all records only together with all that is stored beside them
+        # the last records, and all data beside the records, are stored together
         _put(transaction, target, conversation, copied, last, made)
         writing, sources = _opened(transaction, target, conversation)
         whole = copied._replace(conversation=writing.key, root=copied.root or writing.key)
@@ -265,7 +265,7 @@ def redact_records(writing: WriteTransaction, redacted: RedactedRecords) -> None
         sources.put_blocks(own, [block.with_record(number, redacted.remains[number])])
     original = redacted.source
     all_redacted = tuple(sorted({*own.redacted, *numbers}))
-    # The original's sums hold for the copy only if both have redacted the same records.
+    # The sums of the original are right for the copy only if both have redacted the same records.
     is_equal = own.head == original.head and {*all_redacted} >= {*original.redacted}
     sums = original.sums if is_equal else b""
     sources.put(own._replace(redacted=all_redacted, about=original.about, sums=sums))

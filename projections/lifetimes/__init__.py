@@ -41,7 +41,7 @@ class Span(msgspec.Struct, frozen=True, gc=False):
     the versions at which a model begins and ceases, in turn, to be sent the event. An action is not
     sent before its observation and the observations of its parallel calls have come.
 
-    Of a summary, ``place`` is its place in ``Lifetimes.order``. In the V0 dialect it has an
+    For a summary, ``place`` is its place in ``Lifetimes.order``. In the V0 dialect it has an
     ``index`` instead, at which each reading of the View inserts it. ``departure`` is None if the
     summary goes on in the next span at another place.
     """
@@ -143,9 +143,7 @@ class Lifetimes:
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
-        """The tokens of the prompt that the View of each version makes, from version 0 on. Cost:
-        all lifetimes, once.
-        """
+        """The tokens of the prompt at each version, from 0 on. Cost: all lifetimes, once."""
         changes = [0] * (self.version + 2)
         for lifetime in self:
             for span in lifetime.spans:

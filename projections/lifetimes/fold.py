@@ -29,14 +29,14 @@ from foldlog.projections.units import UnitsSoFar, fit_positions, is_unseen, unit
 from foldlog.projections.v0_dialect import insert_register
 
 Count = Callable[[Event], int]
-"""A function that gives the tokens of an event."""
+"""A function that returns the number of tokens of an event."""
 
 
 class LifetimesFold:
     """A fold in progress. Pass it the events of a conversation in order, in any number of parts.
 
-    ``targets`` has the versions to which retractions of the log return; the fold keeps its states
-    there.
+    ``targets`` has the versions to which retractions of the log return. The fold remembers its
+    states at these versions.
     """
 
     def __init__(
@@ -57,11 +57,11 @@ class LifetimesFold:
 
     @property
     def version(self) -> int:
-        """The number of events that were taken."""
+        """The number of events that were folded."""
         return self._state.version
 
     def take(self, events: Iterable[Event]) -> None:
-        """Take the next events. Raises ``UnknownEventType``, and ``LookupError`` at a retraction to
+        """Fold the next events. Raises ``UnknownEventType``, and ``LookupError`` at a retraction to
         a version that is not among the targets: then begin again with the first event, and with
         that target. Cost: the events, and for each structural event the View at that moment.
         """
@@ -82,7 +82,7 @@ class LifetimesFold:
         self._show(plain, version)
 
     def result(self) -> Lifetimes:
-        """Return the lifetimes so far. Cost: the events that were taken."""
+        """Return the lifetimes so far. Cost: the events that were folded."""
         lives = {
             event_id: self._lifetime(event_id)
             for event_id in self._closed.keys() | self._open.keys()
@@ -129,16 +129,15 @@ class LifetimesFold:
                 self._open[items[member].id].send(event.id + 1, sent=is_sent)
 
     def _changed_by(self, event: Event, index: int) -> Sequence[int] | None:
-        """Return the indices of the items that a model begins to be sent because of the newest
-        item; if that is an action, of the items that it ceases to be sent.
+        """Return the indices of the items that a model is sent from now on because of the newest
+        item. If the newest item is an action, return the items that a model is no longer sent.
 
-        This saves looking at the whole View for each event. Return None if the whole View must be
-        looked at: if a tool loop may lose or gain more items, and once events stay with the next
-        event.
+        So the whole View need not be checked for each event. Return None if it must be checked: if
+        a tool loop may lose or gain more items, and once events stay with the next event.
 
         ``projections.units`` explains bonds, loops and parallel calls. In short, a model is sent
-        the actions of one response only together and with all their observations, and of a loop
-        only the items before its first gap.
+        the actions of one response only together and with all their observations. It is sent only
+        the items of a loop that come before the loop's first gap.
         """
         if self._units.has_bonds:
             return None
@@ -157,7 +156,7 @@ class LifetimesFold:
                 for member in reversed(loop)
                 if member < index and self._units.calls_of(member)
             )
-            # The words join the loop only now. If the loop is broken they are not sent any more.
+            # The texts join the loop only now. If the loop is broken, they are no longer sent.
             if not self._is_sent(call_before):
                 return None
         if is_action:
@@ -182,7 +181,7 @@ class LifetimesFold:
         return loop[0] == members[0] or self._is_sent(loop[-len(members) - 1])
 
     def _follows_words(self, index: int) -> bool:
-        """Return whether the item at ``index`` ends the newest loop, after words of the agent."""
+        """Return whether the item at ``index`` ends the newest loop, after a text of the agent."""
         loop = self._units.last_loop
         return len(loop) > 1 and loop[-1] == index and type(self._state.items[loop[-2]]) is Message
 

@@ -22,14 +22,14 @@ servers refuse it. A *dialect* is the form that one kind of server accepts:
                  tool messages
     anthropic    Anthropic's messages; the system prompt is not among them, see
                  ``View.system_prompt``
-    anthropic-cached    the same with marks up to where the server keeps the prompt for the next one
+    anthropic-cached    the same with marks for the server: it caches the prompt up to a mark
     responses    items of OpenAI's Responses API, with the model's reasoning
     openai-reasoning    openai with the model's thinking as ``reasoning_content``, which some
                         servers want back
 
 ``turns.py`` finds the turns of a conversation; ``growing.py`` keeps their messages with the View.
-What a dialect cannot say becomes a text that names it. ``tests/projections/chat_rules.py`` has the
-rules of each dialect.
+Content that a dialect cannot express becomes a text that names it.
+``tests/projections/chat_rules.py`` has the rules of each dialect.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def rendered(
     model.
 
     Every tool call has one later tool message. If an id is used twice, the later call gets a new
-    id. Equal events give equal messages. ``opening``: these are the first messages of a
+    id. Equal events give equal messages. ``opening`` says that these are the first messages of a
     conversation. If they begin with the assistant, the dialects of litellm and Anthropic put a
     user's message before them, because most providers refuse them otherwise. Cost: the positions.
     """
@@ -84,7 +84,7 @@ def rendered(
 
 
 def rendering(dialect: Dialect, *, opening: bool = True) -> Rendering:
-    """Return a rendering in a dialect that has no messages yet."""
+    """Return an empty rendering in this dialect."""
 
     def render(turns: Iterable[MessageTurn], at_the_beginning: bool) -> MessageList:
         if dialect == "responses":
@@ -102,8 +102,8 @@ def copy_messages(
 ) -> list[dict[str, Any]]:
     """Return copies of the messages of a rendering of ``events``, which the caller may change.
 
-    They have the marks for their server's prompt cache, whose places move as a prompt grows. Cost:
-    the messages.
+    The copies have the marks for the server's prompt cache, which move as a prompt grows. Cost: the
+    messages.
     """
     copies: list[dict[str, Any]] = msgspec.to_builtins(
         [message for message, _ in shared], enc_hook=said
@@ -118,7 +118,7 @@ def copy_messages(
 
 
 def with_positions(copies: Sequence[dict[str, Any]], shared: Sequence[Rendered]) -> list[Rendered]:
-    """Return copies with the indices of the events that their originals were made of."""
+    """Return each copy with the indices of the events from which its original was made."""
     return [
         Rendered(message, positions) for message, (_, positions) in zip(copies, shared, strict=True)
     ]

@@ -1,5 +1,5 @@
 """Render turns as Anthropic's messages: blocks, results in the user's messages, the system prompt
-apart.
+as a separate text.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def system_prompt(events: Sequence[Event]) -> str:
 
 
 def messages_of(turns: Iterable[MessageTurn], *, opening: bool) -> MessageList:
-    """Return the messages of ``turns``: user and assistant by turns, the user first."""
+    """Return the messages of ``turns``: user and assistant alternate, the user first."""
     messages = MessageList(opening=opening)
     for turn in turns:
         if turn.role == "user":
@@ -66,9 +66,9 @@ def messages_of(turns: Iterable[MessageTurn], *, opening: bool) -> MessageList:
 def mark_cached(
     messages: Sequence[Part], shared: Sequence[Rendered], events: Sequence[Event]
 ) -> None:
-    """Mark the four points up to which the server is to cache the prompt: the first part and the
-    last summary, which stay where the rest is forgotten; the end of the former prompt, to which the
-    last answer was the reply; and the end of this prompt. ``shared`` are the originals of the
+    """Mark four points up to which the server shall cache the prompt. The first part and the last
+    summary stay when other events are forgotten. The other two are the end of the former prompt,
+    which the last answer follows, and the end of this prompt. ``shared`` has the originals of the
     messages.
     """
     summaries = {
@@ -96,8 +96,8 @@ def mark_cached(
 
 
 def cut_trailing_space(messages: Sequence[Part]) -> None:
-    """Cut the white space at the end of a last message of the assistant, which the server
-    refuses.
+    """Cut the white space at the end of the last message, if it is the assistant's: the server
+    refuses it.
     """
     if messages and messages[-1]["role"] == "assistant":
         last = messages[-1]["content"][-1]
@@ -105,7 +105,9 @@ def cut_trailing_space(messages: Sequence[Part]) -> None:
 
 
 def _blocks(part: Part) -> Sequence[Part]:
-    """Return the blocks of a part of an answer: those that the server sent, if it has them."""
+    """Return the blocks of a part of an answer. If the part has the blocks that the server sent,
+    return these.
+    """
     sent_blocks = None if part["type"] == "text" else part.get("blocks")
     return sent_blocks or [_block(part)]
 
@@ -122,7 +124,7 @@ def _block(part: Part) -> Part:
     if part["type"] == "search_result" and isinstance(part.get("content"), list):
         return part
     if part["type"] == "anthropic" and isinstance(part.get("block"), dict):
-        return {**part["block"]}  # as it came
+        return {**part["block"]}  # unchanged
     url = image_url_of(part)
     if url is None:
         return named(part)
@@ -173,8 +175,8 @@ def _tool_use(call: PairedCall) -> Part:
 
 
 def _number(text: str) -> float | str:
-    """Return the value of a number in JSON. One that no float can hold stays a text: most readers
-    of JSON would read infinity, which JSON itself cannot write.
+    """Return the value of a number in JSON. A number that no float can hold stays a text: most JSON
+    parsers would read it as infinity, which JSON cannot write.
     """
     value = float(text)
     if math.isinf(value):
@@ -184,15 +186,15 @@ def _number(text: str) -> float | str:
 
 
 def _tool_result(call: PairedCall, moved: list[Part]) -> Part:
-    """Return the result of a call. The result of a failed call may hold only texts: its images and
-    files are moved.
+    """Return the result of a call. The result of a failed call may have only texts, so its images
+    and files are moved.
     """
     failed = call.observation.is_error
     if failed:
         held = without_pictures(call.result, moved, "the failed call")
     else:
         held = call.result
-    # A result may not put a file into a container: it names the file.
+    # A result may not put a file into a container, so a text names the file.
     said = [
         named(part) if (block := _block(part))["type"] == "container_upload" else block
         for part in held

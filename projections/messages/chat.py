@@ -53,8 +53,9 @@ def messages_of(turns: Iterable[MessageTurn], dialect: Dialect, *, opening: bool
 
 
 def _content(parts: list[Part] | str | None, plain: bool) -> str | list[Part] | None:
-    """Return parts in a form that the server takes: as one text, if possible. Many plain servers
-    take parts only in a user's message. litellm's providers take marks for the cache only in parts.
+    """Return parts in a form that the server accepts: as one text, if possible. Many simple servers
+    accept parts only in a user's message. The providers of litellm accept marks for the cache only
+    in parts.
     """
     if parts is None or isinstance(parts, str):
         return parts
@@ -80,7 +81,7 @@ def _tool_call(call: PairedCall, plain: bool) -> Part:
 
 def _thought(turn: MessageTurn, dialect: Dialect) -> Part:
     """Return the field with the model's thinking for its message. Models that think between calls
-    want it back unchanged.
+    must get it back unchanged.
     """
     if dialect == "litellm":
         blocks = signed(turn.thinking)
@@ -150,7 +151,7 @@ _OTHERS = re.compile(r"[^a-zA-Z0-9_-]+")
 
 
 def signed(thinking: Iterable[Part]) -> list[Part]:
-    """Return the thinking blocks that a model takes back: signed or redacted ones."""
+    """Return the thinking blocks that a model accepts: signed or redacted ones."""
     return [
         {key: block[key] for key in keys}
         for block in thinking
@@ -196,7 +197,7 @@ def _plain_part(part: Part) -> Part:
 
 
 def _part_of_litellm(part: Part) -> Part:
-    """Return a part in litellm's form. A file may have an address instead of an id there."""
+    """Return a part in litellm's form, in which a file may have an address instead of an id."""
     if part["type"] != "file":
         if part["type"] in ("text", "image_url", "input_audio", "video_url"):
             return part

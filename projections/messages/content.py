@@ -218,8 +218,8 @@ def _image(part: Mapping[str, Any]) -> Part:
 
 
 class File(NamedTuple):
-    """A file in a message, and its place: its media type and base64, its address, or the id that
-    its server gave it. Unknown fields are empty texts.
+    """A file in a message: its media type and base64, its address, or the id that its server gave
+    it. Unknown fields are empty texts.
     """
 
     name: str
@@ -260,7 +260,7 @@ class File(NamedTuple):
         return {"text": self.named(taken)["text"]}
 
     def named(self, taken: str) -> Part:
-        """Return a text instead of the file, for a server that takes only ``taken``."""
+        """Return a text instead of the file, for a server that accepts only ``taken``."""
         label = " ".join(filter(None, ("file", self.name or self.url or self.id)))
         kind = self.media_type or "its address or id"
         return text_part(f"[{label}: {kind} cannot be sent to this server; it takes {taken}]")
@@ -352,8 +352,8 @@ def _base64(data: bytes) -> str:
 
 
 def _media_type(data: bytes) -> str:
-    """Return the media type of these bytes, if it is one that servers take; otherwise the type of
-    any bytes.
+    """Return the media type of these bytes, if it is one that servers take; otherwise the type for
+    arbitrary bytes.
     """
     if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
         return "image/webp"

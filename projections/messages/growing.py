@@ -2,8 +2,8 @@
 byte.
 
 A View mostly grows at its end. Then the messages before the model's last reply stay as they are,
-and only those since are made again. If earlier events changed, because some were forgotten or
-masked, the messages before them stay.
+and only the messages from this reply on are made again. If earlier events changed, because some
+were forgotten or masked, the messages before them stay.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Rendered(NamedTuple):
 
 
 class _Start(NamedTuple):
-    """A message of the model at which a rendering may be taken up again, and the index of its first
-    event.
+    """The index of a message of the model from which a rendering can continue, and the index of its
+    first event.
     """
 
     message: int
@@ -38,8 +38,8 @@ class _Start(NamedTuple):
 
 
 class MessageList:
-    """Messages in the making. ``opening``: if they begin with the assistant, a user's message comes
-    before it.
+    """A growing list of messages. ``opening`` says that a user's message is put before the first
+    message if that is the assistant's.
 
     ``content_of`` returns the content of a message that has no further parts.
     """
@@ -54,7 +54,7 @@ class MessageList:
         self.starts: list[_Start] = []
 
     def begin_reply(self, turn: MessageTurn) -> None:
-        """Note that the next message is the first one of a reply of the model, if it has any."""
+        """Note that the next message begins a reply of the model, if the reply has a message."""
         self._start = None if self._opening else turn.start
 
     def add(self, message: Part, positions: tuple[int, ...]) -> None:
@@ -73,7 +73,7 @@ class MessageList:
 
     def say(self, role: str, parts: list[Part], positions: tuple[int, ...]) -> None:
         """Add a message, unless it has no parts. If the last message has the same role, these parts
-        are added to it. It takes over ``parts``. Cost: these.
+        are added to it. Do not change ``parts`` afterwards. Cost: the parts.
         """
         if not parts:
             return
@@ -89,7 +89,7 @@ class MessageList:
         self._start = None
 
     def finish(self) -> list[Rendered]:
-        """Return the messages, to which none is added any more."""
+        """Return the messages. After this call, add no message."""
         if self._content_of is not None:
             for message, _ in self._messages:
                 message["content"] = self._content_of(message["content"])
@@ -112,7 +112,9 @@ class Rendering:
     def __init__(self, render: Callable[[Iterable[MessageTurn], bool], MessageList]) -> None:
         self._render = render
         self.messages: list[Rendered] = []
-        """Do not change them: the next View has the same ones. A caller gets copies."""
+        """The messages. Do not change them, because the next View has the same ones. Callers get
+        copies.
+        """
         self._events: Sequence[Event] = ()
         self._fit: Sequence[int] = ()
         self._starts: list[_Start] = []
@@ -136,8 +138,8 @@ class Rendering:
         self._fit = fit
 
     def _go_on(self, events: Sequence[Event], fit: Sequence[int], same: int) -> bool:
-        """Make the messages from the last start on that is at most ``same``. Return False if the
-        messages before it no longer end there, because the reply that began there is empty now.
+        """Make the messages again from the last start at or before the event ``same``. Return False
+        if no message begins at that start any more, because the reply is empty now.
         """
         while self._starts and self._starts[-1].position > same:
             self._starts.pop()

@@ -30,7 +30,7 @@ Role = Literal["system", "user", "assistant"]
 
 class PairedCall(NamedTuple):
     """A tool call in a message: the action, the id of the call in the message, the thinking and the
-    words before it, its result, and the indices of all these events.
+    texts before it, its result, and the indices of all these events.
     """
 
     id: str
@@ -47,8 +47,8 @@ class MessageTurn(NamedTuple):
     """One message: the parts of one event, or what the model said and thought in one reply, with
     its calls.
 
-    ``start`` is the index of the first event of a reply, or of the reasoning before it, if the
-    turns from there on are the same without all events before; else None.
+    ``start`` is the index of the first event of a reply, or of the reasoning before it. It is None
+    if the turns from there on depend on earlier events.
     """
 
     role: Role
@@ -170,12 +170,12 @@ def _reasoning(shown: Sequence[Event]) -> dict[int, tuple[dict[str, Any], ...]]:
 
 
 def _groups(shown: Sequence[Event], responses: Sequence[ParallelCalls]) -> list[list[int]]:
-    """Return the indices of the events of each message: the words and calls of one reply are one
+    """Return the indices of the events of each message: the texts and calls of one reply are one
     message, and every other event is a message of its own.
 
-    They stay one message even if results, or words of the user, stand between them: the model said
-    them at once, so no call had a result when it made the next one, and a model that thought
-    refuses a second message without its thinking.
+    A reply stays one message even if results, or texts of the user, came between its events. The
+    model made the reply at once, before any call had a result. A model that thought refuses a
+    second message without its thinking.
     """
     groups: list[list[int]] = []
     reply: list[int] = []
@@ -207,8 +207,8 @@ def arguments_of(action: Action) -> str:
     """Return the arguments as the JSON text of an object: unchanged, if the model wrote such a
     text.
 
-    Servers read the text, and refuse a conversation in which a model once wrote broken JSON. Such a
-    text goes under the name ``invalid_arguments``.
+    Servers parse the text, and refuse a conversation in which a model once wrote broken JSON. So a
+    broken text is put under the name ``invalid_arguments``.
     """
     arguments = action.arguments
     try:
@@ -217,7 +217,7 @@ def arguments_of(action: Action) -> str:
         text = "{}" if is_blank(arguments) else sendable(arguments)
         _OBJECT.decode(text)
         return text
-    except (ValueError, RecursionError):  # ValueError: also a number that JSON has no word for
+    except (ValueError, RecursionError):  # ValueError: also a number that JSON cannot write
         return json.dumps({"invalid_arguments": sendable(as_json(arguments))}, ensure_ascii=False)
 
 
@@ -226,8 +226,8 @@ _STRICT = json.JSONEncoder(ensure_ascii=False, default=said, allow_nan=False)
 
 
 def _call_id(action: Action, used: dict[str, int], position: int) -> str:
-    """Return the action's own call id, or a new one if it has none or if the id is ``used``. It is
-    used from now on.
+    """Return the action's own call id, or a new one if it has none or if the id is ``used``. The
+    returned id is added to ``used``.
     """
     call_id = action.call_id or f"call_{action.id}"
     while call_id in used:

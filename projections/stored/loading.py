@@ -76,8 +76,8 @@ class StoredPast:
             insort(self._versions, record.version)
 
     def record_at(self, version: int) -> Record | None:
-        """Return the last revision at or before a version; None if there is none, as without
-        structural events.
+        """Return the last revision at or before a version; None if there is none, such as before
+        the first structural event.
         """
         index = bisect_right(self._versions, version)
         own = self._records[self._versions[index - 1]] if index else None
@@ -106,8 +106,8 @@ def fold_log(
     """Continue the fold from ``start`` to ``version``. Yield the fold after each chunk, with the
     revisions of the chunk.
 
-    Each chunk costs the View once more. Chunks grow with the View, so that all chunks together cost
-    no more than the events.
+    Each chunk costs as much as the View. Chunks grow with the View, so that all chunks together
+    cost no more than the events.
     """
     folded = start
     while folded.state.version < version:

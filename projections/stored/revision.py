@@ -98,9 +98,9 @@ def fold_shown(start: ViewFold, events: Sequence[Event], version: int) -> ViewFo
 
 
 def returned(present: Revision, earlier: Revision, since: int, version: int) -> Revision:
-    """Return the revision after a retraction to ``version``. It is made of two revisions, and needs
-    no event: ``present`` before the retraction, and ``earlier``, from the structural event that led
-    to version ``since``.
+    """Return the revision after a retraction to ``version``. It is made of two revisions, without
+    reading events: ``present``, before the retraction, and ``earlier``, of the structural event
+    that led to version ``since``.
     """
     return msgspec.structs.replace(
         earlier,
@@ -201,8 +201,8 @@ def _kept(start: ViewFold, shown: Sequence[int], version: int) -> Ints:
 
 
 def spanned(kept: Ints, since: int, version: int) -> Ints:
-    """Return the ends of the intervals of the View at ``version``. ``kept`` has the ends in its
-    revision of version ``since``; all later events are shown.
+    """Return the ends of the intervals of the View at ``version``. ``kept`` has the ends of the
+    intervals at version ``since``. All later events are shown.
     """
     if len(kept) % 2:
         return (*kept, version)

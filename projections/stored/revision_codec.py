@@ -16,9 +16,9 @@ out:
     requested    true: a condensation was requested and none came since
     condensations    the number of condensations so far
 
-Each integer of these lists, but those of ``register``, is written as its difference to the one
-before it. Each revision stands alone: ``docs/internals/decisions/0030-revisions.md`` says what that
-costs.
+Each integer of these lists is written as its difference to the integer before it, except in
+``register``. Each revision stands alone: ``docs/internals/decisions/0030-revisions.md`` says what
+that costs.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Revision(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
 
 
 class UnreadableRevision(ValueError):
-    """The record cannot be read. The log holds everything that it says: rebuild it from the log."""
+    """The record cannot be read. Rebuild it from the log, which has all its data."""
 
 
 _LISTS = ("kept", "summaries", "after", "tomb", "left_behind")
@@ -97,5 +97,5 @@ def _is_possible(revision: Revision, version: int) -> bool:
 
 
 def _differences(values: Ints) -> Ints:
-    """Return the first value, and the difference of each other one to the one before it."""
+    """Return the first value, and the difference of each later value to the value before it."""
     return (*values[:1], *map(sub, values[1:], values))

@@ -124,7 +124,7 @@ class OpenTransaction:
             if not self._wrote and self._durable:
                 self._wire.queue("barrier")
             self._wire.queue("commit")
-            self.stands = None  # an exception from outside, such as a timeout, may come
+            self.stands = None  # a timeout or a signal may raise here
             self._commit()
             self.stands = True
         except FAILURES as error:
@@ -164,8 +164,7 @@ class OpenTransaction:
                 kind="refused",
             )
         if self._durable and self._wire.warned:
-            # The server says so when it is told not to wait for the standby any longer, and calls
-            # it a success.
+            # If somebody cancels the wait for the standby, the server warns, and reports success.
             raise CommitInDoubt("the commit is on the primary, but no standby has confirmed it")
 
     def _begin(self) -> None:
@@ -335,7 +334,7 @@ class Call(Generic[T]):
             self._locks = error.locks = transaction.locks
             raise
         except TooSlow as error:
-            raise _not_written(error) from error  # the next attempt would be as slow
+            raise _not_written(error) from error  # another attempt would be as slow
         return result
 
     def may_have_met_itself(self) -> bool:

@@ -51,8 +51,8 @@ _PAUSE_MAX_S: Final = 1.0
 _CONNECTION_DEFAULTS: Final = {
     "application_name": "foldlog",
     "connect_timeout": "5",
-    # A machine that vanishes says nothing. Without these, TCP waits for it for a quarter of an
-    # hour.
+    # A machine that vanishes closes no connection. Without these settings, TCP waits for it for a
+    # quarter of an hour.
     "tcp_user_timeout": "10000",
     "keepalives_idle": "5",
     "keepalives_interval": "2",
@@ -246,7 +246,7 @@ class PostgresRecorder(Recorder):
                     " read deleted rows",
                     kind="read",
                 )
-            time.sleep(_VACUUM_PAUSE_S)  # each time costs something
+            time.sleep(_VACUUM_PAUSE_S)  # each vacuum costs time
         return are_gone is not None
 
     def check(self) -> Iterator[str]:
@@ -279,8 +279,8 @@ class PostgresRecorder(Recorder):
         )
 
     def _after_fork_in_child(self) -> None:
-        # Closing the parent's connections here would end its sessions, so they are left alone, and
-        # kept from the garbage collector.
+        # Closing the parent's connections here would end its sessions, so they stay open, and a
+        # reference protects them from the garbage collector.
         self._inherited = self._pool
         self._sharing = Sharing(self._run)
         self._open_pool()
@@ -391,7 +391,7 @@ class PostgresRecorder(Recorder):
                 self._pool.add(self._greeted(connection))
                 return
             except (ConnectionLost, TryAgain) as error:
-                # who mistyped the address should not think for a minute that all is well
+                # a user who mistyped the address should see the problem at once
                 if not told:
                     tell("foldlog.store.away", problem=str(error), seconds=self._patience_s)
                     told = True

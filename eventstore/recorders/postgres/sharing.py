@@ -70,7 +70,7 @@ class Sharing:
             outcomes = self._run_all(group)
         except Exception as error:  # noqa: BLE001 - each caller gets it
             outcomes = [Outcome(error=error)] * len(group)
-        except BaseException:  # of this thread, from outside: the others go on alone
+        except BaseException:  # a signal interrupts this thread: the others go on alone
             for each in group[1:]:
                 each.group = (each,)
                 each.turn.release()

@@ -205,7 +205,7 @@ class Wire:
         Raises ``ConnectionLost``; then it is not known whether the sent statements ran.
         """
         self.warned = False
-        # until it ended in order: Ctrl-C may come at any time
+        # until the round trip has ended in order, because Ctrl-C may come at any time
         broken = self._broken
         self._broken = True
         if broken:
@@ -240,7 +240,7 @@ class Wire:
         try:
             self._sync()
         except psycopg.Error:
-            self._broken = True  # no caller waits for this; the next one that asks is told
+            self._broken = True  # no caller waits for this answer; the next call raises the error
 
     def abandon(self) -> None:
         """Roll back a transaction that is still open."""
@@ -258,7 +258,7 @@ class Wire:
         again.
         """
         if self._unread:
-            self.ask()  # takes answers that no caller waited for
+            self.ask()  # read the answers for which no caller waited
         self._broken = True
         self._pg.exit_pipeline_mode()
         self._pg.notice_handler = self._notices_of_driver

@@ -74,7 +74,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
         self, name: str | int, expected: Conversation | None = None
     ) -> Conversation | None:
         if isinstance(name, int):
-            # Locked as if asked for by its id. The lock of a staged one orders its writers.
+            # Lock it as a call by id does. The lock of a staged conversation orders its writers.
             if name not in self._locked and not self._lock_by_key(name):
                 return None
             return super().conversation(name)
@@ -133,8 +133,8 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
         self, key: int, start: str, limit: int, *, exactly: bool = False
     ) -> Sequence[tuple[str, RecalledKey]]:
         if exactly and self._unchecked:
-            # The conversation is as we left it. If the key exists, the writer that remembers it now
-            # is refused.
+            # The conversation is assumed to be unchanged. If the key exists, the server refuses to
+            # store it again.
             self._guessed_keys = True
             self._taken_for_new.add((key, start))
             return []

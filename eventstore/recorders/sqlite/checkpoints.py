@@ -59,11 +59,11 @@ class LogCheckpoints:
         if self._stopped:
             return
         if pages >= self._next_at and not self._turn.locked():
-            # there is no thread now: SQLite writes it back in a commit
+            # if no thread can be started, SQLite writes the log back in a commit
             with suppress(RuntimeError):
                 threading.Thread(target=self._run, name=THREAD, daemon=False).start()
         elif pages >= IN_COMMITS_AT:
-            # as long as it is held, SQLite could not write back in a commit
+            # wait: while another thread holds it, SQLite cannot write the log back in a commit
             with self.beside_commits:
                 pass
 
@@ -85,8 +85,7 @@ class LogCheckpoints:
             if not self._stopped:
                 self._next_at = self._write_back()
         except (sqlite3.Error, OSError, *FAILURES):
-            # Who commits next meets the same trouble, if it lasts, and is told. The log is
-            # complete.
+            # If the problem lasts, the next commit raises its error. The log is complete.
             self._next_at += AT
         finally:
             self._turn.release()
@@ -95,7 +94,7 @@ class LogCheckpoints:
         """Write the log back. Return the length at which to write it back next."""
         with closing(self._file.connect(to_write=True)) as connection, self.beside_commits:
             frames, done = maintenance.write_back(connection)
-        if frames - done >= AT:  # a reader needs it, or another process is at it
+        if frames - done >= AT:  # a reader needs the log, or another process writes it back
             return int(frames) + AT
         with self._alone() as writer:
             if maintenance.written_back(writer, "RESTART"):

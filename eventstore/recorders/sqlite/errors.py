@@ -34,7 +34,7 @@ _DENIED: Final = partial(StoreUnavailable, kind="denied")
 _BUSY: Final = partial(StoreUnavailable, kind="busy")
 
 _OF_SQLITE: Final[dict[int, tuple[MakeFailure, str]]] = {
-    # Our statements are what they are, so it is the file that lacks a table, an index or a column.
+    # Our statements are correct, so the file lacks a table, an index or a column.
     sqlite3.SQLITE_ERROR: (StoreDamaged, _IS_DAMAGED),
     sqlite3.SQLITE_FULL: (_DISK_FULL, "free some space"),
     sqlite3.SQLITE_IOERR_SHMSIZE: (_DISK_FULL, "the disk is full: free some space"),
@@ -124,7 +124,7 @@ def is_ours(error: BaseException) -> bool:
     if not isinstance(error, sqlite3.Error | OSError | Failure | UnicodeDecodeError):
         return False
     if isinstance(error, OSError) and error.errno is None:
-        return False  # made by a program, such as a timeout
+        return False  # a program raised it, such as a timeout
     module = ""
     frame = error.__traceback__
     while frame is not None:

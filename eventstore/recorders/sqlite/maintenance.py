@@ -38,8 +38,8 @@ def copy(reader: sqlite3.Connection, path: str, on_progress: Callable[[int, int]
         reader.backup(target, pages=_PAGES, progress=lambda _, left, of: on_progress(of - left, of))
         target.execute("PRAGMA journal_mode = DELETE")
         with suppress(sqlite3.DatabaseError):  # a damaged store is copied as it is, and verified
-            # Its first writer begins an epoch, even if it gets the inode of its store. What is
-            # unfinished stays there.
+            # The first writer of the copy begins an epoch, even if the copy gets the inode of its
+            # store. The copy has no unfinished operations.
             target.execute(SQL["finish_all"])
             target.execute(SQL["set_file"], (_A_COPY,))
 
@@ -80,7 +80,7 @@ def empty_log(writer: sqlite3.Connection, pending: tuple[bytes] | None = None) -
         return False
     if pending is not None:
         writer.execute(SQL["bytes_are_gone"], pending)
-        written_back(writer, "TRUNCATE")  # else the page of this fact stays in the log
+        written_back(writer, "TRUNCATE")  # otherwise the page of this fact stays in the log
     return True
 
 

@@ -52,7 +52,7 @@ class MemoryRecorder(Recorder):
                 INSIDE.add(writer)
                 with self._lock:
                     connection = self._open()
-                    if connection.in_transaction:  # where it was interrupted
+                    if connection.in_transaction:  # an interrupted transaction
                         self._roll_back(connection)
                     try:
                         connection.execute("BEGIN")
@@ -91,7 +91,7 @@ class MemoryRecorder(Recorder):
             )
 
     def _roll_back(self, connection: sqlite3.Connection) -> None:
-        self._transaction.forget()  # also where SQLite has rolled it back itself
+        self._transaction.forget()  # even if SQLite has rolled it back itself
         connection.rollback()
 
     @contextmanager
@@ -119,7 +119,7 @@ class MemoryRecorder(Recorder):
         return True  # no bytes are on a disk
 
     def check(self) -> Iterator[str]:
-        return iter(())  # nor are there files
+        return iter(())  # there is no file to check
 
     def close(self) -> None:
         outside(self._uuid, _NAME)
@@ -142,7 +142,7 @@ class MemoryRecorder(Recorder):
 
 class _MemoryReader(SQLiteReader):
     def value(self, name: str) -> str:
-        # none is on a disk
+        # no bytes are on a disk
         if name == "bytes_pending":
             return ""
         return super().value(name)

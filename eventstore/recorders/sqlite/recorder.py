@@ -64,7 +64,7 @@ class ReaderPool:
         raises.
         """
         self._uses.add(use)
-        # looked at after the use is noted: ``rest`` sees the one or we see the other
+        # Add the use first, then check: either ``rest`` sees the use, or this loop sees ``rest``.
         while self._resting:
             self._uses.discard(use)
             time.sleep(_POLL_S)
@@ -162,7 +162,7 @@ class ReadConnection:
             raise
         self._readers.give_back(self, sound=not isinstance(error, sqlite3.Error))
         if isinstance(error, sqlite3.DatabaseError) and self._readers.file.index >= 0:
-            self._readers.file.check()  # it may not be damaged, but another one
+            self._readers.file.check()  # perhaps it is not damaged, but was replaced
         if error is not None:
             raise_translated(error, f"{self._doing} {self._readers.file.path}")
 
@@ -201,7 +201,8 @@ class SQLiteRecorder(Recorder):
         self._begin()
         try:
             self._open(create)
-        except BaseException as error:  # as ``translated``, without a generator in a new process
+        except BaseException as error:
+            # This does what ``translated`` does, without a generator in a new process.
             self.close()
             raise_translated(error, f"open {path}")
             raise
@@ -249,9 +250,8 @@ class SQLiteRecorder(Recorder):
         try:
             self._file.check()
             return self._writing.last_conversation
-        except (
-            BaseException
-        ) as error:  # as ``translated``, without a generator for what is asked often
+        except BaseException as error:
+            # This does what ``translated`` does, without a generator, because it is called often.
             raise_translated(error, f"read {self._path}")
             raise
 
@@ -265,8 +265,8 @@ class SQLiteRecorder(Recorder):
             except sqlite3.Error:
                 self._close_poller()
                 raise
-            # Each connection counts for itself: a new one must not come to a number that an earlier
-            # one has told.
+            # Each connection counts from its own start. A new connection must not return a number
+            # that an earlier one has returned.
             return (self._pollers << 32) + int(counted)
 
     # -- the file as a whole
@@ -326,10 +326,8 @@ class SQLiteRecorder(Recorder):
             if is_our_log:
                 check_not_moved(self._path)
                 self._file.check()
-        except (
-            *FAILURES,
-            OSError,
-        ) as problem:  # logged: an error would take the place of one of the caller
+        except (*FAILURES, OSError) as problem:
+            # Log it, because raising it would hide an error of the caller.
             tell("foldlog.store.moved", problem=str(problem))
 
     # -- a fork
@@ -341,14 +339,14 @@ class SQLiteRecorder(Recorder):
             self._no_writers = self._queue.begin_alone(patience_s)
             INSIDE.discard(self._no_writers.writer)  # another recorder may have the same file
             self._writing.close()
-        except FAILURES:  # a thread writes, or this one does
+        except FAILURES:  # this thread or another one writes
             rested = False
         self._close_poller()
         return self._readers.rest(patience_s) and rested
 
     def resume(self) -> None:
         self._readers.resume()
-        # first: another thread that forks may lead next
+        # clear it first: another thread that forks may lead next
         job = self._no_writers
         self._no_writers = None
         if job is not None:
@@ -360,8 +358,8 @@ class SQLiteRecorder(Recorder):
             process_forks.refuse(self._path)
             self._file.close("it was in use in another thread when this process was forked")
         self._lock.renew_in_child()
-        # The parent's are kept: other threads may have been inside of them, and no finalizer must
-        # wait for these.
+        # Keep a reference to the objects of the parent: their finalizers could wait for threads
+        # that do not exist here.
         self._of_parent = self._queue, self._writing, self._readers, self._checkpoints
         self._begin()
 
@@ -397,7 +395,7 @@ class SQLiteRecorder(Recorder):
                 " 'foldlog import PATH'",
                 kind="foreign",
             )
-        # first: no file is made beside what is not a store
+        # first, so that no file is made beside a file that is not a store
         look = self._look() if has_content else None
         if self.writable:
             if create and not has_content:
@@ -414,7 +412,7 @@ class SQLiteRecorder(Recorder):
         with self._alone() as connection:
             schema.migrate(connection, self._path, self._file.inode)
         with ReadConnection(self._readers, "open"):
-            pass  # it opens the log that was made just now, while it has its name
+            pass  # it opens the new log while the log has its name
 
     def _look(self) -> tuple[bool, bool]:
         """Return whether the file has the newest schema, and whether it has a log. It may be

@@ -68,7 +68,8 @@ def replace(path: str, new: str, kept: str) -> str | None:
         if os.path.exists(file.path):
             give_rights(new, file.path)
             _give_name(file.path, kept)
-        elif os.geteuid() == 0:  # root restores it for a service: give it the owner of the folder
+        elif os.geteuid() == 0:
+            # If root restores the file of a service, give it the owner of the folder.
             with suppress(PermissionError):
                 os.chown(new, folder.stat().st_uid, folder.stat().st_gid)
         for suffix in _BESIDE:

@@ -246,7 +246,8 @@ class StoreFile:
         check_not_inherited(self.path)
         options = "mode=rw" if self._writable else "mode=ro"
         if not self._writable and self._is_read_only():
-            # Otherwise SQLite would make files beside it, which readers need only beside writers.
+            # Otherwise SQLite would make files beside it, which readers need only if there are
+            # writers.
             options = "immutable=1"
         connection = sqlite3.connect(
             f"{file_uri(self.path)}?{options}",
@@ -331,7 +332,7 @@ class StoreFile:
             except OSError as error:
                 if error.errno != errno.EBADF:  # of a signal handler
                     raise
-                return  # without a connection that writes, or closed at this moment
+                return  # there is no connection that writes, or it was just closed
             if not names:
                 raise StoreUnusable(
                     f"{self.path}-wal was removed while it was open, and nothing was written."
@@ -342,7 +343,7 @@ class StoreFile:
             return
         if present[:2] != self._opened[:2]:
             remedy = "open the store again"
-            # else a link leads to another file, which has its own log
+            # otherwise a link leads to another file, which has its own log
             if os.path.realpath(self.name) == self.path:
                 remedy += (
                     " where a restore put it there; else end all programs that have it open and"

@@ -72,12 +72,12 @@ class WriteLock:
                 flock(self._file, _AT_ONCE)
             else:
                 # The thread keeps its place in the kernel's queue. This descriptor must not get the
-                # lock beside it: then the thread would wait for its own process.
+                # lock instead: then the thread would wait for its own process.
                 self._wait(deadline)
         except BlockingIOError:
             self._wait(deadline)
-        # Not through a mapping of the file: where the file was cut, or a full disk has no room for
-        # it, that ends the process.
+        # Do not map the file into memory: if the file was cut, or a full disk has no room for it,
+        # the access would end the process.
         if pread(self._file, len(self._name), 0) != self._name:
             self._write_name()
 
@@ -143,14 +143,14 @@ class WriteLock:
         except OSError as error:
             if not is_ours(error):  # of a signal handler
                 raise
-            # On a full disk. The name is for the errors of other processes, and no reason to fail.
+            # The disk may be full. Only errors of other processes need the name, so do not fail.
 
     @waits
     def _wait(self, until: float) -> None:
         pending = self._pending
         if pending is None or not pending.resume():
-            # First kept, then started: an exception of a signal handler must not leave a thread
-            # that gets the lock for a process that knows nothing of it.
+            # Store it, then start it: if a signal handler raises, the process must still know the
+            # thread that may get the lock.
             pending = self._pending = _Pending(os.open(self._path, os.O_RDWR | os.O_NOFOLLOW))
             try:
                 pending.start()
@@ -211,7 +211,8 @@ class _Pending(threading.Thread):
         with self._mutex:
             if self._error is not None:
                 raise self._error
-            # Not ended after a timeout; not wanted if a signal handler released the lock just now.
+            # It has not ended after a timeout. It is not wanted if a signal handler just released
+            # the lock.
             return self._has_ended and self._is_wanted
 
     def abandon(self) -> None:

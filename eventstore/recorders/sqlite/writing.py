@@ -84,7 +84,7 @@ class SQLiteWriting:
         if self._file.closed_because is not None:
             self._file.check_open()  # which raises
         self._lock.take(deadline)
-        # for SQLite's lock, which a program that is not ours may hold
+        # for SQLite's lock, which another program than foldlog may hold
         self._patience_s = deadline - time.monotonic()
 
     def begin(self) -> None:
@@ -97,7 +97,7 @@ class SQLiteWriting:
                 with maintenance.waiting_at_most(connection, self._patience_s):
                     connection.execute("BEGIN IMMEDIATE")
         except sqlite3.Error:
-            self._file.check()  # SQLite finds a file damaged that is not its own any more
+            self._file.check()  # SQLite calls a file damaged if another file took its place
             raise
         self._file.check()
         self._changed_before = connection.total_changes
@@ -130,7 +130,7 @@ class SQLiteWriting:
         if isinstance(error, sqlite3.Error) and not isinstance(
             error, sqlite3.IntegrityError | sqlite3.DataError
         ):
-            return None  # the fault is not in the values that the job gave
+            return None  # the values of the job are not the reason
         return translate(error, f"write to {self._path}", NOTHING_WRITTEN)
 
     def commit(self) -> None:
@@ -138,8 +138,8 @@ class SQLiteWriting:
         try:
             self.connection.execute("COMMIT")  # type: ignore[union-attr]  # it has begun
         except sqlite3.Error as error:
-            # No call may come before this is noted: a signal handler runs at calls. And one that
-            # raised right after COMMIT, which was no failure of it, has a frame of its own.
+            # Make no call before this assignment, because signal handlers run at calls. An error of
+            # a handler right after COMMIT has a frame of its own, and is not a failure of COMMIT.
             if error.__traceback__ is not None and error.__traceback__.tb_next is None:
                 self._stage = _COMMIT_FAILED
             raise
@@ -148,7 +148,7 @@ class SQLiteWriting:
             return
         header = os.pread(self._file.index, _HEADER_BYTES, 0)
         commits, pages = _header(header)
-        # A program that is not ours needs no lock of ours, and may have committed since.
+        # Another program than foldlog does not take foldlog's lock, and may have committed since.
         wrote = self.connection.total_changes != self._changed_before  # type: ignore[union-attr]
         if commits - _header(self._begun_at)[0] == wrote:
             self._own_header = header
@@ -164,7 +164,7 @@ class SQLiteWriting:
         index = self._file.index
         if own is None or index < 0:
             return None
-        # Read this first: a transaction that begins now takes the header away.
+        # Read this first, because a transaction that begins now clears the header.
         last_conversation = self._transaction.last_conversation
         try:
             header = os.pread(index, _HEADER_BYTES, 0)
@@ -178,7 +178,8 @@ class SQLiteWriting:
     def settle(self) -> bool:
         connection = self.connection
         if self._stage == _COMMITTING and connection is not None and not connection.in_transaction:
-            # An exception came right after COMMIT: had COMMIT failed, the stage would say so.
+            # An exception came right after COMMIT: if COMMIT had failed, the stage would be another
+            # one.
             self._stage = _COMMITTED
         if self._stage == _COMMITTED:
             return True
@@ -196,8 +197,8 @@ class SQLiteWriting:
             return None
         commit_failed = self._stage == _COMMIT_FAILED
         if isinstance(error, FAILURES) and error.kind in MOVED:
-            self.settle()  # the connection stays: what it has can still be read and backed up
-        elif self._stage != _NONE:  # not where only the write lock did not come
+            self.settle()  # keep the connection: its data can still be read and backed up
+        elif self._stage != _NONE:  # not if only the write lock did not come
             self.replace(error, may_be_committed=commit_failed)
         if commit_failed and self._in_doubt:
             outcome = NOT_KNOWN
@@ -217,9 +218,9 @@ class SQLiteWriting:
         self._in_doubt |= may_be_committed and is_of_disk(error)
         try:
             if is_of_disk(error) or is_full(error):
-                # At once, and before the former one is closed: as long as one is open, SQLite keeps
-                # its index of the log, and a commit that failed is not in that. Where this fails,
-                # the next write tries again.
+                # Open it before the former one is closed: while a connection is open, SQLite keeps
+                # its index of the log, which does not have the failed commit. If this fails, the
+                # next write tries again.
                 with suppress(sqlite3.Error, OSError, *FAILURES):
                     self.open()
         finally:
@@ -243,7 +244,7 @@ class SQLiteWriting:
         self._file.index = found[0] if len(found) == 1 else -1
         if self._file.index >= 0:
             connection.execute(f"PRAGMA wal_autocheckpoint = {IN_COMMITS_AT}")
-        # the last step, so that a signal handler that raises leaves none half open
+        # the last step: if a signal handler raises, no connection stays half open
         self.connection = connection
         return connection
 
