@@ -61,17 +61,19 @@ def in_readme(text: str, run: Run) -> str:
         )
     )
     sentence = (
-        f"takes {append[0]} µs ({append[1]}), a View of a history\nof 1,000,000 events opens in"
-        f" {opened[0]} ms ({opened[1]}), an event takes {size[0]} bytes ({size[1]})"
+        f"takes {append[0]} µs ({append[1]}), a history\nof 1,000,000 events opens in"
+        f" {opened[0]} ms ({opened[1]}), and an event takes {size[0]} bytes ({size[1]})"
     )
     text, replaced = re.subn(
-        r"takes \S+ µs \(\S+\), a View of a history\n"
-        r"of 1,000,000 events opens in \S+ ms \(\S+\), an event takes \S+ bytes \(\S+\)",
+        r"takes \S+ µs \(\S+\), a history\n"
+        r"of 1,000,000 events opens in \S+ ms \(\S+\), and an event takes \S+ bytes \(\S+\)",
         sentence,
         text,
     )
     if replaced != 1:
-        raise ValueError("README.md has no sentence 'takes … µs (…), a View of a history …'")
+        raise ValueError(
+            "README.md has no sentence 'takes … µs (…), a history of 1,000,000 events …'"
+        )
     return text
 
 
