@@ -496,12 +496,14 @@ class History:
         ``Histories.create``. An imported history also has ``program``, ``cwd``, ``branch``,
         ``model`` and ``title``, as far as its source contains them. Cost: two events.
         """
+        return {**self._place(), **self.document(ATTRIBUTES, {})}
+
+    def _place(self) -> dict[str, Any]:
+        """Return the attributes that the source of an imported history contains."""
         from foldlog._figures.places import place_of
 
-        place: dict[str, Any] = _or_empty(
-            lambda: dict[str, Any](place_of(self._store, self.id)), {}
-        )
-        return {**place, **self.document(ATTRIBUTES, {})}
+        nowhere: dict[str, Any] = {}
+        return _or_empty(lambda: dict[str, Any](place_of(self._store, self.id)), nowhere)
 
     def set_attributes(self, /, **changed: Any) -> dict[str, Any]:
         """Change attributes by name; None removes one. The others stay. Return all of them. The
@@ -521,7 +523,7 @@ class History:
                 self.append((), expected_version=version, documents={ATTRIBUTES: attributes})
             except VersionConflict:
                 continue
-            return attributes
+            return {**self._place(), **attributes}
 
     def _conversation_key(self) -> int | None:
         """Return the key of the conversation that this object is bound to. Bind it first if it is

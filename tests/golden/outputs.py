@@ -41,8 +41,7 @@ _OF_THE_RUN = re.compile(
     r"|\d[\d,.]*(?= (?:ms|bytes|×|MB)(?!\w))|[\d,]+(?= +[\d,.]+ ×| now$)"
 )
 _OF_THE_MACHINE = re.compile(
-    r"(?<=To count them: ).*|(?<=for that: ).*|(?<=\"command\": \").*foldlog(?= )|(?<=command ="
-    r" \").*(?=\")"
+    r"(?<=To count them: ).*|(?<=for that: ).*|(?<=\")/[^\"]*/foldlog(?=[ \"])"
 )
 """What depends on how foldlog was installed."""
 _LINES = {

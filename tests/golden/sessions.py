@@ -23,7 +23,7 @@ SESSIONS = Path(__file__).parent / "sessions"
 def replay(session: str) -> str:
     """Type the commands of a session in an empty folder, and return it with what is shown now."""
     with tempfile.TemporaryDirectory() as made:
-        folder = Path(made) / "work"
+        folder = Path(made).resolve() / "work"
         folder.mkdir()
         steps = [
             "\n".join([*comments, f"$ {command}", *_shown(command, folder)])
@@ -50,7 +50,7 @@ def _shown(command: str, folder: Path) -> list[str]:
     words = shlex.split(command.replace("$PWD", str(folder)))
     if "foldlog" not in words:
         done = subprocess.run(command, shell=True, cwd=folder, capture_output=True, check=True)
-        return done.stdout.decode().splitlines()
+        return lines_of(done.stdout.decode(), folder)
     program = words.index("foldlog")
     variables = dict(word.split("=", 1) for word in words[:program])
     arguments, stdin, target = words[program + 1 :], b"", None
