@@ -22,7 +22,7 @@ from tests.which import covering, modules
         ),
         (
             "foldlog/_cli/commands/why.py",
-            "tests/foldlog/test_looking.py::test_why_takes_an_id_or_words",
+            "tests/foldlog/test_looking.py::test_thinking_is_shown",
             "test_export_gives",
         ),
         ("eventstore/codec.py", "tests/eventstore/test_codec.py", "test_cli"),
