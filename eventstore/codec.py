@@ -210,8 +210,8 @@ def _round_trip(kind: str, schema: int, event: KnownEvent, finite: bool) -> tupl
 
 
 def _nested(event: KnownEvent) -> list[Any]:
-    """Return the values of an event, without its time, that are neither texts, whole numbers nor
-    flags, and not empty.
+    """Return the values of an event, without its time and without empty values, that are not texts,
+    whole numbers or flags.
     """
     fields = astuple(event)
     others = (*fields[:_TIME_AT], *fields[_TIME_AT + 1 :])
@@ -313,7 +313,7 @@ def _slow_body(event: KnownEvent) -> bytes:
     """Return the body of an event that may have extra fields of a newer version, or texts, numbers
     and bytes that JSON cannot hold. Extra fields are put back beside the fields of the kind.
 
-    Raises ``ValueError`` if an extra field has the name of one of the event's own.
+    Raises ``ValueError`` if an extra field has the name of a field of the kind.
     """
     fields: dict[str, Any] = msgspec.to_builtins(event, builtin_types=(bytes,), enc_hook=plain)
     extra = fields.pop("extra", {})

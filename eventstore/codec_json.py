@@ -224,9 +224,9 @@ def put_back(fields: dict[str, Any], listed: Iterable[Mapping[str, Any]], body: 
 
 
 def not_json(fields: Mapping[str, Any], *, finite: bool = False) -> str | None:
-    """Return a sentence on the first value in these named fields that JSON would not give back as
-    it is: its path, its type and what to write instead. Return None if all values are None, texts,
-    numbers, flags, bytes, lists, tuples, or maps with texts as keys.
+    """Return a sentence on the first value in these named fields that JSON would read back as
+    another value: its path, its type and what to write instead. Return None if all values are None,
+    texts, numbers, flags, bytes, lists, tuples, or maps with texts as keys.
 
     With ``finite``, NaN and infinities are refused too. A tuple is read back as a list. A value of
     a derived class is read back as an equal value of the plain type. Raises ``RecursionError`` for

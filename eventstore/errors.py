@@ -151,8 +151,8 @@ class IdempotencyConflict(EventStoreError):
 
 
 class HistoryDiverged(EventStoreError):
-    """A history differs from the one that was imported before. Nothing was written; import it under
-    another id.
+    """A history differs from the history that was imported before. Nothing was written; import it
+    under another id.
     """
 
     def __init__(

@@ -93,7 +93,7 @@ class Origin(
 
     ``format``     the name of the format
     ``id``         the source's own id with its JSON type, or None
-    ``time``       a time of the source without a time zone, as text; it must not be taken for UTC
+    ``time``       a time of the source without a time zone, as text; do not read it as UTC
     ``rest``       how many events of its record come before this one; None for the first
     """
 
@@ -232,7 +232,7 @@ class Annotation(_Common, frozen=True, kw_only=True, tag="annotation"):
     """Bookkeeping: state changes, metrics, reports of a condenser without a condensation. A View
     shows it only if ``shown`` is true.
 
-    ``name``       what it is about
+    ``name``  its subject
     ``data``       any JSON
     """
 
@@ -472,9 +472,9 @@ class Retraction(_Common, frozen=True, kw_only=True, tag="retraction"):
     """Take back the events from ``version`` on, condensations too: the View is again as it was at
     ``version``.
 
-    The log keeps these events. A later retraction to the version at which this one was appended
-    (its id) reverses it. A retraction does not fulfil a condensation request: a pending request
-    stays pending.
+    The log keeps these events. A later retraction to the version at which this retraction was
+    appended (its id) reverses it. A retraction does not fulfil a condensation request: a pending
+    request stays pending.
 
     ``version``    the version whose View it brings back
     ``reason``     why, in words

@@ -35,9 +35,9 @@ def open_store(
     as ``history.db``. ``sqlite:///history.db`` is relative, ``sqlite:////srv/history.db`` absolute,
     ``memory:`` lasts as long as the store is open. ``?mode=ro`` opens for reading only,
     ``?mode=rw`` opens only an existing store. ``?patience_s=5`` waits 5 seconds for other writers,
-    instead of 60. ``?plain=allowed`` lets a process without a key begin plain conversations beside
-    encrypted ones. ``postgresql://user@h1,h2/database`` takes all options of libpq, and foldlog's
-    own: see ``docs/POSTGRESQL.md``.
+    instead of 60. ``?plain=allowed`` lets a process without a key begin plain conversations in a
+    store with encrypted conversations. ``postgresql://user@h1,h2/database`` accepts all options of
+    libpq, and options of foldlog: see ``docs/POSTGRESQL.md``.
 
     ``durability="full"``: events are on disk when ``append`` returns. ``"relaxed"``: a power cut
     may lose the newest commits, each as a whole; a program that dies loses none.

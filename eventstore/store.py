@@ -141,8 +141,8 @@ class Store:
                 raise
 
     def ingest(self, conversation: str, events: Iterable[Event | Encoded]) -> Ingested:
-        """Import a history unchanged. Of the rules for new events, only those about the form of an
-        event apply.
+        """Import a history unchanged. Only the rules about the form of an event apply, no other
+        rules for new events.
 
         The events have ids 0, 1, 2, … in order, or no ids; some may be encoded. The first events
         are compared with the events that the conversation already has, and only the later ones are
@@ -174,10 +174,10 @@ class Store:
         ``recorded_at``, in microseconds since 1970, if no event came later. Their salts are random,
         or made from ``secret``: then another copy of the source gets the same heads.
 
-        Of the rules for new events, only those about the form of an event apply. The conversation
-        may have records without events, and the appended events may belong to these records. Raises
-        ``VersionConflict``, ``ConversationNotFound``, ``InvalidEvent``. Durability: on disk when it
-        returns. Cost: these events.
+        Only the rules about the form of an event apply, no other rules for new events. The
+        conversation may have records without events, and the appended events may belong to these
+        records. Raises ``VersionConflict``, ``ConversationNotFound``, ``InvalidEvent``. Durability:
+        on disk when it returns. Cost: these events.
         """
         batch = [self._encode(event, finite=False) for event in events]
         work = partial(
@@ -254,8 +254,8 @@ class Store:
 
     def version(self, conversation: str) -> int:
         """Return the number of events, the next id; 0 for an unknown conversation. Raises
-        ``ConversationErased``. It asks the database nothing if the last append of this process was
-        to the conversation.
+        ``ConversationErased``. It sends no query if the last append of this process was to the
+        conversation.
         """
         cached = self.database.cached_state(conversation)
         if cached is not None and not cached.state.pending:

@@ -98,7 +98,7 @@ def explain_event(event: Event, view: View, structural: Structural) -> Why:
     condensation.
 
     Cost: the View. For a forgotten event also the structural events after it, once; for an import
-    from V0 also those before it.
+    from V0 also the structural events before it.
     """
     position = next((place for place, shown in enumerate(view) if shown.id == event.id), None)
     if position is not None:
@@ -292,8 +292,8 @@ def _follow(
     """Follow ``event`` through the structural events after it that were not taken back.
 
     Return the event that forgot it; the summary that was put in its place; and the summary that
-    stands for it in the View, whose ids are ``shown``. The last one is a later summary if the first
-    was summarized again, and None if no summary stands for it.
+    stands for it in the View, which shows the ids ``shown``. The last one is a later summary if the
+    first was summarized again, and None if no summary stands for it.
     """
     by: Event | None = None
     first: CondensationSummary | None = None

@@ -95,8 +95,8 @@ class View:
         return View(state, self.condensations, self.dialect, self.kept_from, self.kept)
 
     def with_masks(self, masks: Mapping[int, Event]) -> View:
-        """Return a View with other events at these indices. Each must have the id of the event that
-        it masks, and belong to the same unit.
+        """Return a View with other events at these indices. Each new event must have the id of the
+        event that it masks, and belong to the same unit.
         """
         events = list(self.events)
         for index, event in masks.items():

@@ -57,8 +57,8 @@ fold.
 """
 
 _FEW = 64
-"""Up to this many new events are read all together, shown or not, because that takes one query
-instead of three.
+"""Up to this many new events are read together, even events that are not shown, because this needs
+one query instead of three.
 """
 
 
@@ -86,8 +86,8 @@ class Views:
     """The Views of a store's conversations. Thread-safe.
 
     It is also an inline projection: after ``store.register(views)`` the store writes each revision
-    in the transaction of its event. Without that, Views are right too, but they cost the events
-    since the last stored revision.
+    in the transaction of its event. If the store does not do this, Views are right too, but each
+    costs the events since the last stored revision.
     """
 
     name = PROJECTION

@@ -194,7 +194,7 @@ class Documents:
         at: int | None,
     ) -> _Change:
         """Return the change that gives documents these values, compared with their values at the
-        version ``at``, or with the newest ones.
+        version ``at``, or with their newest values.
         """
         database = self._store.database
 
@@ -360,7 +360,7 @@ def _checked_name(name: object) -> str:
 
 
 def _stored_copy(name: str, value: Any) -> Any:
-    """Return a copy of a value as a reader will get it. Raises ``InvalidEvent`` if it differs from
+    """Return the copy of a value that a reader will get. Raises ``InvalidEvent`` if it differs from
     the value, as it does for a tuple.
     """
     try:

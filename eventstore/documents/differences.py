@@ -83,7 +83,8 @@ def json_text(value: Any) -> bytes:
 
 
 def patched(before: Any, change: Difference) -> Any:
-    """Return the value after the change. ``before`` stays as it is; values are shared.
+    """Return the value after the change. ``before`` is not changed, and the result shares values
+    with it.
 
     Raises ``LookupError``, ``TypeError`` or ``ValueError`` if the change was not made from
     ``before``.

@@ -89,8 +89,8 @@ class Besides(Struct, eq=False):
 
 
 class Appending(Struct, eq=False):
-    """The work of one append. It is called with a transaction, and again with another one if the
-    first is rolled back. After the commit ``recorded`` returns the events.
+    """The work of one append. It is called with a transaction, and called again with another
+    transaction if the first is rolled back. After the commit ``recorded`` returns the events.
     """
 
     database: Database
@@ -260,8 +260,8 @@ def _state(reading: WriteTransaction, batch: Sequence[Encoded]) -> State:
 
 
 def _are_equal_but_for_redactions(stored: Sequence[Event], requested: Sequence[Event]) -> bool:
-    """Return whether stored events equal the requested events, apart from trace contexts. Of a
-    redacted event only the size, the kind and the other remaining fields can be compared.
+    """Return whether stored events equal the requested events, apart from trace contexts. For a
+    redacted event, only the size, the kind and the other remaining fields can be compared.
     """
     return len(stored) == len(requested) and all(
         map(_is_equal_but_for_redaction, map(untraced, stored), map(untraced, requested))

@@ -93,9 +93,9 @@ def find_named(
     """Return the conversation to append to, or None if the append begins one. Return also the key
     of the erased conversation that the new one replaces, or None.
 
-    Raises ``ConversationErased`` if the conversation of ``generation`` is erased, also if another
-    one has its id by now. Raises ``ConversationNotFound`` if it was found before and is no longer
-    in the store. Raises ``CorruptEvent``.
+    Raises ``ConversationErased`` if the conversation of ``generation`` is erased, even if another
+    conversation has its id by now. Raises ``ConversationNotFound`` if it was found before and is no
+    longer in the store. Raises ``CorruptEvent``.
     """
     state = database.find(reader, conversation)
     if generation is None:

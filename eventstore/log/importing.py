@@ -131,7 +131,8 @@ class StagedWriter:
 
     def publish(self, version: int, beside: Beside = lambda _: None) -> None:
         """Make a staged conversation visible, in one transaction with the writes of ``beside``. All
-        other staged imports of it are discarded: killed imports, and running ones, which then fail.
+        other staged imports of it are discarded: killed imports, and running imports, which then
+        fail.
         """
 
         def work(writing: WriteTransaction) -> None:

@@ -95,8 +95,8 @@ class ReadTransaction:
 
     @property
     def lineage(self) -> tuple[Border, ...]:
-        """The versions at which the past of a fork leaves each ancestor, the oldest first; the fork
-        begins at the last one.
+        """The ancestors of a fork, the oldest first, each with the version at which the fork's past
+        leaves it. The fork begins at the last of these versions.
 
         Empty for a conversation that is not a fork.
         """
@@ -189,8 +189,8 @@ class ReadTransaction:
         ascending, disjoint intervals. A View depends on no other events.
 
         Raises ``CorruptEvent`` if one of them is missing or unreadable. Cost: the intervals and the
-        returned events, in one read. Each end of an interval that is neither shown nor structural
-        costs one event more.
+        returned events, in one read. An interval costs one more event for each of its ends that is
+        not shown and not structural.
         """
         if intervals:  # they ascend, so it is enough to check the outer ends
             self._whole("the first interval", intervals[0][0])
@@ -209,8 +209,8 @@ class ReadTransaction:
     def structural_events(self, start: int = 0, stop: int | None = None) -> Iterator[Event]:
         """Yield the structural events with ``start <= id < stop``, in order.
 
-        Raises ``CorruptEvent`` if one is unreadable, or if one between two others is missing. Cost:
-        these events.
+        Raises ``CorruptEvent`` if one of them is unreadable, or if one between two of them is
+        missing. Cost: these events.
         """
         start = max(self._whole("start", start), 0)
         stop = self._last(stop)

@@ -392,8 +392,8 @@ def not_erased(
 def begun(conversation: Conversation | None) -> Conversation | None:
     """Return the conversation, or None. Raises ``ConversationErased``. Raises ``CorruptEvent`` for
     a conversation without a last event: it has lost its events, because a conversation begins with
-    its first event and a fork with shared ones. A damaged conversation must not look like an empty
-    one.
+    its first event, and a fork with shared events. A damaged conversation must not look like an
+    empty one.
     """
     is_whole = conversation is not None and (conversation.head or conversation.pending)
     if conversation is None or (is_whole and conversation.erasure is None):

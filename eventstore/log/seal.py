@@ -62,7 +62,7 @@ _ZSTD: Final = 2
 Compression = Literal["none", "zlib", "zstd"]
 
 EVENT_BYTES_MAX: Final = 16 * 2**20
-"""The largest event that a store takes, unless it is opened with another limit: 16 MiB of stored
+"""The largest event that a store accepts, unless it is opened with another limit: 16 MiB of stored
 JSON. No larger body is compressed, and so none is decompressed to more.
 """
 _TOO_LARGE: Final = (
@@ -175,7 +175,7 @@ class WriteSettings(NamedTuple):
 
     ``compression`` is None if none was chosen: new rows are not compressed, and a rekey leaves rows
     as compressed as they are. With ``plain_allowed``, a process without keys may begin a plain
-    conversation in a store that has encrypted ones.
+    conversation in a store that has encrypted conversations.
     """
 
     compression: Compression | None = None

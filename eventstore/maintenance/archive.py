@@ -90,8 +90,8 @@ def archive(store: Store, conversation: str, to: str) -> Archived:
 
 
 def checked(store: Store, verdict: Verdict) -> Verdict:
-    """Return the verdict on a conversation, and for an archived one also the problem of its object.
-    Cost: reading the object.
+    """Return the verdict on a conversation. If the conversation is archived, the verdict has the
+    problem of its object too. Cost: reading the object.
     """
     find = partial(archived_in, conversation=verdict.conversation or "")
     archived = store.database.recorder.query(find) if verdict.archived else None
@@ -131,7 +131,9 @@ def _read(reader: Reader, conversation: str) -> tuple[Conversation, list[Placed]
 
 
 def _damage(store: Store, state: Conversation) -> str | None:
-    """Return the first finding in the rows of a conversation; a damaged one is not archived."""
+    """Return the first finding in the rows of a conversation: a damaged conversation is not
+    archived.
+    """
     try:
         check = Check(store.database, state, state.version, {})
         check.run()

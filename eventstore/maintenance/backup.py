@@ -243,8 +243,8 @@ def _copied(
 
 
 def _counted(verdicts: Sequence[Verdict]) -> tuple[int, int, int]:
-    """Return three numbers: the conversations in these verdicts, and in those that are not erased,
-    the events and the records without events.
+    """Return three numbers: the conversations in these verdicts, and, without erased conversations,
+    their events and their records without events.
     """
     named = [verdict for verdict in verdicts if verdict.conversation is not None]
     living = [verdict for verdict in named if verdict.erasure is None]

@@ -108,8 +108,8 @@ def copy_store(
 ) -> Generator[Moved, None, None]:
     """Copy the named conversations of ``source``, or all, in no order, ``jobs`` at a time. They are
     copied while the outcomes are read from this iterator. A new conversation appears whole in the
-    target or not at all; an existing one grows at its end. With ``damaged``, a damaged one is
-    copied up to its first damaged event.
+    target or not at all; an existing one grows at its end. With ``damaged``, a damaged conversation
+    is copied up to its first damaged event.
 
     A conversation that is damaged or cannot be read, or that differs in the target, is yielded with
     its problem, and the others go on. Raises ``ConversationNotFound`` for a name,

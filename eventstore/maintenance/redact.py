@@ -332,7 +332,7 @@ def quotes_in(reading: ReadTransaction, redacted: Sequence[Event]) -> list[Conde
 
 def _check_that_none_builds_on(reading: ReadTransaction, redacted: Mapping[int, Event]) -> None:
     """Raise ``CannotRedact`` if a remaining value of a document is stored as a difference to a
-    redacted one.
+    redacted value.
     """
     changes: dict[Any, Any] = {
         event_id: event.changed

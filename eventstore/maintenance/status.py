@@ -1,4 +1,4 @@
-"""Ask about a store as a whole: who holds its followers back, and which read models have
+"""The status of a store as a whole: who holds its followers back, and which read models have
 confirmed.
 """
 
@@ -31,9 +31,9 @@ def follower_status(store: Store) -> Status:
 
 
 def confirm(store: Store, read_model: str, position: int | None) -> None:
-    """Record that a read model holds nothing that was erased or redacted up to a position. From
-    then on, tombstones and receipts with later positions name it in ``unconfirmed`` until it
-    confirms them. None forgets the read model.
+    """Record that a read model has removed all content that was erased or redacted up to a
+    position. From then on, tombstones and receipts with later positions name it in ``unconfirmed``
+    until it confirms them. None forgets the read model.
 
     An earlier position than the recorded one changes nothing. A ``TrackingView`` confirms by its
     tracking and does not need this. Raises ``StoreUnavailable``. Durability: on disk when it

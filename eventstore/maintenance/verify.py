@@ -639,8 +639,8 @@ def readable_conversations(
 def _readable(
     recorder: Recorder, read: Callable[[int, Reader], Sequence[T]], limit: int = _PAGE
 ) -> Sequence[T] | StoreDamaged:
-    """Return the next items; fewer, if the one after them cannot be read; or the error, if the
-    first cannot be read.
+    """Return the next items, up to the first item that cannot be read. If this is the first of
+    them, return its error.
     """
     try:
         return recorder.query(partial(read, limit))
@@ -701,8 +701,8 @@ def _entries(database: Database, key: int, conversation: str) -> Iterator[Row]:
 def findings_beside(
     database: Database, conversation: Conversation, codec: RowCodec
 ) -> Iterator[VerifyFinding]:
-    """Yield findings in the mark, the records and the idempotency keys: damaged ones, and ones that
-    belong to events that were cut off.
+    """Yield findings in the mark, the records and the idempotency keys: damaged entries, and
+    entries of events that were cut off.
     """
     try:
         database.codec_of(conversation)

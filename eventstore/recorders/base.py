@@ -72,7 +72,7 @@ added in this state.
 """
 
 Columns = tuple[Any, ...]
-"""One row of an answer. Ids, names and texts are UTF-8 bytes."""
+"""One row of a result. Ids, names and texts are UTF-8 bytes."""
 
 
 class Reader(ABC):
@@ -111,7 +111,7 @@ class Reader(ABC):
         return as_text(rows[0][0]) if rows else ""
 
     def has_reached(self, reached: str, position: int) -> bool:
-        """Return whether a follower that has reached a position, given as text, has read the event
+        """Return whether a follower that has reached a position, passed as text, has read the event
         at ``position``.
         """
         return int(reached) >= position
@@ -349,10 +349,10 @@ class Reader(ABC):
 
     @abstractmethod
     def _ask_listed(self, digests: Sequence[bytes], at: int, key: int, limit: int) -> list[Columns]:
-        """Ask for the conversations that have these digests."""
+        """Return the listed conversations that have these digests."""
 
     def _as_conversation(self, columns: Columns) -> Conversation:
-        """Return the conversation in a row of an answer. A fork without events of its own ends with
+        """Return the conversation in a row of a result. A fork without events of its own ends with
         the event before it, which its parent has; that event may be missing.
         """
         conversation = as_conversation(columns)
@@ -376,7 +376,7 @@ class Reader(ABC):
         return self._placed(self._ask("live_rows", after_position + 1, before, limit))
 
     def _placed(self, answer: Sequence[Columns]) -> list[PlacedRow]:
-        """Return the rows of an answer with their places."""
+        """Return the rows of a result with their places."""
         check_types("a row of an event", NUMBERS, [columns[5] for columns in answer])
         rows = self._with_attachments_under(
             as_rows([columns[:3] for columns in answer]), [columns[5] for columns in answer]
@@ -520,8 +520,8 @@ class Transaction(Reader):
         """
 
     def delete(self, key: int, limit: int) -> bool:
-        """Delete at most ``limit`` rows of a staged or an erased conversation. Of any other
-        conversation, delete the rows that an incomplete detachment has copied to it
+        """Delete at most ``limit`` rows of a staged or an erased conversation. If the conversation
+        is neither, delete the rows that an incomplete detachment has copied to it
         (``insert_past``). Return whether nothing is left to delete. If so, all data beside the rows
         is deleted too, no operation is unfinished, and a staged conversation no longer exists.
         """
@@ -641,7 +641,9 @@ class Transaction(Reader):
         self._write("count_redactions", events, key)
 
     def leave_unfinished(self, key: int, operation: str, state: str = "") -> None:
-        """Leave this operation on the conversation unfinished, in the place of any other one."""
+        """Leave this operation on the conversation unfinished. It replaces any other unfinished
+        operation.
+        """
         self._write("leave_unfinished", operation, state, key)
 
     def finish(self, key: int) -> None:
@@ -893,7 +895,7 @@ class Recorder(ABC):
 
     def succeed(self, former: Recorder) -> None:  # noqa: B027 - of several stores only
         """Take the place of another recorder before its conversations are copied here, if both are
-        the same member of several joined stores. This recorder then gives only later positions, and
+        the same member of several joined stores. Then this recorder uses only later positions, and
         finds conversations whose ids name the former store.
         """
 

@@ -391,6 +391,6 @@ class CommitQueue:
 
 
 def _wake(job: Job[Any]) -> None:
-    """Wake the thread of a job, if it waits. The mutex is held."""
+    """Wake the thread of a job, if it waits. The caller holds the mutex."""
     if job.wake is not None and job.wake.locked():
         job.wake.release()

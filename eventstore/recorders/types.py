@@ -305,21 +305,21 @@ class Ancestor(NamedTuple):
 
 
 class Conversation(NamedTuple):
-    """The stored row of a conversation as one read found it, or of one that will begin, with the
-    key 0. ``version``, ``head`` and ``updated_at`` come from its last event; an empty conversation
-    has version 0, no head and ``updated_at`` None. ``shown`` and ``structural`` are the numbers of
-    its shown and structural events, computed from its last row. ``visible`` says that it is not
-    staged. ``mark`` belongs to the row codec (``log.seal``).
+    """The stored row of a conversation at the time of one read, or the row of a conversation that
+    will begin, with the key 0. ``version``, ``head`` and ``updated_at`` come from its last event;
+    an empty conversation has version 0, no head and ``updated_at`` None. ``shown`` and
+    ``structural`` are the numbers of its shown and structural events, computed from its last row.
+    ``visible`` says that it is not staged. ``mark`` belongs to the row codec (``log.seal``).
 
     A fork has a ``parent``, whose id is ``parent_id``: events below ``parent_version`` are read
     there. Before it has an event of its own, its last event is its parent's. ``lineage`` has its
     ancestors, its parent first; it is empty in lists. ``seed`` is the head before event 0, if
     another conversation recorded event 0. A fork that has copied its past has a ``parent_version``,
     but no parent. ``replaces`` is the key of the erased conversation whose id it uses again.
-    ``pending`` counts the records of its source that have no events yet; of an archived one it is
-    the negative number of the events that its object holds. ``redactions`` counts the redacted
-    events; in a fork also the shared events that were redacted since it began. While this number is
-    unchanged, a copy of the events in memory is right.
+    ``pending`` counts the records of its source that have no events yet; for an archived
+    conversation it is the negative number of the events in its object. ``redactions`` counts the
+    redacted events; in a fork also the shared events that were redacted since it began. While this
+    number is unchanged, a copy of the events in memory is right.
     """
 
     key: int

@@ -51,7 +51,7 @@ MADE: Final = 64
 _ROWS: Final = 4
 """The number of rows that ``made_near`` reads."""
 _ASKED: Final = 1_000
-"""The number of fingerprints in one question."""
+"""The number of fingerprints in one query."""
 _numbers = struct.Struct(">2q").pack
 
 
@@ -122,7 +122,7 @@ class Sources:
     def __init__(
         self, database: Database, reader: Reader, keys: Mapping[int, DataKey | None] | None = None
     ) -> None:
-        """``keys`` has data keys, by conversation, to use instead of the stored ones."""
+        """``keys`` has data keys, by conversation, to use instead of the stored keys."""
         self.database = database
         self.reader = reader
         self._keys: dict[int, DataKey | None] = dict(keys or {})
@@ -578,7 +578,7 @@ class SourcesToWrite(Sources):
         self.reader.write_sources("delete_blocks_between", conversation, start, stop)
 
     def join_blocks(self, source: Source, blocks: Sequence[Block], whole: Block) -> None:
-        """Write one block in the place of several."""
+        """Replace several blocks by one block."""
         self.delete_blocks(source.conversation, blocks[0].first, blocks[-1].stop)
         self.put_blocks(source, [whole])
 

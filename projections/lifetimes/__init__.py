@@ -38,12 +38,12 @@ class Span(msgspec.Struct, frozen=True, gc=False):
     while it is shown.
 
     ``by`` is the id of the structural event that removed it, None while it is shown. ``sent`` has
-    the versions at which a model begins and ceases, in turn, to be sent the event. An action is not
-    sent before its observation and the observations of its parallel calls have come.
+    the versions at which the event becomes part of the prompt and leaves it, alternating. An action
+    is not sent before its observation and the observations of its parallel calls have come.
 
     For a summary, ``place`` is its place in ``Lifetimes.order``. In the V0 dialect it has an
     ``index`` instead, at which each reading of the View inserts it. ``departure`` is None if the
-    summary goes on in the next span at another place.
+    next span continues the summary at another place.
     """
 
     start: int

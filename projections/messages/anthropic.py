@@ -139,7 +139,7 @@ def _block(part: Part) -> Part:
 
 
 def _document(part: Part, mark: Part) -> Part:
-    """Return a file as a document. Its server takes PDFs and texts."""
+    """Return a file as a document. Its server accepts PDFs and texts."""
     file: File = part["file"]
     source: Part
     if (text := file.text) is not None and not is_blank(text):

@@ -1,4 +1,4 @@
-"""Render turns as chat completions: as OpenAI's server takes them, or as litellm does."""
+"""Render turns as chat completions: in the form for OpenAI's server, or for litellm."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def _result(call: PairedCall, moved: list[Part], plain: bool) -> Part:
 
 def text_of_empty_result(observation: Observation) -> str:
     """Return the text for an empty result: some servers refuse an empty text, and a model would
-    take the empty result of a failed call for a success.
+    read the empty result of a failed call as a success.
     """
     if observation.is_error:
         return "(it failed and said nothing)"

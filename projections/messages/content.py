@@ -16,10 +16,10 @@ from foldlog.eventstore.inside import said
 Part = dict[str, Any]
 
 IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
-"""The media types that both OpenAI's and Anthropic's servers take as images."""
+"""The media types that both OpenAI's and Anthropic's servers accept as images."""
 
 PDF = "application/pdf"
-"""The media type of the files that each server takes."""
+"""The media type of the files that each server accepts."""
 
 _TEXTS = (
     "title",
@@ -324,7 +324,7 @@ def data_url(data: bytes, media_type: object = None) -> str:
 
 
 def copied(part: Mapping[str, Any]) -> Part:
-    """Return a copy that JSON can hold. Bytes in ``data`` are in base64, as servers take them;
+    """Return a copy that JSON can hold. Bytes in ``data`` are in base64, as servers expect them;
     other bytes are replaced by a note.
     """
     return {
@@ -352,7 +352,7 @@ def _base64(data: bytes) -> str:
 
 
 def _media_type(data: bytes) -> str:
-    """Return the media type of these bytes, if it is one that servers take; otherwise the type for
+    """Return the media type of these bytes, if servers accept this type; otherwise the type for
     arbitrary bytes.
     """
     if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
@@ -365,7 +365,7 @@ def _media_type(data: bytes) -> str:
 
 def image_url_of(part: Mapping[str, Any]) -> str | None:
     """Return the address of an image that a server can read by itself: a web address, or data of a
-    type that it takes; None for any other part.
+    type that it accepts; None for any other part.
     """
     if part.get("type") != "image_url":
         return None

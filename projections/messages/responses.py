@@ -69,8 +69,8 @@ def _said(role: str, parts: list[Part], moved: list[Part]) -> list[Part]:
 
 
 def _reasoning(thinking: Iterable[Part]) -> list[Part]:
-    """Return the reasoning items among the model's thinking. Its server takes them back only with
-    an id and a summary.
+    """Return the reasoning items among the model's thinking. Its server accepts them only with an
+    id and a summary.
     """
     return [
         copied({key: item[key] for key in _REASONING if item.get(key) is not None})
@@ -82,8 +82,8 @@ def _reasoning(thinking: Iterable[Part]) -> list[Part]:
 
 
 def _custom(action: Action) -> str | None:
-    """Return the text that the model wrote for a custom tool, which takes any text; None for a call
-    of a function.
+    """Return the text that the model wrote for a custom tool, which accepts any text; None for a
+    call of a function.
     """
     arguments = action.arguments if "custom_tool" in action.meta else None
     if isinstance(arguments, dict) and isinstance(arguments.get("input"), str):

@@ -1,8 +1,8 @@
 """A write transaction on a connection, from its begin to its commit; and one call over all its
 attempts.
 
-Writes are queued and sent with the next question, or with the commit. So an append costs two round
-trips: one to ask how the conversation ends, and one to write and commit. It costs one if this
+Writes are queued and sent with the next query, or with the commit. So an append costs two round
+trips: one to read the end of the conversation, and one to write and commit. It costs one if this
 process wrote to the conversation last.
 """
 
@@ -25,10 +25,10 @@ from foldlog.eventstore.recorders.postgres.wire import ConnectionLost, Parameter
 T = TypeVar("T")
 
 OF_EVENTS: Final = "stands_event"
-"""The question for a row of an event."""
+"""The query for a row of an event."""
 
 Witness = tuple[str, tuple[Parameter, ...]]
-"""A question that finds a row if, and only if, a transaction was committed: it looks for one row of
+"""A query that finds a row if, and only if, a transaction was committed: it looks for one row of
 the transaction's writes by values that no other transaction could have written. Each such row has a
 random part: the place of an event, the sealed key of a conversation, the key of a new conversation,
 the token of a tracking id.
@@ -79,8 +79,8 @@ class OpenTransaction:
         return self._wire.rows(self._answers()[-1])
 
     def lock(self, number: int) -> None:
-        """Wait for this lock, then hold it until the end. The statement goes out with the next
-        question.
+        """Wait for this lock, then hold it until the end. The statement is sent with the next
+        query.
         """
         self._begin()
         self.locks.append(number)
@@ -211,9 +211,9 @@ class OpenTransaction:
         """Use this row to find out whether the transaction was committed, if the answer to the
         commit is lost.
 
-        A row of an event is best: it keeps its values while its conversation gets another key, and
-        it holds the number of the transaction. Of other rows the last one is used, because a later
-        write may have replaced an earlier one.
+        A row of an event is best: its values stay when its conversation gets another key, and it
+        has the number of the transaction. Among other rows, the last is used, because a later write
+        may have replaced an earlier row.
         """
         if self.witness is None or self.witness[0] != OF_EVENTS:
             self.witness = (statement, parameters)

@@ -72,7 +72,7 @@ class Positions:
         self._part = part
         self._key = secrets.randbits(_START_BITS) // part.of
         self.number: int | None = None
-        """The transaction's number, once the server has told it."""
+        """The transaction's number, once the server has returned it."""
 
     def take(self, count: int) -> int:
         """Return the first of ``count`` consecutive places. Raises ``StoreUnusable`` if there are

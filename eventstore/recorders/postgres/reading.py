@@ -79,12 +79,12 @@ class PostgresReader(Reader):
 
 
 class ReadSession:
-    """A read transaction, on a connection that is taken at the first question. Until the first
-    answer, a broken connection is replaced by another one. Later, another connection would show
-    another moment, so ``ConnectionLost`` is raised.
+    """A read transaction. Its first query takes a connection from the pool. Until the first result,
+    a broken connection is replaced by another one. Later, another connection would show another
+    moment, so ``ConnectionLost`` is raised.
 
-    ``retried`` asks the first question, and asks it again if the connection breaks. ``bind`` binds
-    a connection to the store that ``ask`` asks.
+    ``retried`` sends the first query, and sends it again if the connection breaks. ``bind`` binds a
+    connection to the store whose rows ``ask`` reads.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class ReadSession:
         return self.ask_each([(self._bind, statement, parameters)])[0]
 
     def ask_each(self, questions: Sequence[Question]) -> list[list[Columns]]:
-        """Ask several questions in one round trip. Return an answer for each."""
+        """Send several queries in one round trip. Return a result for each."""
         if self._wire is None:
             return self._retried(lambda: self._first(questions))
         if not self._is_confirmed:
@@ -141,7 +141,7 @@ class ReadSession:
 
 
 def _asked(wire: Wire, questions: Sequence[Question]) -> list[list[Columns]]:
-    """Send these questions after the queued statements. Return their answers."""
+    """Send these queries after the queued statements. Return their results."""
     for bind, statement, parameters in questions:
         bind(wire)
         wire.queue(statement, *parameters)
@@ -150,8 +150,8 @@ def _asked(wire: Wire, questions: Sequence[Question]) -> list[list[Columns]]:
 
 def _confirmed(wire: Wire, questions: Sequence[Question]) -> list[list[Columns]]:
     """Begin to read after the confirmed commits. All statements are sent together, so even behind a
-    pooler the server that confirms is the server that is read. A hot standby cannot be asked to
-    confirm: it is asked each time whether it was promoted.
+    pooler the server that confirms is the server that is read. A hot standby cannot confirm.
+    Instead each read transaction checks whether the standby was promoted.
     """
     is_confirmed = wire.is_confirmed
     if not is_confirmed:

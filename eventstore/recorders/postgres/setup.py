@@ -95,8 +95,8 @@ def prepare(
 
 
 def are_made(connection: psycopg.Connection[Any], parts: Mapping[str, Part]) -> bool:
-    """Return whether these schemas are these parts of a store, each migrated. Cost: one round
-    trip.
+    """Return whether each of these schemas is the given part of a store, and is migrated. Cost: one
+    round trip.
     """
     each = [
         _in(
@@ -127,7 +127,7 @@ def check_not_lost(
     connection: psycopg.Connection[Any], lost: Sequence[str], first: str, there: Sequence[str]
 ) -> None:
     """Raise ``StoreUnusable`` if these stores among several are missing, although they were made
-    before: the ``first`` one is made last, and before that no other has conversations.
+    before: the ``first`` store is made last, and before that no store has conversations.
     """
     begun = "SELECT 1 FROM {schema}.conversations LIMIT 1"
     if first in there or any(connection.execute(_in(schema, begun)).fetchall() for schema in there):
@@ -159,13 +159,14 @@ def greet(
     writable: bool,
     durable: bool,
 ) -> bool:
-    """Check the server of a new connection, in one round trip for all stores that it is for: its
-    settings must keep the promises, and the epochs must be right. Begin an epoch if a store was
-    restored or its server promoted. Return whether the server belongs to Citus.
+    """Check the server of a new connection, in one round trip for all stores that use the
+    connection. Its settings must not lose acknowledged events, and the epochs must be right. Begin
+    an epoch if a store was restored or its server promoted. Return whether the server belongs to
+    Citus.
 
-    Raises ``StoreUnavailable`` if its settings cannot keep a promise, ``ConnectionLost`` if the
-    connection is for writing and the server is a standby, ``StoreUnusable`` if this role may not
-    begin an epoch.
+    Raises ``StoreUnavailable`` if its settings could lose acknowledged events, ``ConnectionLost``
+    if the connection is for writing and the server is a standby, ``StoreUnusable`` if this role may
+    not begin an epoch.
     """
     for store in stores:
         store.bind(wire)

@@ -1,5 +1,5 @@
-"""Threads that append to one conversation share a transaction: each would wait for the lock of the
-one before.
+"""Threads that append to one conversation share a transaction. Otherwise each thread would wait for
+the lock of the thread before it.
 
 The first thread leads, alone. Appends that come before it ends wait; then the first of them leads,
 with all that wait. A leader runs the works in their order in one transaction, so one commit is
@@ -18,7 +18,7 @@ from foldlog.eventstore.recorders.types import Outcome
 T = TypeVar("T")
 
 _SHARING_MAX: Final = 100
-"""The number of works in one transaction: a later one waits for all of them."""
+"""The most works in one transaction. A later work waits for all of them."""
 
 Work = Callable[[Any], Any]
 

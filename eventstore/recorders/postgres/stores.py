@@ -4,8 +4,8 @@ conversation in one of them.
 A hash of a conversation's id gives the number of its store. A companion (``ID/+NAME``) is in the
 store of ``ID``. A fork is in the store of its parent; if the hash of its id gives another store, a
 fact in that store names the right one. The key of a conversation, divided by the number of stores,
-has the number of its store as remainder. So a question by id or by key goes to one store. All other
-questions go to all stores, in one round trip, and their answers are joined.
+has the number of its store as remainder. So a query by id or by key is sent to one store. All other
+queries are sent to all stores, in one round trip, and their results are joined.
 
 A position in several stores has one number for each store. In each store, and so in each
 conversation, followers read in order; between stores there is no order.
@@ -70,7 +70,7 @@ Snapshots = list[list[Columns]]
 
 
 class _Joined(NamedTuple):
-    """How the answers of all stores are joined: the order of the rows, and the limit of their
+    """How the results of all stores are joined: the order of the rows, and the limit of their
     number.
     """
 
@@ -131,22 +131,22 @@ _TOGETHER: Final[Mapping[str, _Joined]] = {
     "unfinished": _Joined(itemgetter(1)),
     "with_bytes": _Joined(),
 }
-"""The questions to all stores of a server that are asked in one statement. Each row of the answer
-begins with the number of a store.
+"""The queries that one statement runs on all stores of a server. Each row of the result begins with
+the number of a store.
 """
 _ENDS: Final = {
     "ids": b"ORDER BY substring(id, 1, 256), id LIMIT $2",
     "activity": b"ORDER BY at DESC, conversation DESC LIMIT $4",
     "activity_with_all": b"ORDER BY at DESC, conversation DESC LIMIT $5",
 }
-"""The ends of the statements that ask all stores. With them the database stops as soon as it has
+"""The ends of the statements that query all stores. With them the database stops as soon as it has
 the rows that are needed.
 """
 _ANY_STORE: Final = frozenset({"now", "trackings", "max_tracking_id"})
 
 
 class StoresReader(PostgresReader):
-    """One read transaction on each server. It begins with the first question to one of the server's
+    """One read transaction on each server. It begins with the first query on one of the server's
     stores.
     """
 
@@ -309,8 +309,8 @@ class StoresReader(PostgresReader):
         return self._home
 
     def _by_name(self, name: str) -> list[Columns]:
-        """Ask the store that the hash of the id gives; in the same round trip ask it whether
-        another store has the conversation.
+        """Query the store that the hash of the id gives. The same round trip reads whether another
+        store has the conversation.
         """
         home = self._stores.home(name)
         rows, home_rows = self._ask_each(
@@ -354,8 +354,8 @@ class StoresReader(PostgresReader):
         return self._together_each([(statement, parameters)])[0]
 
     def _together_each(self, questions: Sequence[_Asking]) -> list[list[Columns]]:
-        """Ask all stores of each server these questions, each in one statement. A row of an answer
-        begins with the number of its store.
+        """Run these queries on all stores of each server, one statement for each query. A row of a
+        result begins with the number of its store.
         """
         answers = [
             self._sessions[server].ask_each(
@@ -369,8 +369,8 @@ class StoresReader(PostgresReader):
         ]
 
     def _of_servers(self, statement: str) -> list[list[Columns]]:
-        """Ask the first store of each server a question that has the same answer for all its
-        stores. On Citus, ask each store.
+        """Run a query that has the same result for all stores of a server, on the first store of
+        each server. On Citus, run it on each store.
         """
         numbers = [number for server in self._stores.servers for number in server.numbers_of_nodes]
         return self._ask_each(numbers, [(statement, ())] * len(numbers))
@@ -385,7 +385,7 @@ class StoresReader(PostgresReader):
     def _ask_each(
         self, numbers: Sequence[int], questions: Sequence[_Asking]
     ) -> list[list[Columns]]:
-        """Ask each of these stores its question: one round trip for each server."""
+        """Run a query of its own on each of these stores, in one round trip for each server."""
         questions_of_server: dict[Server, list[tuple[int, Question]]] = {}
         for index, (number, (statement, parameters)) in enumerate(
             zip(numbers, questions, strict=True)
@@ -408,7 +408,7 @@ class StoresReader(PostgresReader):
 @Transaction.register
 class StoresTransaction:
     """A write transaction on one server. It has a transaction of each store that the work uses, and
-    passes each call on to one of them. They are committed together.
+    passes each call on to one of these transactions. They are committed together.
     """
 
     def __init__(
@@ -510,7 +510,7 @@ class StoresTransaction:
         return self._at(self._home or 0 if name == "now" else 0).value(name)
 
     def _key_ids(self) -> str:
-        """Ask all stores of this server, in one round trip."""
+        """Query all stores of this server, in one round trip."""
         store = self._at(self._home or 0)
         store.settle()
         for member in self._server.members.values():
@@ -661,7 +661,7 @@ class Server(PostgresRecorder):
         return self.numbers if self._is_on_citus else self.numbers[:1]
 
     def bind_together(self, wire: Wire) -> None:
-        """Bind a connection to the statements that ask all stores of the server together."""
+        """Bind a connection to the statements that query all stores of the server together."""
         if self._united is None:
             self._united = {name: self._unite(name) for name in _TOGETHER} | {
                 name: self._statements[name] for name in ("begin_reading", "commit", "rollback")
@@ -669,8 +669,8 @@ class Server(PostgresRecorder):
         wire.bind(self._united, f"all{PREFIX_END}")
 
     def _unite(self, name: str) -> bytes:
-        """Return the statement that asks all stores of this server, with the number of the store at
-        the beginning of each row.
+        """Return the statement that queries all stores of this server, with the number of the store
+        at the beginning of each row.
         """
         parts = [
             b"(%b)"
@@ -749,7 +749,7 @@ class Stores(Recorder):
             numbers_by_address.setdefault(addresses.get(number, ""), []).append(number)
         self.servers: list[Server] = []
         self._nothing: dict[object, Snapshots] = {}
-        """Questions with an empty answer, and the snapshots of the servers at that time."""
+        """Queries with an empty result, and the snapshots of the servers at that time."""
         self._server_of: dict[int, Server] = {}
         try:
             for address, numbers in numbers_by_address.items():
@@ -798,7 +798,7 @@ class Stores(Recorder):
         return server, server.members[number]
 
     def nothing_since(self, question: object, snapshots: Snapshots) -> bool:
-        """Return whether a question had an empty answer, and nothing was committed since."""
+        """Return whether a query had an empty result, and nothing was committed since."""
         return self._nothing.get(question) == snapshots
 
     def note_nothing(self, question: object, snapshots: Snapshots) -> None:
@@ -807,7 +807,7 @@ class Stores(Recorder):
         self._nothing[question] = snapshots
 
     def position(self, position: int | str) -> Position:
-        """Return a position; it may be given as its text, or as 0 for the beginning."""
+        """Return a position. It may be passed as its text, or as 0 for the beginning."""
         if isinstance(position, str):
             position = Position.read(position)
         elif not isinstance(position, Position) and position == 0:

@@ -131,8 +131,8 @@ class Wire:
     """A connection in pipeline mode. One thread at a time may use it.
 
     It has the statements of the store to which it was bound last. ``prepared=False`` sends each
-    with its text, for poolers that give every transaction another server connection and know
-    nothing of prepared statements. ``reply_timeout_s`` is how long to wait for a silent server.
+    statement as text, for poolers that use another server connection for each transaction and do
+    not support prepared statements. ``reply_timeout_s`` is how long to wait for a silent server.
     """
 
     def __init__(
@@ -233,8 +233,8 @@ class Wire:
         return self._loaders.load_rows(0, result.ntuples, tuple)
 
     def leave(self, statement: str) -> None:
-        """Send a last statement, which ends the transaction, and do not wait for its answer: the
-        answer is dropped before the next one is read. Queued statements are forgotten.
+        """Send a last statement, which ends the transaction, and do not wait for its result: the
+        result is dropped before the next one is read. Queued statements are forgotten.
         """
         self._queued = [(self._prefix + statement, self._statements[statement], [])]
         try:
@@ -380,9 +380,9 @@ class Pool:
         self._wait_s = wait_s
         self._mutex = threading.Lock()
         self._idle: list[Wire] = []
-        """Connections that no place has; one that was closed may be among them."""
+        """Connections that are not in use. Some of them may be closed."""
         self._places: list[_Place] = []
-        """The first ``size`` of them have a connection, or make one. The others wait."""
+        """The first ``size`` places have a connection, or make one. The others wait."""
         self.closed = False
 
     @contextlib.contextmanager
@@ -472,7 +472,7 @@ class Pool:
 
 
 class _Place:
-    """One of the connections that may be in use, or a place in the queue for one."""
+    """The right to use one of the pool's connections, or a place in the queue for this right."""
 
     def __init__(self) -> None:
         self.turn: SimpleQueue[None] = SimpleQueue()

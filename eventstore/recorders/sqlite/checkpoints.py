@@ -68,7 +68,9 @@ class LogCheckpoints:
                 pass
 
     def stop(self, patience_s: float) -> bool:
-        """Begin no checkpoint until ``go_on``. Return False if one goes on for that time."""
+        """Begin no checkpoint until ``go_on``. Return False if a checkpoint still runs after
+        ``patience_s``.
+        """
         self._stopped = True
         if not self._turn.acquire(timeout=patience_s):
             return False

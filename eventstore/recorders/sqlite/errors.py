@@ -72,8 +72,8 @@ _OF_RECORDERS: Final = __name__.rpartition(".")[0].rpartition(".")[0] + "."
 
 
 def translate(error: BaseException, doing: str, outcome: str = "") -> BaseException:
-    """Return our error for one of SQLite or the system, which is its cause; return any other as it
-    is.
+    """Return our error for an error of SQLite or the system, which is its cause. Return any other
+    error unchanged.
     """
     if isinstance(error, OSError):
         problem = error.strerror or str(error)
@@ -110,7 +110,7 @@ def translated(doing: str) -> Iterator[None]:
 
 
 def raise_translated(error: BaseException, doing: str) -> None:
-    """Raise the translation of an error, if it is one of our own statements."""
+    """Raise the translation of an error, if one of our own statements raised it."""
     if isinstance(error, sqlite3.Error | OSError | UnicodeDecodeError) and is_ours(error):
         raise translate(error, doing) from error
 

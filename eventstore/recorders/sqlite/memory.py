@@ -82,9 +82,7 @@ class MemoryRecorder(Recorder):
         return super().transact_all(works)
 
     def set_next_key(self, key: int) -> None:
-        """Give this key to the next conversation that begins, for a copy of one in another
-        store.
-        """
+        """Give this key to the next conversation that begins: it is a copy from another store."""
         with self._lock:
             self._open().execute(
                 "INSERT INTO sqlite_sequence (name, seq) VALUES ('conversations', ?)", (key - 1,)
@@ -156,7 +154,7 @@ def _connect() -> sqlite3.Connection:
 
 @cache
 def _empty_store() -> sqlite3.Connection:
-    """Return an empty store to copy: to copy it takes a twentieth of the time of the migrations."""
+    """Return an empty store to copy: copying takes a twentieth of the time of the migrations."""
     connection = _connect()
     schema.migrate(connection, _NAME, 0)
     return connection

@@ -26,9 +26,7 @@ _POSITIONS: Final = range(2**62)
 
 
 class SQLiteReader(Reader):
-    """The questions that one transaction can ask. Each one walks an index to the rows that it
-    returns.
-    """
+    """The queries of one transaction. Each query finds its rows by an index."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._execute = connection.execute
@@ -64,13 +62,13 @@ class SQLiteReader(Reader):
 
 
 def as_bound(parameters: Sequence[Any]) -> list[Any]:
-    """Return parameters as statements are given them: a text as UTF-8 bytes."""
+    """Return parameters in the form that statements expect: a text as UTF-8 bytes."""
     return [utf8(each) if isinstance(each, str) else each for each in parameters]
 
 
 def a_position(answer: sqlite3.Cursor) -> int:
-    """Return the position in an answer. Raises ``StoreDamaged`` if there is none, which happens
-    only in a damaged file.
+    """Return the position in a result. Raises ``StoreDamaged`` if there is none, which happens only
+    in a damaged file.
     """
     found = answer.fetchone()
     if found is None or type(found[0]) is not int or found[0] not in _POSITIONS:
@@ -83,8 +81,8 @@ def a_position(answer: sqlite3.Cursor) -> int:
 
 @cache
 def _flagged_rows(intervals: int) -> str:
-    """Return the question for this number of intervals. There are few such questions, and each
-    stays prepared.
+    """Return the query for this number of intervals. There are few such queries, and each stays
+    prepared.
     """
     few = f"VALUES {', '.join(['(?, ?, ?)'] * intervals)}"
     return SQL["flagged_rows"].format(intervals=few if intervals <= _FEW else SQL["many_intervals"])

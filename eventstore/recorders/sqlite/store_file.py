@@ -8,8 +8,8 @@ inode, and the number of its names.
 
 A process that closes any descriptor of a file loses all its POSIX locks on it, including SQLite's.
 Another process then believes that it is the last one, and removes the log when it ends. So on Linux
-each connection to a file with a log holds a second lock, which belongs to one opening of the file.
-Nothing else opens the file here.
+each connection to a file with a log holds a second lock, of the kind that belongs to one opening of
+the file. Nothing else opens the file here.
 """
 
 from __future__ import annotations
@@ -137,8 +137,8 @@ class StoreFile:
     def has_content(self) -> bool | None:
         """Return whether the file has content; None if there is no file.
 
-        Raises ``StoreUnusable`` if it is not a regular file, or has one byte: SQLite takes it for
-        an empty one.
+        Raises ``StoreUnusable`` if it is not a regular file, or has one byte: SQLite treats such a
+        file as empty.
         """
         try:
             status = os.stat(self.path)

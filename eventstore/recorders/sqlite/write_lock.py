@@ -21,7 +21,7 @@ _SUFFIX: Final = "-queue"
 
 
 def give_rights(file: int | str, of: str) -> None:
-    """Give a file the permissions and the owner of another one, if that is there, as far as this
+    """Give a file the permissions and the owner of another file, if that exists, as far as this
     user may.
     """
     with suppress(FileNotFoundError, PermissionError):
@@ -48,7 +48,9 @@ class WriteLock:
         self._patience_s = patience_s
         self._file = -1
         self._name = b""
-        """The name of this process, as it stands at the beginning of the lock file."""
+        """The name of this process. The holder of the lock writes its name to the beginning of the
+        lock file.
+        """
         self._pending: _Pending | None = None
         """The thread that waits for the kernel, from a wait of this or of an earlier leader."""
 
@@ -198,7 +200,9 @@ class _Pending(threading.Thread):
         self._granted = threading.Lock()
         self._granted.acquire()
         self._is_wanted = True
-        """Whether the lock is to be held when it comes; else it is released at once."""
+        """Whether this process still wants the lock. If not, the lock is released as soon as it
+        comes.
+        """
         self._has_ended = False
         """Whether the kernel has answered: with the lock or with an error."""
         self._error: OSError | None = None

@@ -208,8 +208,8 @@ class SQLiteWriting:
         return lambda: translate(copy(error), doing, outcome)
 
     def replace(self, error: BaseException, *, may_be_committed: bool) -> None:
-        """Replace the connection after an error. ``may_be_committed``: the error may be that of a
-        commit.
+        """Replace the connection after an error. ``may_be_committed`` says that a commit may have
+        raised the error.
         """
         self.settle()
         former = self.connection
@@ -234,7 +234,7 @@ class SQLiteWriting:
         return self._lock.waited(names.get(leader, "that has ended"))
 
     def open(self) -> sqlite3.Connection:
-        """Open the connection that writes. The write lock is held."""
+        """Open the connection that writes. The caller holds the write lock."""
         connection = self._file.connect(to_write=True)
         if self._in_doubt:
             self._begin_log_again(connection)
@@ -253,7 +253,7 @@ class SQLiteWriting:
 
         The end of the log may be on no disk, though the cache of the system has it: an fsync
         reports its failure only once, and the next one would seem to succeed. If SQLite makes its
-        index of the log again, it takes that end for a commit. So nothing is written behind it.
+        index of the log again, it treats that end as a commit. So nothing is written behind it.
         """
         try:
             with self._checkpoints.beside_commits:
