@@ -65,9 +65,9 @@ def _audit(reading: ReadTransaction) -> Audit:
     return Audit(reading.conversation, reading.version, len(stored), missing, tuple(findings))
 
 
-def _problem(stored: Record, made: Record) -> str | None:
+def _problem(stored: Record, expected: Record) -> str | None:
     if stored.code != CODE:
         return f"it was made by version {stored.code} of the fold; this is version {CODE}"
-    if stored.body != made.body:
+    if stored.body != expected.body:
         return "it differs from the fold of the log"
     return None

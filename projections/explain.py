@@ -121,12 +121,14 @@ def _buried_by(event: Event, structural: Structural) -> Event | None:
     none.
     """
     earlier = [change for change in structural(0) if change.id < event.id]
-    kept = intervals_kept(earlier, event.id)
+    remaining_ids = intervals_kept(earlier, event.id)
     return next(
         (
             change
             for change in earlier
-            if contains(kept, change.id) and names_source_ids(change) and forgets_of(change)(event)
+            if contains(remaining_ids, change.id)
+            and names_source_ids(change)
+            and forgets_of(change)(event)
         ),
         None,
     )
@@ -146,10 +148,10 @@ def explain_difference(before: View, after: View, structural: Structural) -> Dif
     if left:
         later = structural(before.version)
         between = list(takewhile(lambda change: change.id < after.version, later))
-    kept = intervals_kept(between, after.version)
+    remaining_ids = intervals_kept(between, after.version)
     summarized: list[Summarized] = []
     for action in between:
-        if not contains(kept, action.id):
+        if not contains(remaining_ids, action.id):
             continue
         forgets = forgets_of(action)
         if forgotten := tuple(event for event in remaining if forgets(event)):
@@ -232,13 +234,13 @@ def _explain_forgotten(event: Event, view: View, structural: Structural) -> Why:
     # A summary came with its condensation.
     origin_id = summary_of(event.id) if event.id < 0 else event.id
     later = list(structural(origin_id + 1))
-    kept = intervals_kept(later, view.version)
-    if not contains(kept, origin_id):
+    remaining_ids = intervals_kept(later, view.version)
+    if not contains(remaining_ids, origin_id):
         return _explain_taken_back(event, origin_id, view, later)
     by, summary, stands_in = _follow(
         event,
         {shown.id for shown in view},
-        (change for change in later if contains(kept, change.id)),
+        (change for change in later if contains(remaining_ids, change.id)),
     )
     if by is None:  # the View was folded from another log, or the revision is damaged
         reason = (

@@ -78,9 +78,9 @@ class Items(Sequence[Event]):
             return units(self[:], left_behind)
         events = self[:]
         so_far.read(events[so_far.count :])
-        found = so_far.units()
+        result = so_far.units()
         self._units_so_far.append(so_far)
-        return found
+        return result
 
     def __len__(self) -> int:
         return self._count

@@ -362,26 +362,26 @@ def fit_positions(view_units: Units) -> list[int]:
     """
     if not (view_units.unanswered or view_units.orphans or view_units.bonds):
         return sorted([*view_units.seen, *view_units.unseen])
-    kept = set(view_units.seen).difference(view_units.orphans)
-    kept.update(view_units.unseen)
-    kept.difference_update(
+    fit = set(view_units.seen).difference(view_units.orphans)
+    fit.update(view_units.unseen)
+    fit.difference_update(
         *(calls.members for calls in view_units.parallel_calls if calls.unanswered)
     )
     answered = [calls.members for calls in view_units.parallel_calls if not calls.unanswered]
     shrinking = True
     while shrinking:
-        before = len(kept)
-        broken = [loop for loop in view_units.loops if _is_broken(loop, kept)]
-        broken += [members for members in answered if not kept.issuperset(members)]
-        broken += [bond for bond in view_units.bonds if len(bond) == 1 or not kept.issuperset(bond)]
-        kept.difference_update(*broken)
-        shrinking = len(kept) < before
-    return sorted(kept)
+        before = len(fit)
+        broken = [loop for loop in view_units.loops if _is_broken(loop, fit)]
+        broken += [members for members in answered if not fit.issuperset(members)]
+        broken += [bond for bond in view_units.bonds if len(bond) == 1 or not fit.issuperset(bond)]
+        fit.difference_update(*broken)
+        shrinking = len(fit) < before
+    return sorted(fit)
 
 
-def _is_broken(loop: Sequence[int], kept: set[int]) -> bool:
-    """Return whether a dropped member of a loop comes before the last kept member."""
-    surviving = [index for index, position in enumerate(loop) if position in kept]
+def _is_broken(loop: Sequence[int], fit: set[int]) -> bool:
+    """Return whether a dropped member of a loop comes before the last remaining member."""
+    surviving = [index for index, position in enumerate(loop) if position in fit]
     return bool(surviving) and surviving[-1] >= len(surviving)
 
 

@@ -53,9 +53,9 @@ class LastConversation(NamedTuple):
         The events of ``earlier`` may belong to a transaction that was rolled back. Its head reveals
         that: every head depends on all events before it.
         """
-        found = self.state
+        present = self.state
         before = self.before
-        if (earlier.key, earlier.redactions) != (found.key, found.redactions):
+        if (earlier.key, earlier.redactions) != (present.key, present.redactions):
             return None
         grown = earlier.version - before.version
         if not 0 <= grown <= len(self.rows):

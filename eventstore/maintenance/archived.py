@@ -83,10 +83,10 @@ def packed(placed: Sequence[Placed]) -> bytes:
 
 def unpacked(data: bytes) -> list[Placed]:
     """Return the rows of an object."""
-    held = msgspec.msgpack.decode(unpack(data), type=_Object)
-    attachments = [Attachment(*fields) for fields in held.attachments]
+    contents = msgspec.msgpack.decode(unpack(data), type=_Object)
+    attachments = [Attachment(*fields) for fields in contents.attachments]
     placed: list[Placed] = []
-    for event_id, meta, text, position, beside in held.rows:
+    for event_id, meta, text, position, beside in contents.rows:
         body = Body.of(text, [attachments[place] for place in beside]) if beside else text
         placed.append((Row(event_id, meta, body), position))
     return placed

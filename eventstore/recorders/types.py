@@ -474,9 +474,9 @@ def as_conversation(columns: Sequence[Any]) -> Conversation:
     missing. Ids and texts are UTF-8 bytes. Raises ``StoreDamaged`` for a column of another type,
     and for an impossible time.
     """
-    what = f"the row of conversation number {columns[0]}"
-    check_types(what, _SOME_NUMBERS, _NUMBERS_OF_CONVERSATION(columns))
-    check_types(what, _SOME_BYTES, _BYTES_OF_CONVERSATION(columns))
+    name_of_row = f"the row of conversation number {columns[0]}"
+    check_types(name_of_row, _SOME_NUMBERS, _NUMBERS_OF_CONVERSATION(columns))
+    check_types(name_of_row, _SOME_BYTES, _BYTES_OF_CONVERSATION(columns))
     (
         key,
         name,
@@ -503,7 +503,7 @@ def as_conversation(columns: Sequence[Any]) -> Conversation:
     ) = columns
     if (created_at or 0) not in _YEARS or (erased_at or 0) not in _YEARS:
         raise StoreDamaged(
-            f"{what} is damaged: it has a time outside the years 1970 to 9999; {_REMEDY}"
+            f"{name_of_row} is damaged: it has a time outside the years 1970 to 9999; {_REMEDY}"
         )
     empty = Conversation(
         key,

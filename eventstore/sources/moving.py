@@ -226,7 +226,7 @@ def find_redacted_records(
     """Return the redacted records from which some events were made. Cost: the list of made events,
     and a block for each record.
     """
-    wanted = frozenset(event_ids)
+    wanted_ids = frozenset(event_ids)
 
     def read(reader: Reader) -> RedactedRecords | None:
         sources = Sources(database, reader)
@@ -237,7 +237,7 @@ def find_redacted_records(
         left = {
             number: sources.record(source, number)
             for number, (first, count) in sources.made(source).items()
-            if number in redacted and not wanted.isdisjoint(range(first, first + count))
+            if number in redacted and not wanted_ids.isdisjoint(range(first, first + count))
         }
         refused = _refused_by(database, {conversation.key, source.root}, reader)
         return RedactedRecords(left, source, refused)
@@ -423,10 +423,10 @@ def _pages(database: Database, source: Source, start: int) -> Iterator[list[Bloc
         def read(reader: Reader, start: int = start) -> list[Block]:
             page = islice(Sources(database, reader).blocks(source, start), _TOGETHER)
             # The stored source may have grown since: leave out the new records.
-            known = (block for block in page if block.first < source.records)
+            blocks_before = (block for block in page if block.first < source.records)
             return [
                 block if block.stop <= source.records else block.before(source.records)
-                for block in known
+                for block in blocks_before
             ]
 
         blocks = database.recorder.query(read)

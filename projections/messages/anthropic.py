@@ -158,12 +158,12 @@ def _document(part: Part, mark: Part) -> Part:
         source = {"type": "file", "file_id": file.id}
     else:
         return file.named("PDFs, texts, and ids of uploaded files")
-    told: Part = {name: part[name] for name in ("context", "citations") if name in part}
+    context: Part = {name: part[name] for name in ("context", "citations") if name in part}
     return {
         "type": "document",
         "source": source,
         **({"title": file.name} if file.name else {}),
-        **told,
+        **context,
         **mark,
     }
 
@@ -191,18 +191,18 @@ def _tool_result(call: PairedCall, moved: list[Part]) -> Part:
     """
     failed = call.observation.is_error
     if failed:
-        held = without_pictures(call.result, moved, "the failed call")
+        parts = without_pictures(call.result, moved, "the failed call")
     else:
-        held = call.result
+        parts = call.result
     # A result may not put a file into a container, so a text names the file.
-    said = [
+    blocks = [
         named(part) if (block := _block(part))["type"] == "container_upload" else block
-        for part in held
+        for part in parts
     ]
-    if len(said) == 1 and said[0].keys() == {"type", "text"}:
-        content = said[0]["text"]
+    if len(blocks) == 1 and blocks[0].keys() == {"type", "text"}:
+        content = blocks[0]["text"]
     else:
-        content = said
+        content = blocks
     result = {"type": "tool_result", "tool_use_id": matching(call.id, _NAME_MAX)}
     return {
         **result,

@@ -77,7 +77,7 @@ class MessageList:
         """
         if not parts:
             return
-        message, of = self._messages[-1] if self._messages else ({}, {})
+        message, former_positions = self._messages[-1] if self._messages else ({}, {})
         if message.get("role") != role:
             return self.add({"role": role, "content": parts}, positions)
         content: list[Part] = message["content"]
@@ -85,7 +85,7 @@ class MessageList:
         content += parts
         if thinks_late:  # a server refuses thinking after other blocks
             content.sort(key=lambda part: not _is_thinking(part))
-        of.update(dict.fromkeys(positions))
+        former_positions.update(dict.fromkeys(positions))
         self._start = None
 
     def finish(self) -> list[Rendered]:
@@ -153,14 +153,14 @@ class Rendering:
             return False
         self.messages += made.finish()
         self._starts += (
-            _Start(start.message + each.message, each.position) for each in made.starts
+            _Start(start.message + reply.message, reply.position) for reply in made.starts
         )
         return True
 
 
-def _alike(some: Sequence[Any], others: Sequence[Any]) -> int:
+def _alike(former: Sequence[Any], others: Sequence[Any]) -> int:
     """Return the number of equal items at the beginning."""
-    length = len(some)
-    if some == others[:length]:
+    length = len(former)
+    if former == others[:length]:
         return length
-    return next(compress(count(), map(ne, some, others)), min(length, len(others)))
+    return next(compress(count(), map(ne, former, others)), min(length, len(others)))

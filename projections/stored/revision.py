@@ -142,9 +142,9 @@ def _shortened(folded: ViewFold, version: int, past: PastFolds) -> ViewFold | No
     return ViewFold(state, earlier, since)
 
 
-def _lists(revision: Revision, kept: Ints) -> tuple[Ints, ...]:
+def _lists(revision: Revision, interval_ends: Ints) -> tuple[Ints, ...]:
     summaries = revision.summaries, revision.after, revision.register
-    return kept, *summaries, revision.tomb, revision.left_behind
+    return interval_ends, *summaries, revision.tomb, revision.left_behind
 
 
 def _change(start: ViewFold, event: Event) -> ViewFold:

@@ -96,10 +96,10 @@ class OpenTransaction:
         for number in earlier.locks:
             self.lock(number)
         statement, parameters = earlier.witness
-        found = self.ask(statement, *parameters)
-        if not found:
+        rows = self.ask(statement, *parameters)
+        if not rows:
             return False
-        [(its_number,)] = found
+        [(its_number,)] = rows
         if earlier._positions.number is None:
             earlier._positions.number = its_number
         return True
@@ -233,11 +233,11 @@ class OpenTransaction:
             self._answers()
         return self._positions
 
-    def _lock_on(self, what: bytes, *names: bytes) -> None:
+    def _lock_on(self, kind: bytes, *names: bytes) -> None:
         salt = blake2b(self._schema, digest_size=8).digest()
-        digests = (blake2b(name, digest_size=8, key=what, salt=salt).digest() for name in names)
+        digests = (blake2b(name, digest_size=8, key=kind, salt=salt).digest() for name in names)
         for number in sorted(
-            {int.from_bytes(each, signed=True) for each in digests}.difference(self.locks)
+            {int.from_bytes(digest, signed=True) for digest in digests}.difference(self.locks)
         ):
             self.lock(number)
 

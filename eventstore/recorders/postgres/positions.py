@@ -41,13 +41,13 @@ class Part(NamedTuple):
     @classmethod
     def read(cls, text: str) -> Part:
         """Return the part that a URL names, such as 17/64."""
-        found = re.fullmatch(r"(\d{1,2})/(2|4|8|16|32|64)", text)
-        if found is None or int(found[1]) >= int(found[2]):
+        match = re.fullmatch(r"(\d{1,2})/(2|4|8|16|32|64)", text)
+        if match is None or int(match[1]) >= int(match[2]):
             raise InvalidOption(
                 f"the URL sets part to {text!r}; give the number of a store and the number of all"
                 " stores, such as 17/64"
             )
-        return cls(int(found[1]), int(found[2]))
+        return cls(int(match[1]), int(match[2]))
 
     def __str__(self) -> str:
         return f"{self.number} of {self.of}"

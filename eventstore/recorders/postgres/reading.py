@@ -69,10 +69,10 @@ class PostgresReader(Reader):
             *((first, last, *(rest or (None,))) for first, last, *rest in intervals), strict=True
         )
         if intervals:
-            found = self._ask("flagged_rows", key, *map(bigints, columns))
+            selected = self._ask("flagged_rows", key, *map(bigints, columns))
         else:
-            found = []
-        return self._with_attachments(as_rows(found), key, intervals)
+            selected = []
+        return self._with_attachments(as_rows(selected), key, intervals)
 
     def _ask_listed(self, digests: Sequence[bytes], at: int, key: int, limit: int) -> list[Columns]:
         return self._ask("listed", array(BYTEA, digests), at, key, len(digests), limit)
@@ -127,8 +127,8 @@ class ReadSession:
         self._held.close()
 
     def _first(self, questions: Sequence[Question]) -> list[list[Columns]]:
-        with contextlib.ExitStack() as held:
-            wire = held.enter_context(self._take_wire())
+        with contextlib.ExitStack() as stack:
+            wire = stack.enter_context(self._take_wire())
             self._bind(wire)
             if any(statement in _OF_FOLLOWERS for _, statement, _ in questions):
                 result = _confirmed(wire, questions)
@@ -136,7 +136,7 @@ class ReadSession:
             else:
                 wire.queue("begin_reading")
                 result = _asked(wire, questions)
-            self._wire, self._held = wire, held.pop_all()
+            self._wire, self._held = wire, stack.pop_all()
             return result
 
 
@@ -155,8 +155,8 @@ def _confirmed(wire: Wire, questions: Sequence[Question]) -> list[list[Columns]]
     """
     is_confirmed = wire.is_confirmed
     if not is_confirmed:
-        for each in ("begin_confirming", "confirm_durably", "confirm", "commit"):
-            wire.queue(each)
+        for name in ("begin_confirming", "confirm_durably", "confirm", "commit"):
+            wire.queue(name)
     wire.queue("begin_reading")
     for bind, statement, parameters in questions:
         bind(wire)

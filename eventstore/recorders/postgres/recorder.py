@@ -379,7 +379,7 @@ class PostgresRecorder(Recorder):
 
     def _prepare(self, create: bool, partitions: str | None) -> None:
         waiting = pauses(self._patience_s)
-        told = False
+        is_reported = False
         while True:
             try:
                 connection = self._new_connection()
@@ -393,9 +393,9 @@ class PostgresRecorder(Recorder):
                 return
             except (ConnectionLost, TryAgain) as error:
                 # a user who mistyped the address should see the problem at once
-                if not told:
+                if not is_reported:
                     tell("foldlog.store.away", problem=str(error), seconds=self._patience_s)
-                    told = True
+                    is_reported = True
                 self._recover(
                     error,
                     waiting,
@@ -474,11 +474,13 @@ os.register_at_fork(
 def _parameters(dsn: str, *, writable: bool) -> dict[str, Any]:
     """Return the parameters of a connection: those of the URL, and our defaults for the others."""
     try:
-        given = conninfo.conninfo_to_dict(dsn)
+        parameters = conninfo.conninfo_to_dict(dsn)
     except psycopg.ProgrammingError as error:
         raise InvalidOption(f"the URL cannot be read: {' '.join(str(error).split())}") from error
     return (
-        _CONNECTION_DEFAULTS | {"target_session_attrs": "read-write" if writable else "any"} | given
+        _CONNECTION_DEFAULTS
+        | {"target_session_attrs": "read-write" if writable else "any"}
+        | parameters
     )
 
 

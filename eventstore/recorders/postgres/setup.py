@@ -46,8 +46,8 @@ def prepare(
         facts = {}
     if "schema" not in facts:
         facts = _facts_of_store(connection, schema)
-    found = _version(facts, schema, partitions)
-    if found < newest and writable and (found > 0 or create):
+    schema_version = _version(facts, schema, partitions)
+    if schema_version < newest and writable and (schema_version > 0 or create):
         try:
             with connection.transaction():
                 connection.execute("SELECT set_config('lock_timeout', %s, true)", (_LOCK_WAIT,))
@@ -66,31 +66,31 @@ def prepare(
                     part or ONLY,
                     partitions or "1",
                 )
-            found = newest
+            schema_version = newest
         except psycopg.errors.InsufficientPrivilege:
-            if found == 0:
+            if schema_version == 0:
                 raise
-    if found == 0:
+    if schema_version == 0:
         raise StoreUnusable(
             f"schema {schema!r} of this database has no store; to make one, open the URL with"
             " ?mode=rwc",
             kind="foreign",
         )
-    if found < newest:
+    if schema_version < newest:
         raise StoreUnusable(
-            f"the store in schema {schema!r} has schema version {found}, but this version of"
-            f" foldlog needs {newest}; {command_of_owner(connection, schema)}",
+            f"the store in schema {schema!r} has schema version {schema_version}, but this"
+            f" version of foldlog needs {newest}; {command_of_owner(connection, schema)}",
             kind="schema",
         )
-    made = facts.get("part", str(part or ONLY))
-    if part is not None and made != str(part):
+    stored_part = facts.get("part", str(part or ONLY))
+    if part is not None and stored_part != str(part):
         raise StoreUnusable(
-            f"schema {schema!r} has store {made}, not {part}; the number of stores cannot be"
+            f"schema {schema!r} has store {stored_part}, not {part}; the number of stores cannot be"
             " changed: copy the store to another schema, ?schema= (see 'foldlog store copy"
             " --help')",
             kind="refused",
         )
-    number, _, of = made.partition(" of ")
+    number, _, of = stored_part.partition(" of ")
     return Part(int(number), int(of))
 
 
@@ -98,7 +98,7 @@ def are_made(connection: psycopg.Connection[Any], parts: Mapping[str, Part]) -> 
     """Return whether each of these schemas is the given part of a store, and is migrated. Cost: one
     round trip.
     """
-    each = [
+    queries = [
         _in(
             schema,
             f"SELECT {part.number}, name, value FROM {{schema}}.store WHERE name IN ('part',"
@@ -107,12 +107,12 @@ def are_made(connection: psycopg.Connection[Any], parts: Mapping[str, Part]) -> 
         for schema, part in parts.items()
     ]
     try:
-        found = connection.execute(b" UNION ALL ".join(each)).fetchall()
+        facts = connection.execute(b" UNION ALL ".join(queries)).fetchall()
     except psycopg.errors.ProgrammingError:  # there is no such table, or this role may not read it
         return False
     newest = str(max(migrations("postgresql")))
     expected = {(part.number, "part", str(part)) for part in parts.values()}
-    return {*found} == expected | {(part.number, "schema", newest) for part in parts.values()}
+    return {*facts} == expected | {(part.number, "schema", newest) for part in parts.values()}
 
 
 def schemas_there(connection: psycopg.Connection[Any], schemas: Sequence[str]) -> list[str]:
@@ -184,12 +184,12 @@ def _check_server(
     wire: Wire,
     info: psycopg.ConnectionInfo,
     schema: str,
-    found: Sequence[tuple[Any, ...]],
+    rows: Sequence[tuple[Any, ...]],
     *,
     writable: bool,
     durable: bool,
 ) -> bool:
-    if not found:
+    if not rows:
         raise StoreDamaged(
             f"the store in schema {schema!r} is damaged: it has no epoch; restore it from a backup"
         )
@@ -204,7 +204,7 @@ def _check_server(
             is_elsewhere,
             is_later,
         )
-    ] = found
+    ] = rows
     if version < _SERVER_VERSION_MIN:
         raise StoreUnavailable(
             f"this is PostgreSQL {version}; foldlog needs {_SERVER_VERSION_MIN} or later",
@@ -284,16 +284,16 @@ def _facts_of_store(connection: psycopg.Connection[Any], schema: str) -> dict[st
     other tables.
     """
     query = "SELECT tablename::text, schemaname::text FROM pg_tables WHERE schemaname = ANY (%s)"
-    found = connection.execute(query, ([schema, f"{schema}_00"],)).fetchall()
-    if any(name == f"{schema}_00" for _, name in found):
+    tables = connection.execute(query, ([schema, f"{schema}_00"],)).fetchall()
+    if any(name == f"{schema}_00" for _, name in tables):
         raise StoreUnusable(
             f"this database has several stores, {schema}_00 and others; give their number in the"
             " URL (?stores=)",
             kind="refused",
         )
-    if not found:
+    if not tables:
         return {}
-    if not {"store", "epoch", "conversations", "events"} <= {table for table, _ in found}:
+    if not {"store", "epoch", "conversations", "events"} <= {table for table, _ in tables}:
         raise StoreUnusable(
             f"schema {schema!r} has tables, but is not a foldlog store; choose another schema"
             " (?schema=)",
@@ -326,13 +326,17 @@ def _version(facts: Mapping[str, str], schema: str, partitions: str | None) -> i
 
 
 def _migrate(
-    connection: psycopg.Connection[Any], schema: str, found: int, part: Part, partitions: str
+    connection: psycopg.Connection[Any],
+    schema: str,
+    schema_version: int,
+    part: Part,
+    partitions: str,
 ) -> None:
-    if found == 0:
+    if schema_version == 0:
         connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
     storage = _storage(connection)
     for number, script in migrations("postgresql").items():
-        if number <= found:
+        if number <= schema_version:
             continue
         for command in commands(script):
             connection.execute(_in(schema, command, partitions, storage))

@@ -71,15 +71,15 @@ class Sharing:
         except Exception as error:  # noqa: BLE001 - each caller gets it
             outcomes = [Outcome(error=error)] * len(group)
         except BaseException:  # a signal interrupts this thread: the others go on alone
-            for each in group[1:]:
-                each.group = (each,)
-                each.turn.release()
+            for member in group[1:]:
+                member.group = (member,)
+                member.turn.release()
             raise
         finally:
             self._leave(conversation)
-        for each, outcome in zip(group, outcomes, strict=True):
-            each.outcome = outcome
-            each.turn.release()
+        for member, outcome in zip(group, outcomes, strict=True):
+            member.outcome = outcome
+            member.turn.release()
 
     def _leave(self, conversation: str) -> None:
         """Let the first thread that waits lead, with all that wait."""
@@ -93,7 +93,7 @@ class Sharing:
         group[0].turn.release()
 
     def _run_all(self, group: Sequence[_Job]) -> Sequence[Outcome[Any]]:
-        works = [each.work for each in group]
+        works = [job.work for job in group]
         if len(works) > 1:
             try:
                 return self._run(partial(_in_one_transaction, works))  # type: ignore[no-any-return]

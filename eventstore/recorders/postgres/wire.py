@@ -294,12 +294,12 @@ class Wire:
     # ----------------------------------------------------------------------------------------------
 
     def _sync(self) -> None:
-        sent: list[str] = []
-        self._unread.append(sent)
+        statement_names: list[str] = []
+        self._unread.append(statement_names)
         queued = self._queued
         self._queued = []
         for name, statement, values in queued:
-            self._send(name, statement, values, sent)
+            self._send(name, statement, values, statement_names)
         self._pg.pipeline_sync()
         self._wait(lambda: self._pg.flush() != 0, select.POLLIN | select.POLLOUT)
 
@@ -467,8 +467,8 @@ class Pool:
         """Leave a place, or the queue for one."""
         if place in self._places:
             self._places.remove(place)
-        for each in self._places[: self._size]:
-            each.turn.put(None)
+        for waiting in self._places[: self._size]:
+            waiting.turn.put(None)
 
 
 class _Place:

@@ -89,12 +89,12 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
             self._take_for_granted(expected)
             return expected
         self._ask_for_number()
-        found = super().conversation(name)
-        if found is not None:
-            if was_numbered and found.key not in self._locked:
-                self._check_turn(found)
-            self._locked.add(found.key)
-        return found
+        conversation = super().conversation(name)
+        if conversation is not None:
+            if was_numbered and conversation.key not in self._locked:
+                self._check_turn(conversation)
+            self._locked.add(conversation.key)
+        return conversation
 
     def lock_all(self, conversations: Iterable[str]) -> None:
         self._lock_on(_OF_CONVERSATION, *map(utf8, conversations))
@@ -200,16 +200,16 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
         self._unchecked = True
         self._locked.add(guess.key)
 
-    def _check_turn(self, found: Conversation) -> None:
+    def _check_turn(self, conversation: Conversation) -> None:
         """Raise ``TryAgain`` if another writer appended to a conversation after this transaction
         got its number. New events would get positions before the events of that writer. The
         transaction runs again with the locks of both conversations from the start.
         """
-        [(newest,)] = self.ask("newest_position", found.key)
+        [(newest,)] = self.ask("newest_position", conversation.key)
         if newest is not None and self._positions.precede(newest):
             raise TryAgain(
-                f"another transaction wrote to conversation {found.id!r} after this transaction"
-                " had begun"
+                f"another transaction wrote to conversation {conversation.id!r} after this"
+                " transaction had begun"
             )
 
     def _insert(self, key: int, rows: Sequence[Row], places: Sequence[int | None]) -> None:
@@ -244,9 +244,9 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
             self._lock_on(*name)
             locked = name
         if is_visible and was_numbered:
-            found = super().conversation(key)
-            if found is not None:
-                self._check_turn(found)
+            conversation = super().conversation(key)
+            if conversation is not None:
+                self._check_turn(conversation)
         self._locked.add(key)
         return True
 

@@ -49,8 +49,8 @@ def begin_epoch_where_copied(connection: sqlite3.Connection, inode: int) -> int 
     before it; else None. Call it within a write transaction.
     """
     execute = connection.execute
-    found = execute(SQL["file"]).fetchone()
-    if found is not None and found[0] == str(inode).encode():
+    recorded = execute(SQL["file"]).fetchone()
+    if recorded is not None and recorded[0] == str(inode).encode():
         return None
     last = a_position(execute(SQL["last_position"]))
     now = time.time_ns() // 1_000
@@ -148,9 +148,9 @@ def findings(reader: sqlite3.Connection) -> Iterator[str]:
             f"{count} events of conversation {unplaced!r} have no position, so no follower reads"
             " them"
         )
-    given, found, is_a_number = reader.execute(SQL["positions_given_and_found"]).fetchone()
-    if type(given) is not int or not is_a_number:
+    recorded, stored, is_a_number = reader.execute(SQL["positions_given_and_found"]).fetchone()
+    if type(recorded) is not int or not is_a_number:
         yield "the number of recorded events cannot be read"
-    elif found < given:
-        lost = f"{given - found} of the {given} recorded events"
+    elif stored < recorded:
+        lost = f"{recorded - stored} of the {recorded} recorded events"
         yield f"{lost} are neither stored nor in the tombstone of an erased conversation"

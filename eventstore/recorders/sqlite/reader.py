@@ -70,13 +70,13 @@ def a_position(answer: sqlite3.Cursor) -> int:
     """Return the position in a result. Raises ``StoreDamaged`` if there is none, which happens only
     in a damaged file.
     """
-    found = answer.fetchone()
-    if found is None or type(found[0]) is not int or found[0] not in _POSITIONS:
+    row = answer.fetchone()
+    if row is None or type(row[0]) is not int or row[0] not in _POSITIONS:
         raise StoreDamaged(
             "the positions of events are damaged; run 'foldlog store verify', then 'foldlog store"
             " copy --damaged'"
         )
-    return int(found[0])
+    return int(row[0])
 
 
 @cache

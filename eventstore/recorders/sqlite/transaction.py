@@ -105,9 +105,9 @@ class SQLiteTransaction(SQLiteReader, Transaction):
         """
         are_plain = not any(encodings(rows))
         for first in range(0, len(rows), _TOGETHER):
-            some = rows[first : first + _TOGETHER]
+            batch = rows[first : first + _TOGETHER]
             values: list[object] = []
-            for event_id, meta, body in some:
+            for event_id, meta, body in batch:
                 kind, shown, structural = in_columns(meta)
                 stored = bytearray(body)
                 its_meta = bytearray(meta)
@@ -116,7 +116,7 @@ class SQLiteTransaction(SQLiteReader, Transaction):
                     values += its_meta, stored
                 values.append(stored)
                 position += 1
-            self._execute(_insert_together(len(some), are_plain), values)
+            self._execute(_insert_together(len(batch), are_plain), values)
         if Body in map(type, map(_body, rows)):
             self._attach(key, rows)
 

@@ -20,12 +20,12 @@ _AT_ONCE: Final = LOCK_EX | LOCK_NB
 _SUFFIX: Final = "-queue"
 
 
-def give_rights(file: int | str, of: str) -> None:
+def give_rights(file: int | str, model: str) -> None:
     """Give a file the permissions and the owner of another file, if that exists, as far as this
     user may.
     """
     with suppress(FileNotFoundError, PermissionError):
-        status = os.stat(of)
+        status = os.stat(model)
         os.chmod(file, status.st_mode & 0o666)
         os.chown(file, status.st_uid, status.st_gid)
 

@@ -240,8 +240,8 @@ class SQLiteWriting:
             self._begin_log_again(connection)
         self._transaction = SQLiteTransaction(connection)
         self._own_header = None
-        found = descriptors_of(f"{self._file.path}-shm")
-        self._file.index = found[0] if len(found) == 1 else -1
+        descriptors = descriptors_of(f"{self._file.path}-shm")
+        self._file.index = descriptors[0] if len(descriptors) == 1 else -1
         if self._file.index >= 0:
             connection.execute(f"PRAGMA wal_autocheckpoint = {IN_COMMITS_AT}")
         # the last step: if a signal handler raises, no connection stays half open
