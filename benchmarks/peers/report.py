@@ -143,8 +143,8 @@ def notes(runs: Runs) -> list[str]:
         for load in re.findall(r"[\d.]+", " ".join(run["load"] for run in runs.values()))
     ):
         sentences.append(
-            "The machine had other work, so times are longer than on a quiet one, mostly those that"
-            " wait for the disk."
+            "Other programs ran on the machine, so times are longer than on a quiet machine, mostly"
+            " the times that include waits for the disk."
         )
     sentences += [
         line for length in lengths(runs) if (line := _uneven(length, runs[str(length)]["peers"]))

@@ -94,7 +94,7 @@ def described(strategy, shared) -> str:
         but = f", except {', '.join(rest)}" if rest else ""
         text += f" This strategy has the parameters of the first table{but}."
     elif names:
-        text += f" It has {', '.join(names)} of the first table."
+        text += f" This strategy has {', '.join(names)} of the first table."
     own = [row(parameter) for parameter in strategy.parameters if row(parameter) not in shared]
     return f"{text}\n\n{HEAD}" + "\n".join(own) + "\n" if own else f"{text}\n"
 
