@@ -1,27 +1,27 @@
 """aider's chat history, ``.aider.chat.history.md``: Markdown to which every run of aider in a
 folder adds a session.
 
-    # aider chat started at 2026-03-01 10:00:00     a session begins, at local time
+    # aider chat started at 2026-03-01 10:00:00     the first line of a session, with the local time
     #### add a button                               what the user typed, each line with two spaces
                                                     at its end
-    > Tokens: 2.1k sent, 120 received.              what aider said: its version, questions, tokens,
-                                                    edits
-    I will add it.                                  all else: what the model said
+    > Tokens: 2.1k sent, 120 received.              what aider printed: its version, questions,
+                                                    tokens, edits
+    I will add it.                                  any other line: what the model wrote
 
-The file has no records, so foldlog makes them: ``{"aider": "start" | "user" | "tool" | "assistant",
-"text"}`` for each block, with ``raw`` where aider writes such a text in another way. One after the
-other they are the file again.
+The file has no records, so foldlog makes one for each block: ``{"aider": "start" | "user" | "tool"
+| "assistant", "text"}``. If aider would write this text in another way, the record also has the
+bytes of the block under ``raw``. All records together make the same file again.
 
-    start, tool     Annotation; one that says that the history was cleared is a condensation of all
-                    that was shown
-    user            Message; a command to aider is an Annotation, except for those that send what
-                    follows (``/ask``)
+    start, tool     Annotation. If it says that the history was cleared, it is a condensation of all
+                    shown events
+    user            Message. A command to aider is an Annotation, except a command that sends a text
+                    to the model (``/ask``)
     assistant       Message
 
-The model's text may have lines that begin like those of aider and of the user. aider ends its own
-with two spaces, so in a session whose first such line has them, a line without them belongs to what
-is around it: to the model, whose text begins behind a blank line, or to what aider told in several
-lines, up to the one that ends so.
+Lines of the model's text may begin like lines of aider or of the user. But aider ends its own lines
+and the user's lines with two spaces. So if the first such line of a session ends with two spaces, a
+line that does not belongs to the text around it. After a blank line, this is the model's text.
+Otherwise it is a text of aider with several lines, whose last line ends with two spaces.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ NAME = "aider"
 _START = re.compile(rb"# aider chat started at (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)[ \r]*\n?")
 _MARKS = {"user": "#### ", "tool": "> "}
 _BREAK = "  "
-"""The end of a line of aider's and of the user's: in Markdown it breaks the line."""
+"""The end of a line of aider or of the user: in Markdown, two spaces break the line."""
 _TITLE = "# aider chat started at "
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _WITH_BLANK = ("start", "assistant")
 _KINDS = ("start", "user", "tool", "assistant")
 
 _SENT = re.compile(r"/(?:ask|code|architect|context|help)\s+(.+)", re.DOTALL)
-"""Commands that send what follows to a model."""
+"""Commands that send the text after them to a model."""
 _CLEAR = re.compile(r"/(?:clear|reset)\s*$")
 _CLEARED = ("All chat history cleared.", "All files dropped and chat history cleared.")
 _BLANK = "<blank>"
-"""The words of aider for a prompt without text, which it does not send."""
+"""What aider writes for a prompt without text, which it does not send."""
 
 _MODEL = re.compile(r"(?:Main model|Model|Models): (\S+)")
 _COUNT = r"(\d{1,9}(?:\.\d)?)(k?)"
@@ -75,7 +75,7 @@ _BESIDE = (
     ".aider.conf.yml",
     ".aider.llm.history",
 )
-"""The files that aider writes into a project, or reads there: the first has its chats."""
+"""The files that aider writes into a project or reads there. The first file contains the chats."""
 _NO_CHAT = (
     "holds no chat with a model; aider writes its chats into .aider.chat.history.md, from '# aider"
     " chat started at' on"
@@ -83,8 +83,8 @@ _NO_CHAT = (
 
 
 class _Files(FileReader):
-    """The sessions of a file: one history each, named by its folder and its time. A start of aider
-    at which nothing is said to a model is left out: there are many.
+    """Reads each session of a file as a history, which is named by its folder and its time.
+    Sessions in which nothing was sent to a model are left out, because there are many.
     """
 
     def holds(self, path: Path, begin: bytes) -> bool:
@@ -104,8 +104,8 @@ class _Files(FileReader):
 
 
 def _sessions(path: Path) -> Iterator[tuple[int, int, int, str]]:
-    """Yield each session of a file: its first line, the beginning and the end of its bytes, and its
-    time.
+    """Yield each session of a file: the number of its first line, the offsets of its beginning and
+    end, and its time.
     """
     begun: tuple[int, int, str] | None = None
     with path.open("rb") as file:
@@ -129,7 +129,7 @@ def _sessions(path: Path) -> Iterator[tuple[int, int, int, str]]:
 
 
 class _Session:
-    """The records of one session, which are these bytes of the file."""
+    """The records of one session, which are the bytes from ``start`` to ``end`` of the file."""
 
     def __init__(self, path: Path, line: int, start: int, end: int) -> None:
         self._path = path
@@ -158,8 +158,8 @@ class _Session:
             line += block.count("\n")
 
     def says_something(self) -> bool:
-        """Return whether a model was or will be told something, or a block cannot be read. Cost:
-        the blocks before.
+        """Return whether the session has a message to or from a model, or a block that cannot be
+        read. Cost: the blocks up to the first such block.
         """
         decoder = FORMAT.reader(Options())
         return any(
@@ -169,17 +169,17 @@ class _Session:
 
 
 def _blocks(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the blocks of a session with their kinds, in order. A session that grows keeps all of
-    them but the last.
+    """Yield the kind and the text of each block of a session, in order. When a session grows, all
+    its blocks except the last stay the same.
 
-    The blank line that ends a model's text, or the first line, belongs to it; others to the block
-    after them.
+    A blank line after a model's text, or after the first line of the session, belongs to the block
+    before it. Any other blank line belongs to the block after it.
     """
     kind = "start"
     block = ""
     blank = ""
     breaks: bool | None = None
-    goes_on = False  # a line of aider's that has no break
+    goes_on = False  # the last line of aider has no break
     for line in _LINE.findall(text):
         if not line.strip():
             blank += line
@@ -232,14 +232,14 @@ def _record(kind: str, raw: str) -> dict[str, Any]:
         )
         text = "\n".join(line.removesuffix(_BREAK) for line in lines)
     record = {"aider": kind, "text": text}
-    for each in (record, {**record, "ends": "\r\n"}):  # of Windows
+    for each in (record, {**record, "ends": "\r\n"}):  # with the line ends of Windows
         if _markdown(each) == raw:
             return each
     return {**record, "raw": raw}
 
 
 def _markdown(record: dict[str, Any]) -> str:
-    """Return what aider writes for a record."""
+    """Return the text that aider writes for a record."""
     raw = record.get("raw")
     kind = record["aider"]
     text = record["text"]
@@ -297,7 +297,7 @@ class _Decoder(FollowingDecoder):
                 if (model := _MODEL.search(text)) is not None:
                     self._model = model[1]
                 read.meta = _usage_in(text, self._model)
-        read.close(kind, text)  # aider tells twice that a chat was cleared, since 2025
+        read.close(kind, text)  # since 2025 aider writes twice that a chat was cleared
 
 
 def _number_at(match: re.Match[str], group: int) -> int:
@@ -309,7 +309,9 @@ def _number_at(match: re.Match[str], group: int) -> int:
 
 
 def _usage_in(text: str, model: str | None) -> dict[str, Any]:
-    """Return the tokens and the cost of a reply as events have them: aider rounds them."""
+    """Return the tokens and the cost of a reply in the form of an event's ``meta``. aider rounds
+    them.
+    """
     match = _TOKENS.search(text)
     if match is None:
         return {}

@@ -1,4 +1,4 @@
-"""Messages of Anthropic's API, as Cline and Roo Code keep them: ``{"role", "content": [blocks],
+"""Messages of Anthropic's API, which Cline and Roo Code store: ``{"role", "content": [blocks],
 …}``.
 
     api_conversation_history.json   of Cline and Roo Code, in a folder with the name of the task
@@ -7,25 +7,25 @@
 
 The messages, and the events that they become:
 
-    user: text, image, file, …      Message; from the environment where it is only what the tool
-                                    adds
-    user: tool_result               Observation, one a result
+    user: text, image, file, …      Message; from the environment if the tool added all of it
+    user: tool_result               an Observation for each result
     assistant: text, thinking       Message, with the calls that the server answered and their
                                     results
-    assistant: tool_use             Action, one a use; text and thinking before it belong to it
-    assistant: compaction           CondensationAction of all before; the block stays a part of the
-                                    Message
-    isSummary (Roo Code)            CondensationAction: its model is sent the summary and what comes
-                                    later
+    assistant: tool_use             an Action for each use, with the text and thinking before it
+    assistant: compaction           CondensationAction of all earlier events; the block stays a part
+                                    of the Message
+    isSummary (Roo Code)            CondensationAction: Roo Code sends its model the summary and all
+                                    later messages
     isTruncationMarker (Roo Code)   CondensationAction that forgets the messages with its
                                     ``truncationParent``
     a mark of Cline's deletions     CondensationAction
     a message without any           Annotation
 
-Beside a task's messages lies ``ui_messages.json``, what its user sees: Cline marks each with the
-messages that it no longer sends. Where such a mark differs from the one before it, it is a record:
-after the messages that it deletes, with its time and the number of the message of that time, as
-they stand there. All else in that file repeats the messages.
+The file ``ui_messages.json`` in the folder of a task has what the user sees. In it, Cline marks
+each message with the messages that are no longer sent to the model. If such a mark differs from the
+mark before it, foldlog makes it a record. The record comes after the messages that the mark
+deletes, and has the mark's time and the number of the newest message at that time. All else in that
+file repeats the messages.
 """
 
 from __future__ import annotations
@@ -72,25 +72,27 @@ from foldlog.eventstore import Action, Annotation, Message, Observation
 NAME = "anthropic-messages"
 
 _DELETED = "conversationHistoryDeletedRange"
-"""Where Cline says which messages it no longer sends: the number of the first and of the last
-one.
+"""The field in which Cline says which messages it no longer sends: the numbers of the first and of
+the last of them.
 """
 
 _THOUGHT = "reasoning"
-"""The type of an item of OpenAI's Responses API, which Roo Code keeps before the message that
-follows it.
+"""The type of an item of OpenAI's Responses API. Roo Code stores such an item before the message
+that it belongs to.
 """
 _ALWAYS_SENT = 2
-"""The number of the first messages that Cline never deletes."""
+"""The number of messages at the beginning that Cline never deletes."""
 _ADDED = "<environment_details>"
-"""The beginning of what Cline and Roo Code add to what the user says."""
+"""The beginning of the context that Cline and Roo Code add to a user's message."""
 _MESSAGES = ("api_conversation_history.json", "claude_messages.json")
 _MARK = ("ts", "conversationHistoryIndex", _DELETED)
 _BLOCKS = frozenset(("tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use"))
 _OF_OTHERS = ("tool_calls", "messageId")
-"""Fields of a chat in OpenAI's form, and of Amp, which have such blocks too."""
+"""Fields of messages in OpenAI's format, and of Amp's messages. These can contain the same
+blocks.
+"""
 _MILLISECONDS = 10**11
-"""Times above it are in milliseconds."""
+"""A time above this number is in milliseconds."""
 
 
 # -- files
@@ -113,7 +115,7 @@ class _Tasks(FileReader):
 
 
 def _task(path: Path, marked: Path) -> DocumentRecords:
-    """Return the messages of a task, with the marks."""
+    """Return the messages of a task, and the marks of deletions among them."""
     marks = _marks(marked) if marked.is_file() else {}
     text, messages = _array(path)
     found = list[Located]()
@@ -130,8 +132,8 @@ def _array(path: Path) -> tuple[str, list[Located]]:
 
 
 def _marks(path: Path) -> dict[int, list[Located]]:
-    """Return the marks by the number of the message after which they come. Raises ``NotAHistory``,
-    since a history without them is another one.
+    """Return the marks of deletions, by the number of the message after which they come. Raises
+    ``NotAHistory`` if the file is damaged: without the marks, the history would be another one.
     """
     marks: dict[int, list[Located]] = {}
     before: Any = None
@@ -160,9 +162,9 @@ def _accepts(record: Any) -> bool:
 
 
 class AnthropicDecoder(FollowingDecoder):
-    """Messages of one history, and marks of deletions, to events.
+    """Makes events of the messages of one history, and of marks of deletions.
 
-    For each shown event it keeps the number of the message, and the truncation that hides the
+    The tag of each shown event is the number of its message, and the truncation that hides the
     event.
     """
 
@@ -197,12 +199,12 @@ class AnthropicDecoder(FollowingDecoder):
         return read
 
     def _condense(self, read: RecordEvents, record: dict[str, Any]) -> bool:
-        """Add the condensation that a record tells of, if it does: a summary, a truncation or a
-        deletion.
+        """Add the condensation of a record that is a summary, a truncation or a deletion. Return
+        whether an event was added.
         """
         match record:
             case {"isSummary": True} if summary := _text(record):
-                # in 2025 an assistant's summary stood behind the task
+                # in 2025 a summary by the assistant followed the task
                 first = 0 if record["role"] == "user" else 1
                 read.condense(lambda known: known[0] < first, summary)
             case {"isTruncationMarker": True, "truncationId": str(marker)} if summary := _text(
@@ -232,7 +234,7 @@ def _tell(read: RecordEvents, record: dict[str, Any]) -> None:
     read.meta = usage_in(record)
     model = dict_or_empty(record.get("modelInfo"))
     metrics = dict_or_empty(record.get("metrics"))
-    # 0 of a model without a price
+    # the cost is 0 if a model has no price
     cost = metrics.get("cost") or None
     tokens = metrics.get("tokens")
     if tokens is not None:
@@ -246,8 +248,8 @@ def _tell(read: RecordEvents, record: dict[str, Any]) -> None:
 
 
 def _known(content: Any) -> Any:
-    """Return a content with its blocks as an import takes them. Cline 4 has a file in a form of its
-    own.
+    """Return a content whose blocks are parts that ``MessageReader`` accepts. Cline 4 stores a file
+    in its own format.
     """
     if type(content) is list:
         return [part for block in content if (part := _part(block)) is not None]
@@ -257,7 +259,7 @@ def _known(content: Any) -> Any:
 def _part(block: Any) -> dict[str, Any] | None:
     match block:
         case {"type": "compaction"}:
-            return {"type": "server_tool", "blocks": [block]}  # goes back to the server as it came
+            return {"type": "server_tool", "blocks": [block]}  # goes back to the server unchanged
         case {"type": "file", "content": str(text), "path": str(path)}:
             return {
                 "type": "text",
@@ -269,8 +271,8 @@ def _part(block: Any) -> dict[str, Any] | None:
 
 
 def _is_summary(block: dict[str, Any]) -> bool:
-    """Return whether a block stands for all before it. One without content is a compaction that
-    failed.
+    """Return whether a block is a compaction, which replaces all earlier messages. A block without
+    content is a compaction that failed.
     """
     return kind_of(block) == "compaction" and bool(
         block.get("content") or block.get("encrypted_content")
@@ -300,12 +302,12 @@ class _Encoder(RepliesEncoder):
                 return [{"role": "assistant", "content": blocks}]
             case Message(source="agent", thinking=thinking, content=content):
                 return [{"role": "assistant", "content": [*_taken(thinking), *blocks_of(content)]}]
-        # there is no role of a system
+        # Anthropic's messages have no role for the system
         return [{"role": "user", "content": given(events[0].content)}]
 
 
 def _taken(thinking: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the blocks of thinking that Anthropic's messages have."""
+    """Return the blocks of thinking whose types Anthropic's messages have."""
     return [block for block in thinking if kind_of(block) in THINKING]
 
 

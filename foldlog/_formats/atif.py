@@ -1,27 +1,29 @@
 """Trajectories in ATIF, Harbor's Agent Trajectory Interchange Format: ``{"schema_version", "agent",
 "steps": […]}``.
 
-The records are what stands before the steps, each step, and what stands behind them and changes at
-each writing. The steps, and the events that they become:
+The first record has the fields before the steps. Then each step is a record. The last record has
+the fields after the steps, which change whenever the file is written. The steps, and the events
+that they become:
 
     system, before any other step   SystemMessage, with the tools of the agent
-    system, later                   Annotation: the trajectory does not say whether its model was
-                                    told
+    system, later                   Annotation: the trajectory does not say whether it was sent to
+                                    the model
     user                            Message
-    agent                           Message, or an Action for each call; its reasoning is the
-                                    thinking of the first
-    results of its observation      Observation each; a Message from the environment where it
-                                    answers no call
-    with the boundary "replace"     CondensationAction of all but the system prompt, since ATIF 1.7:
-                                    the observation is
-                                    the summary. Where it has none, a later step tells it
+    agent                           Message, or an Action for each call; the step's reasoning is the
+                                    thinking of the first event
+    results of its observation      an Observation for each result; a Message from the environment
+                                    if a result answers no call
+    with the boundary "replace"     CondensationAction of all events except the system prompt, since
+                                    ATIF 1.7. The observation is the summary. Without an
+                                    observation, a later step has the summary
 
-The boundary stands in ``extra.context_management`` of a step. Agents that do not write it begin
-another trajectory, whose first steps are copies (``is_copied_context``). A View shows copies, since
-the model was sent them; their calls, requests and tokens are no figures. Trajectories of sub-agents
-in it are kept in the last record.
+The boundary is in ``extra.context_management`` of a step. Agents that write no boundary begin
+another trajectory, whose first steps are copies (``is_copied_context``). A View shows copies,
+because they were sent to the model. Figures do not count the calls, requests and tokens of copies.
+The trajectories of sub-agents are a part of the last record.
 
-A condensation of ours is written as such a step, and what it left in the View as copies behind it.
+foldlog writes its own condensation as a step with a boundary, and after it copies of the events
+that stay in the View.
 """
 
 from __future__ import annotations
@@ -85,14 +87,14 @@ from foldlog.eventstore import (
 NAME = "atif"
 
 _BEFORE = ("schema_version", "session_id", "trajectory_id", "agent")
-"""What stands before the steps, and does not change."""
+"""The fields before the steps, which do not change."""
 _PARENT = "subagent_of"
-"""The field of ``extra`` with the conversation that contains the trajectory of a sub-agent."""
+"""The field of ``extra`` that names the conversation to which a sub-agent's trajectory belongs."""
 _SOURCES: dict[str, Source] = {"user": "user", "agent": "agent"}
 _BOUNDARY = ("extra", "context_management", "boundary")
 _TRIMMED = (
-    "says that older steps were left out of the prompt, and not which (boundary 'truncate'); the"
-    " View shows them all"
+    "says that older steps were left out of the prompt (boundary 'truncate'), but not which steps;"
+    " the View shows them all"
 )
 
 
@@ -108,7 +110,7 @@ class _Trajectories(FileReader):
         return is_one and not self._is_log(path)
 
     def _is_log(self, path: Path) -> bool:
-        """Return whether each record is on a line; the file may have only the first line."""
+        """Return whether the file has each record on a line. It may have only the first line."""
         return on_lines(path) or (path.suffix == ".jsonl" and b'"steps"' not in path.read_bytes())
 
     def histories(self, path: Path) -> Iterator[Contained]:
@@ -119,7 +121,7 @@ class _Trajectories(FileReader):
 
 
 def _of_subagents(document: Located, parent: str) -> Iterator[Contained]:
-    """Yield the trajectories in a trajectory, and those in them."""
+    """Yield the trajectories of sub-agents in a trajectory, also of their own sub-agents."""
     for held in dicts_in(document.value.get("subagent_trajectories")):
         if (name := text_or_none(held.get("trajectory_id"))) and type(held.get("steps")) is list:
             known = {**dict_or_empty(held.get("extra")), _PARENT: parent}
@@ -158,7 +160,7 @@ def _accepts(record: Any) -> bool:
 
 
 def _matches(record: Any) -> bool:
-    """Return whether ``record`` is a step, or what stands before the steps."""
+    """Return whether ``record`` is a step, or has the fields before the steps."""
     if not _accepts(record):
         return False
     if text_or_empty(record.get("schema_version")).startswith("ATIF-v"):
@@ -183,8 +185,8 @@ class _Decoder(FollowingDecoder):
         self._begun = self._copies = False
 
     def tag(self, event: Event, read: RecordEvents) -> bool:
-        """Return whether an event is a system prompt, which stays where a boundary replaces all
-        else.
+        """Return whether an event is a system prompt. It stays if a boundary replaces all other
+        events.
         """
         return isinstance(event, SystemMessage)
 
@@ -292,8 +294,8 @@ class _Encoder(RepliesEncoder):
             self._shown.follow(event, event)
 
     def _boundary(self, event: CondensationAction) -> list[dict[str, Any]]:
-        """Return the step of a condensation, and copies of what it left in the View, which it would
-        replace too.
+        """Return the step of a condensation, and copies of the events that stay in the View.
+        Without the copies, a reader would drop these events too.
         """
         step = self._step(event, "system", "Context compaction performed")
         step |= {"observation": {"results": [{"content": event.summary}]}} if event.summary else {}
@@ -311,7 +313,7 @@ class _Encoder(RepliesEncoder):
     def written(self, events: Sequence[Any]) -> list[dict[str, Any]]:
         (event,) = events
         role = role_of(event)
-        # no later prompt is told
+        # a system step after the first step would not be a prompt
         if role == "assistant":
             source = "agent"
         elif not self.last:
@@ -322,8 +324,8 @@ class _Encoder(RepliesEncoder):
         return [step | _reasoning(event.thinking if isinstance(event, Message) else ())]
 
     def answered(self, results: Sequence[Observation]) -> Sequence[Any]:
-        """Return the record of results whose calls were not written: it names what they tell of
-        these.
+        """Return the record of results whose calls were not written. It contains calls with the id
+        and the tool that the results name.
         """
         calls = [
             Action(id=each.id, tool=each.tool, call_id=each.call_id, timestamp=each.timestamp)
@@ -366,7 +368,7 @@ _TOTALS = ("prompt_tokens", "cached_tokens", "completion_tokens")
 
 
 def _calls(events: Iterable[Event]) -> Iterator[ModelCall]:
-    """Read the metrics of steps, and what the trajectory tells of all."""
+    """Yield the calls of models in the metrics of steps and in the totals of the trajectory."""
     listed = list(events)
     model = UNNAMED
     final = inner(None)
@@ -378,7 +380,7 @@ def _calls(events: Iterable[Event]) -> Iterator[ModelCall]:
     )
     for event in trajectories:
         session = session or within(event.data, "trajectory_id") or within(event.data, "session_id")
-        if not is_copy(event):  # with copies, the sum has those too
+        if not is_copy(event):  # the totals of a trajectory with copies include the copies
             final = inner(event.data, "final_metrics")
             about = inner(event.data, "agent")
             if about:

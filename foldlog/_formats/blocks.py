@@ -1,5 +1,5 @@
-"""Anthropic's content blocks and content: a text is a text, a list of blocks is parts in OpenAI's
-shape.
+"""Convert Anthropic's content blocks into the content of an event, and back. A text stays a text. A
+list of blocks becomes parts in OpenAI's format.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from foldlog._formats.record import dict_or_empty, dicts_in, text_or_empty
 from foldlog.eventstore import Action, Content, Observation
 
 THINKING = frozenset({"thinking", "redacted_thinking"})
-"""Types of blocks that a model has to get back unchanged before the calls that followed them."""
+"""Types of blocks that must be sent back to the model unchanged, before the calls that followed
+them.
+"""
 
 _TEXTS = frozenset(("text", "input_text", "output_text"))
 _IMAGES = ("input_image", "computer_screenshot")
@@ -33,7 +35,7 @@ _WHERE = (
     ("url", "image"),
 )
 HELD = frozenset(("source", "image_url", *_WHERE[0], *_WHERE[1], *_WHERE[2]))
-"""The fields with the place of an image."""
+"""The fields that can contain the bytes, the type or the address of an image."""
 _Block = dict[str, Any]
 
 
@@ -44,8 +46,8 @@ def kind_of(block: Any) -> str | None:
 
 
 def part_of(block: Any) -> _Block | None:
-    """Return a text, an image or a file as a part, in whichever of their forms; None for any other
-    block.
+    """Return a block with a text, an image or a file as a part. The block may have the format of
+    any provider. Returns None for any other block.
     """
     part = _part_of(block)
     if part is not None and block.get("cache_control"):
@@ -58,7 +60,7 @@ def part_of(block: Any) -> _Block | None:
 def _part_of(block: Any) -> _Block | None:
     kind = kind_of(block)
     text = block.get("text") if kind in _TEXTS else None
-    # as OpenAI's threads have it
+    # the format of OpenAI's threads
     if type(text) is dict:
         text = text.get("value")
     else:
@@ -88,8 +90,9 @@ def _part_of(block: Any) -> _Block | None:
 
 
 def shown_of(block: Any) -> _Block | None:
-    """Return a text or an image as a part, and a block that is neither as it is, or in a text: none
-    is lost. An empty text says nothing.
+    """Return a block as a part of a content, so that nothing is lost. A text, an image or a file
+    becomes a part, any other block stays as it is or becomes a text with its JSON. Returns None for
+    an empty text.
     """
     part = {"type": "text", "text": block} if type(block) is str else part_of(block)
     if part is not None:
@@ -104,9 +107,9 @@ def shown_of(block: Any) -> _Block | None:
 
 
 def is_of_anthropic(block: _Block) -> bool:
-    """Return whether only Anthropic's server knows such a block: its type is in lower case, none of
-    those with a meaning for each server, and not the name of the field with its content, as in
-    OpenAI's parts.
+    """Return whether only Anthropic's server knows such a block. The type of such a block is in
+    lower case and is not one of the types that all servers know. It is also not the name of a field
+    of the block: this is how OpenAI's parts name their content.
     """
     kind = kind_of(block)
     if kind is None or kind in _KNOWN or kind in block:
@@ -116,20 +119,22 @@ def is_of_anthropic(block: _Block) -> bool:
 
 def is_of_server(block: _Block) -> bool:
     """Return whether a block is a call that Anthropic's server answers itself, or the result of
-    one.
+    such a call.
     """
     return is_of_anthropic(block) and ("tool_use_id" in block or block.keys() >= _CALL)
 
 
 _CALL = frozenset(("id", "name", "input"))
 _AS_THEY_ARE = frozenset(("document", "search_result", "server_tool", "anthropic"))
-"""Types of parts that the dialects know in the form that Anthropic's messages have."""
+"""Types of parts that have the same format in an event as in Anthropic's messages."""
 
 _KNOWN = _AS_THEY_ARE | THINKING | {"text", "image", "tool_use", "tool_result", "reasoning"}
 
 
 def known_of(block: Any) -> _Block | None:
-    """Return a block of Anthropic's as an import takes it: see ``shown_of``."""
+    """Return a block of Anthropic's in the form that ``MessageReader`` accepts: thinking and calls
+    stay, ``shown_of`` converts all others.
+    """
     kind = kind_of(block)
     return (
         block
@@ -139,9 +144,10 @@ def known_of(block: Any) -> _Block | None:
 
 
 def with_results(blocks: Iterable[_Block], *, singles: bool = False) -> list[_Block]:
-    """Return the blocks of a model's message, with one part for each call that Anthropic's server
-    answered itself and its results: the server takes them all back, or none. With ``singles`` each
-    other block of its own is such a part.
+    """Return the blocks of a model's message. A call that Anthropic's server answered itself
+    becomes one part together with its results, because the server accepts back either all of them
+    or none. If ``singles`` is true, each other block that only Anthropic's server knows becomes
+    such a part too.
     """
     found: dict[Any, _Block] = {}
     for place, block in enumerate(blocks):
@@ -162,22 +168,22 @@ def with_results(blocks: Iterable[_Block], *, singles: bool = False) -> list[_Bl
 
 
 def returned(block: Any) -> Any:
-    """Return a block of the user that only Anthropic's server knows as a part that goes back to it
-    as it came.
+    """Wrap a block of the user that only Anthropic's server knows in a part, which goes back to
+    this server unchanged. Return any other block unchanged.
     """
     is_own = isinstance(block, dict) and is_of_anthropic(block)
     return {"type": "anthropic", "block": block} if is_own else block
 
 
 def content_of(blocks: Any) -> Content:
-    """Return the content of a user or a tool: a text unchanged, blocks as parts."""
+    """Return the content of a user or a tool: a text stays, blocks become parts."""
     if type(blocks) is list:
         return tuple(said_in(blocks))
     return blocks if type(blocks) is str else ""
 
 
 def said_in(content: Any) -> list[_Block]:
-    """Return the parts of a content, or of one block of it."""
+    """Return the parts of a content, which may be a list of blocks or a single block."""
     if type(content) is list:
         blocks = content
     elif content is None:
@@ -188,8 +194,8 @@ def said_in(content: Any) -> list[_Block]:
 
 
 def thinking_of(text: str, signature: Any = None, redacted: Any = None) -> _Block:
-    """Return what a model thought as a block, with its signature if that is a text; the block that
-    only its server can read if ``redacted`` is one.
+    """Return a model's thinking as a block, with ``signature`` if it is a text. If ``redacted`` is
+    a text, return the block with this encrypted thinking instead.
     """
     if type(redacted) is str:
         return {"type": "redacted_thinking", "data": redacted}
@@ -198,8 +204,8 @@ def thinking_of(text: str, signature: Any = None, redacted: Any = None) -> _Bloc
 
 
 def thought_in(block: _Block) -> tuple[str, str]:
-    """Return the text of a thinking block or a reasoning item, and its signature; empty texts where
-    it has none. A redacted block has only its data, which is returned as a signature.
+    """Return the text and the signature of a thinking block or a reasoning item; a missing one is
+    an empty text. A redacted block has only data, which is returned as the signature.
     """
     if kind_of(block) == "redacted_thinking":
         return "", text_or_empty(block.get("data"))
@@ -212,9 +218,7 @@ def thought_in(block: _Block) -> tuple[str, str]:
 
 
 def said(parts: list[_Block]) -> Content:
-    """Return the content of a model's message, which always has blocks: for a single text block, a
-    text.
-    """
+    """Return the parts of a model's message as content. A single text block becomes a text."""
     if len(parts) == 1 and parts[0].keys() <= {"type", "text"} and "text" in parts[0]:
         text: str = parts[0]["text"]
         return text
@@ -227,7 +231,9 @@ def texts_of(content: Content) -> list[str]:
 
 
 def given(content: Content) -> str | list[_Block]:
-    """Return the content of a user or a tool: a text unchanged, parts as blocks."""
+    """Return the content of a user or a tool as Anthropic's messages have it: a text stays, parts
+    become blocks.
+    """
     return content if isinstance(content, str) else blocks_of(content)
 
 
@@ -257,9 +263,7 @@ def _file_at(url: str) -> _Block:
 
 
 def is_blank(content: Content) -> bool:
-    """Return whether a model would get no content: Anthropic's models refuse a text of white
-    space.
-    """
+    """Return whether a content has only white space, which Anthropic's server refuses."""
     if isinstance(content, str):
         return not content.strip()
     return all(
@@ -269,7 +273,7 @@ def is_blank(content: Content) -> bool:
 
 
 def use_of(action: Action) -> _Block:
-    """Return a call as a block."""
+    """Return a call as a ``tool_use`` block."""
     return {
         "type": "tool_use",
         "name": action.tool,
@@ -279,7 +283,7 @@ def use_of(action: Action) -> _Block:
 
 
 def result_of(observation: Observation) -> _Block:
-    """Return a result as a block."""
+    """Return a result as a ``tool_result`` block."""
     result = {
         "type": "tool_result",
         "content": given(observation.content),

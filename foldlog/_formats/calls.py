@@ -1,4 +1,4 @@
-"""Pair results with calls, as ``projections.units`` does. A result without an id is for an open
+"""Pair results with calls, as ``projections.units`` does. A result without an id answers an open
 call of the newest reply.
 """
 
@@ -17,10 +17,9 @@ V = TypeVar("V")
 
 
 class Recent(OrderedDict[K, V]):
-    """The last ``limit`` keys that were set, each with its latest value: a longer history needs no
-    more memory.
+    """A mapping that holds the last ``limit`` keys that were set, so that its memory is limited.
 
-    Not a dict: to find its first key, a dict passes all deleted keys.
+    It is not a plain dict, because a dict skips all deleted keys to find its first key.
     """
 
     def __init__(self, limit: int) -> None:
@@ -29,31 +28,33 @@ class Recent(OrderedDict[K, V]):
 
     def __setitem__(self, key: K, value: V) -> None:
         super().__setitem__(key, value)
-        self.move_to_end(key)  # a key that is set again is the latest
+        self.move_to_end(key)  # a key that is set again becomes the last one
         if len(self) > self._limit:
             self.popitem(last=False)
 
 
 _CALLS_MAX = 10_000
-"""A call waits for its result during at least this many later calls."""
+"""A call waits for its result for at least this number of later calls."""
 
 
 def is_of_reply(action: Action, reply: Sequence[Action]) -> bool:
-    """Return whether an action belongs to the same reply as these actions (there may be none)."""
+    """Return whether an action belongs to the same reply as the actions ``reply``. Returns False if
+    ``reply`` is empty.
+    """
     return bool(reply) and action.response_id == reply[0].response_id is not None
 
 
 class OpenCalls:
-    """The calls that wait for a result. One without an id never does.
+    """The calls that wait for a result. A call without an id never waits.
 
-    ``view`` gives the View before the first of them. Where there is one, the calls that were open
-    there are read from it when one is asked for that did not come later.
+    ``view`` returns the View before the first event that is read. Its open calls are added when a
+    call is needed that was not opened since.
     """
 
     def __init__(self, view: Callable[[], View] | None = None) -> None:
         self._view = view
         self._reply: list[Action] = []
-        """The calls of the newest reply, also those that have their result."""
+        """The calls of the newest reply, also the calls that have a result."""
         self._wait_for(())
 
     def _wait_for(self, calls: Iterable[Action]) -> None:
@@ -68,7 +69,7 @@ class OpenCalls:
             self._added += 1
 
     def open(self, call: Action) -> None:
-        """Add the next call. One that is not shown may be a copy of one that was open in the
+        """Add the next call. A call that is not shown may be a copy of a call that was open in the
         View.
         """
         if not call.shown:
@@ -80,18 +81,19 @@ class OpenCalls:
         self._add(call)
 
     def is_open(self, call_id: Any) -> bool:
-        """Return whether a call with this id waits. Cost: the calls that wait."""
+        """Return whether a call with this id waits for a result. Cost: the calls that wait."""
         return any(call.call_id == call_id for call in self.all())
 
     def all(self) -> list[Action]:
-        """Return the calls that wait, in their order."""
+        """Return the calls that wait for a result, in their order."""
         self._read_past()
         return [*self._calls.values()]
 
     def close(self, key: Any, cause: int | None = None) -> tuple[str | None, int | None, str]:
         """Close the call that a result answers: the call with the id ``key``, the call in the event
-        ``cause``, or a call that ``of_result`` returned. Return its id, if it is a text, and the
-        event id and the tool of the call: ``cause`` and an empty text if there is no such call.
+        ``cause``, or a call that ``of_result`` returned. Return the id, the event id and the tool
+        of the call. If there is no such call, return ``key``, ``cause`` and an empty text. An id
+        that is not a text is returned as None.
         """
         call_id, cause = (key.call_id, key.id) if isinstance(key, Action) else (key, cause)
         if type(call_id) is not str:
@@ -112,12 +114,12 @@ class OpenCalls:
 
     def of_result(self, call_id: str | None, tool: str) -> str | Action | None:
         """Return the call that a result without an id answers, for ``close``: in the newest reply,
-        the first open call of the tool that the result names. If the result names no tool, it is
-        the first open call without an id. None if there is no such call. A result with an id has
-        its id returned.
+        the first open call of the tool that the result names. If the result names no tool, this is
+        the first open call whose id is the name of its tool. Returns None if there is no such call.
+        If the result has an id, the id is returned.
 
-        The name of the tool in the place of the id counts as none; it is returned where there is no
-        reply.
+        If the id is the name of the tool, the result counts as a result without an id. If there is
+        no reply, the name of the tool is returned.
         """
         if call_id not in (None, tool):
             return call_id

@@ -3,15 +3,15 @@
 The records are the nodes, ``{"id", "message", "parent"}`` without their ``children``: see
 ``trees.py``.
 
-    user, system                    Message, SystemMessage; custom instructions and memories are
-                                    from the environment
-    assistant                       Message; to another ``recipient`` than ``all`` an Action
+    user, system                    Message, SystemMessage; custom instructions and memories become
+                                    messages from the environment
+    assistant                       Message; an Action if its ``recipient`` is not ``all``
     tool                            Observation of the last call on its branch, then messages from
                                     the environment
     thoughts, recaps, empty ones    Annotation
     the conversation                Annotation with its title
 
-Images and sounds are not in the file: a text stands for them.
+The file does not contain images and sounds: a text replaces them.
 """
 
 from __future__ import annotations
@@ -29,14 +29,16 @@ from foldlog.eventstore import Action, Message, Observation, Source, SystemMessa
 NAME = "chatgpt"
 
 _HIDDEN = ("thoughts", "reasoning_recap")
-"""Kinds of content that no model is sent again."""
+"""Kinds of content that are not sent to a model again."""
 _CONTEXT = {
     "user_editable_context": ("user_profile", "user_instructions"),
     "model_editable_context": ("model_set_context", "repository", "structured_context"),
 }
-"""What a model is told of its user, and the fields with the words."""
+"""The kinds of content that tell a model about its user, and the fields with their texts."""
 _TEXTS = ("text", "result", "summary", "content", "name")
-"""The fields of other kinds of content that may have their text, the first that has one."""
+"""The fields in which other kinds of content may have their text. The first field with a text is
+used.
+"""
 
 
 # -- the file
@@ -60,8 +62,8 @@ class _Files(Exports):
         )
 
     def messages(self, conversation: Record) -> list[Any]:
-        """Return each node without its children; none if the nodes have no message. A damaged
-        node comes after the node that has it among its children.
+        """Return the nodes without their ``children``; no node if none has a message. A damaged
+        node comes after the node that lists it as a child.
         """
         mapping = conversation["mapping"]
         if type(mapping) is not dict:
@@ -114,7 +116,7 @@ class _Decoder(TreeDecoder):
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self._open: dict[Any, Action] = {}
-        """The call that waits for a result after each node."""
+        """For each node, the call that waits for a result after it."""
 
     def say(self, read: RecordEvents, record: Record) -> None:
         message = record["message"] or {}
@@ -191,7 +193,7 @@ def _said(kind: str, content: Record) -> str:
 
 
 def _part(part: Any) -> str:
-    """Return a part as a text. If the export has only a reference to the content, the text is this
+    """Return a part of a content as a text. If the export only refers to a file, the text is this
     reference.
     """
     if type(part) is not dict:
@@ -215,8 +217,8 @@ def _part(part: Any) -> str:
 
 
 def _matches(record: Any) -> bool:
-    """Return whether a record is a node with its message, or without one, or a conversation with
-    its newest node.
+    """Return whether a record is a node, with or without a message, or a conversation with its
+    newest node.
     """
     if _is_about(record):
         return True

@@ -2,7 +2,8 @@
 
 The records are the messages: see ``trees.py``.
 
-    human           Message: what was typed, the words of attached files, the names of other files
+    human           Message: the text that the user typed, the texts of attached files, the names of
+                    other files
     assistant       the events of Anthropic's blocks: texts, thinking, calls with their results
     the conversation    Annotation with its title
 
@@ -101,7 +102,7 @@ class _Decoder(TreeDecoder):
 
 
 def _blocks(record: Record) -> list[Record]:
-    """Return what a message says, as Anthropic's blocks."""
+    """Return the content of a message, with its files, as Anthropic's blocks."""
     content = record.get("content")
     said = [block for block in content if kind_of(block)] if type(content) is list else []
     said = said or [{"type": "text", "text": text_or_empty(record.get("text"))}]
@@ -117,8 +118,8 @@ def _blocks(record: Record) -> list[Record]:
 
 
 def _responses(blocks: list[Record], name: str) -> list[list[Record]]:
-    """Return the blocks of each response of the model, and of the results after it. A call without
-    an id gets one.
+    """Return the blocks in groups: each response of the model, and the results after it. A call
+    without an id gets an id.
     """
     responses: list[list[Record]] = [[]]
     last = ""
@@ -158,8 +159,8 @@ def _responses(blocks: list[Record], name: str) -> list[list[Record]]:
 
 
 def _sayable(part: Record) -> Record:
-    """Return a part of a result as a text: what it says, with its title and its place; one without
-    such as it is.
+    """Return a part of a result as a text: its title, its address and its text. A part without
+    these is returned unchanged.
     """
     if kind_of(part) == "image" and type(part.get("source")) is dict:
         return part
@@ -179,9 +180,7 @@ def _sayable(part: Record) -> Record:
 
 
 def _matches(record: Any) -> bool:
-    """Return whether a record is a message with what it says, or the conversation with its
-    account.
-    """
+    """Return whether a record is a message with a content, or the conversation with its account."""
     if _is_about(record):
         return "updated_at" in record and "account" in record
     return _is_message(record) and ("content" in record or "text" in record)

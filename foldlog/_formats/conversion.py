@@ -33,9 +33,9 @@ from foldlog.projections.messages.turns import Dialect, turns, words_of
 ANY_HISTORY = "openai-chat"
 """The format that can write every history."""
 _NATIVE = "openhands-v1"
-"""The format for a history that was not imported."""
+"""The default format of a history that was not imported."""
 _PLAIN: dict[str, Any] = {"cause": None, "origin": None, "redacted": None, "meta": {}, "extra": {}}
-"""The fields of an event that no model is sent."""
+"""The fields of an event that are not sent to a model, with their defaults."""
 
 
 class OtherFormat(UnknownFormat):
@@ -56,8 +56,8 @@ class OtherFormat(UnknownFormat):
 
 
 class NotWritten(UnknownFormat):
-    """foldlog writes no history in this format. Choose another format. An import is exported as it
-    came.
+    """foldlog cannot write a history in this format. Choose another format. An imported history can
+    always be exported in its own format.
     """
 
     def __init__(self, format: str) -> None:
@@ -74,7 +74,7 @@ def writable_formats() -> list[str]:
 
 
 def check_written(format: str) -> Format:
-    """Return a format in which a history can be written. Raises ``NotWritten``,
+    """Return the format with this name if foldlog can write it. Raises ``NotWritten``,
     ``UnknownFormat``.
     """
     chosen = format_named(format)
@@ -84,8 +84,8 @@ def check_written(format: str) -> Format:
 
 
 def check_callable(name: str, function: object) -> None:
-    """Raise ``TypeError`` if an argument that should receive each finding or note cannot be
-    called.
+    """Raise ``TypeError`` if ``function``, the argument ``name`` that receives findings or notes,
+    cannot be called.
     """
     if function is not None and not callable(function):
         raise TypeError(
@@ -103,13 +103,14 @@ def decode(
 ) -> Iterator[Event]:
     """Return the events of one history, in order, with ids 0, 1, 2, …
 
-    With ``as_history``, OpenHands V0 records are the agent's history: all of them are shown except
-    condensations and requests. Otherwise they are a stream, and records outside the agent's history
-    are returned but not shown. If a log of V1 or Claude Code branches, the active branch is shown.
+    If ``as_history`` is true, OpenHands V0 records are the agent's history: all of them are shown
+    except condensations and requests. Otherwise they are a stream: records outside of the agent's
+    history are returned but not shown. If a log of V1 or Claude Code has branches, the active
+    branch is shown.
 
-    A record that is not an event is left out, and ``findings`` is called with the problem; without
-    ``findings`` it raises ``InvalidEvent``. ``findings`` also gets problems of other records.
-    Raises ``UnknownFormat``. Cost: one pass over the records.
+    A record that is not an event is left out, and ``findings`` is called with the problem. If
+    ``findings`` is None, ``InvalidEvent`` is raised instead. ``findings`` is also called with
+    problems in other records. Raises ``UnknownFormat``. Cost: one pass over the records.
     """
     check_callable("findings", findings)
     chosen = format_named(format)
@@ -146,16 +147,16 @@ def _decode_all(
 def encode(
     events: Iterable[Event], format: str, *, notes: Callable[[str], None] | None = None
 ) -> Iterator[Any]:
-    """Return the records of a whole history, from its event 0 on, as the format writes them:
-    ``openai-chat``, ``anthropic-messages``, ``openhands-v1``, ``otlp-genai`` or ``atif``.
+    """Return the records of a whole history, from its event 0 on, in ``openai-chat``,
+    ``anthropic-messages``, ``openhands-v1``, ``otlp-genai`` or ``atif``.
 
-    Retracted events are written too; ``history.export`` leaves them out, and returns the records of
-    an import as they came. Any history can be written as ``openai-chat``, without its bookkeeping.
+    Retracted events are written too. ``history.export`` leaves them out, and returns the records of
+    an import unchanged. Any history can be written as ``openai-chat``, without its bookkeeping.
     ``notes`` is called with a text for each kind of event that the format cannot hold.
 
     Raises ``UnknownFormat``, also if foldlog does not write the format, or if the history was
-    imported from another one; ``ValueError`` if the events do not begin at 0 or one is missing,
-    because a record may refer to an earlier one.
+    imported from another format. Raises ``ValueError`` if the events do not begin at 0 or an event
+    is missing, because a record may refer to an earlier record.
     """
     check_callable("notes", notes)
     check_written(format)
@@ -172,8 +173,8 @@ def encode_standing(
     stored: StoredRecords = NO_RECORDS,
 ) -> Iterator[Any]:
     """Return the records of a whole history up to ``version``, without events that ``retractions``
-    took back. Retractions that the source itself made are its branches, and its records for them
-    are written. Raises what ``encode`` raises.
+    took back. A retraction that comes from the source is a branch of the source, and the records of
+    this branch are written. Raises the errors of ``encode``.
     """
     retractions_here = [retraction for retraction in retractions if not is_of(retraction, format)]
     kept_intervals = intervals_kept(retractions_here, version) if retractions_here else None
@@ -193,9 +194,9 @@ def encode_standing(
 
 
 def encode_view(view: View, format: str, notes: Callable[[str], None] | None) -> Iterator[Any]:
-    """Return the View as it is sent to a model, as records of a format: the messages of its
-    dialect, or without a dialect the records of its writer. Raises ``UnknownFormat``, also for a
-    format that foldlog does not write.
+    """Return the View as it is sent to a model, as records of a format. If the format has a
+    dialect, the records are messages of this dialect, otherwise the records of the format's writer.
+    Raises ``UnknownFormat``, also for a format that foldlog does not write.
     """
     chosen = check_written(format)
     if chosen.dialect is None:
@@ -209,7 +210,7 @@ def encode_view(view: View, format: str, notes: Callable[[str], None] | None) ->
 
 
 def _messages(dialect: Dialect, view: View) -> list[dict[str, Any]]:
-    """Return the messages of a View. Messages of OpenAI's chat get the thinking before them."""
+    """Return the messages of a View. Messages of OpenAI's chat also get the model's thinking."""
     if dialect == "openai":
         thinking = {
             turn.positions: turn.thinking for turn in turns(view.events, view.fit_positions)
@@ -224,7 +225,7 @@ def _messages(dialect: Dialect, view: View) -> list[dict[str, Any]]:
 
 
 def _events_sent(view: View) -> list[Event]:
-    """Return the events of a history that would send a model the same as this View does. They are
+    """Return the events of a history whose View would send the same prompt to a model. They are
     like the events of a history that was not imported.
     """
     events: list[Event] = []
@@ -240,7 +241,8 @@ def _events_sent(view: View) -> list[Event]:
         thoughts = iter(turn.thinking)
         first_id = len(events)
         for call in turn.calls:
-            is_last = call is turn.calls[-1]  # it also takes texts and thinking after it
+            # it also has what comes after it
+            is_last = call is turn.calls[-1]
             fields: dict[str, Any] = {
                 "id": len(events),
                 "call_id": call.id,
@@ -280,8 +282,8 @@ def _records(
     kept_intervals: Intervals | None,
     stored: StoredRecords,
 ) -> Iterator[Any]:
-    """Yield the records of the events of a history that are in ``kept_intervals``; None stands for
-    all events.
+    """Yield the records of the events of a history whose ids are in ``kept_intervals``. None stands
+    for all events.
     """
     counts = None if notes is None else ExportNotes(format)
     retracted = 0
@@ -323,7 +325,8 @@ def _tell(counts: ExportNotes, format: str, notes: Callable[[str], None]) -> Non
 
 def format_of_history(store: Store, conversation: str) -> str:
     """Return the format in which a history is exported by default. The first event that was
-    imported or is shown decides: an adapter may write documents before its first record.
+    imported or is shown determines it, because an adapter may write documents before its first
+    record.
     """
     events = store.events(conversation)
     first = next((event for event in events if event.origin is not None or event.shown), None)

@@ -4,28 +4,29 @@
 
 The types, and the events that they become:
 
-    system.message                  SystemMessage that replaces the last one; an equal one is not
-                                    shown
-    user.message                    Message with the text that the model was sent
+    system.message                  SystemMessage that replaces the last system prompt; an equal
+                                    prompt is not shown
+    user.message                    Message with the text that was sent to the model
                                     (``transformedContent``). The text that the user wrote in the
-                                    first one is the title. With a ``source`` it is a message of
+                                    first message is the title. With a ``source`` it is a message of
                                     the environment
     system.notification             Message from the environment
     assistant.message               Message, or an Action for each call; the text is the thought of
-                                    the first of them
+                                    the first call
     tool.execution_complete         Observation with the text for the model (``result.content``),
                                     shown if its call is open
     session.compaction_complete     CondensationAction that forgets the records that were shown
                                     when the compaction began
     session.truncation              CondensationAction that forgets the oldest messages, without a
                                     summary
-    session.context_cleared         CondensationAction that forgets all but the system prompt; a
-                                    first message may follow
+    session.context_cleared         CondensationAction that forgets all events except the system
+                                    prompt; a first message may follow
     every other type                Annotation
 
-Events of sub-agents (``agentId``, ``parentToolCallId``) are stored and not shown. When a user goes
-back, Copilot CLI cuts its file there. Its code is not public. Its events show that a compaction
-keeps the records after its begin, and that a truncation takes the oldest messages.
+Events of sub-agents (``agentId``, ``parentToolCallId``) are stored and not shown. If a user goes
+back to an earlier message, Copilot CLI cuts its file there. The code of Copilot CLI is not public.
+Its events show that a compaction keeps the records that came after the compaction began, and that a
+truncation removes the oldest messages.
 """
 
 from __future__ import annotations
@@ -70,11 +71,11 @@ _KINDS = frozenset(
         "permission",
     )
 )
-"""The first words of the types."""
+"""The first words of the types of records."""
 _IN_WORDS = ("file", "directory", "selection", "github_reference", "omitted")
-"""The types of attachments that the text for the model already describes."""
+"""The types of attachments that are already described in the text for the model."""
 _SYSTEM = "system"
-"""Stands for a system prompt among the ids of the shown records."""
+"""The tag of a system prompt, in place of the id of a record."""
 
 _SIZES = {"preCompactionTokens": "tokens_before", "postCompactionTokens": "tokens_after"}
 """The fields with the size of the prompt, and their names in the metadata of a condensation."""
@@ -87,7 +88,7 @@ _is_event = has(type=str, data=dict, id=str, timestamp=str)
 
 
 def _matches(record: Any) -> bool:
-    """Return whether a record has a type of Copilot CLI, and its place in the chain of events."""
+    """Return whether a record has a type of Copilot CLI, and a ``parentId``."""
     return _is_event(record) and "parentId" in record and record["type"].partition(".")[0] in _KINDS
 
 
@@ -106,8 +107,8 @@ def _where(record: Any) -> _Part:
 
 
 class CopilotDecoder(FollowingDecoder):
-    """Makes events of the records of one session. It remembers the record id of each shown event,
-    or that it is a prompt.
+    """Makes events of the records of one session. The tag of a shown event is the id of its record,
+    or ``_SYSTEM``.
     """
 
     has_own_ids = True
@@ -166,7 +167,9 @@ class CopilotDecoder(FollowingDecoder):
         read.close(kind, data)
 
     def _read_prompt(self, read: RecordEvents, data: _Part, content: str) -> None:
-        """Add a prompt, which replaces the last one; the prompt of a developer is added to it."""
+        """Add a system prompt, which replaces the last one. The prompt of a developer does not
+        replace it.
+        """
         is_new = read.shown and data.get("role") != "developer" and content != self._prompt
         if is_new and self._prompt_id is not None:
             read.put(change_of_prompt([self._prompt_id], [], "system prompt"))
@@ -187,16 +190,16 @@ class CopilotDecoder(FollowingDecoder):
         failed = data.get("success") is False
         if failed and not content and type(error) is dict:
             content = text_or_empty(error.get("message"))
-        # The result of a tool that the user ran has no call, and the model is not sent it.
+        # If the user ran a tool, its result has no call, and is not sent to the model.
         read.shown = read.shown and self.calls.is_open(data.get("toolCallId"))
         read.answer(data.get("toolCallId"), content, is_error=failed)
 
     def _shown_records(self) -> list[str]:
-        """Return the ids of the records that are shown, without prompts."""
+        """Return the ids of the records that are shown, except system prompts."""
         return [record_id for _, record_id in self.shown.all() if record_id != _SYSTEM]
 
     def _condense(self, read: RecordEvents, kind: str, data: _Part) -> None:
-        """Add the condensation of a record by which the model loses context."""
+        """Add the condensation for a record after which the model has less context."""
         records = self._shown_records()
         match kind:
             case "session.compaction_complete":
@@ -225,8 +228,8 @@ class CopilotDecoder(FollowingDecoder):
     def _forget(
         self, read: RecordEvents, data: _Part, forgotten: set[str], summary: str, reason: str
     ) -> None:
-        """Add a condensation that forgets these records, unless there are none. Its summary stands
-        after the system prompts at the beginning.
+        """Add a condensation that forgets the records ``forgotten``, if there are any. Its summary
+        comes after the system prompts at the beginning.
         """
         if not forgotten:
             return
@@ -258,8 +261,8 @@ def _read_response(read: RecordEvents, data: _Part, content: str) -> None:
 
 
 def _with_files(text: str, attachments: Any) -> Content:
-    """Return a text with the attachments beside it: files that are attached in full, and other
-    attachments that the text does not describe.
+    """Return a text with attachments: files that are attached in full, and other attachments that
+    the text does not describe.
     """
     parts: list[_Part] = []
     for attachment in dicts_in(attachments):
@@ -281,8 +284,8 @@ _COUNTS = {
 
 
 def _calls(events: Iterable[Event]) -> Iterator[ModelCall]:
-    """Yield the calls that the end of a session counts by model. If replies follow the last end,
-    also their tokens.
+    """Yield the calls of models, as the record at the end of a session counts them. For replies
+    after the last such record, yield their own tokens.
     """
     replies: list[Event] = []
     for event in events:

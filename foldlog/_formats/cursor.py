@@ -1,22 +1,24 @@
-"""Cursor: the conversations of its editor, of its command line, and the transcripts of its agents.
+"""Cursor: the conversations of its editor and of its command line, and the transcripts of its
+agents.
 
-    state.vscdb                 of the editor: of each conversation a list of bubbles, and the
+    state.vscdb                 of the editor: for each conversation a list of bubbles, and the
                                 bubbles
-    store.db                    of the command line: a conversation, whose root lists the messages
-    agent-transcripts/….jsonl   lines of what was said and called, mostly without the results
+    store.db                    of the command line: one conversation; its root lists the messages
+    agent-transcripts/….jsonl   lines with texts and calls, mostly without the results
 
 The records, and the events that they become:
 
     {"bubbleId", "type": 1, "text"}     Message of the user
     {"bubbleId", "type": 2, …}          Message, or an Action with its Observation
-                                        (``toolFormerData``); thinking, which
-                                        has a bubble of its own, is that of the next one
-    {"blob", "message"}                 a message of the command line, in the form of the AI SDK
+                                        (``toolFormerData``); a bubble with thinking belongs to the
+                                        next bubble
+    {"blob", "message"}                 a message of the command line, in the format of the AI SDK
     {"role", "message": {"content"}}    a line of a transcript, with Anthropic's blocks
     {"type": "turn_ended"}              Annotation
 
-A record of a bubble has the texts, calls and usage. Cursor changes the other fields of a bubble
-while a conversation goes on. The name of a conversation is its title, beside the records.
+The record of a bubble has its texts, calls and usage only, because Cursor changes the other fields
+of a bubble later. The name of a conversation is its title; it is stored separately from the
+records.
 """
 
 from __future__ import annotations
@@ -53,7 +55,7 @@ _Part = dict[str, Any]
 
 _USER = 1
 _AGENT = 2
-"""The types of bubbles."""
+"""The types of bubbles: of a user, and of the agent."""
 _KEPT = (
     "bubbleId",
     "type",
@@ -138,7 +140,7 @@ def _bubbles(
             place = f"{path}, bubble {name}"
             row = database.execute(_BUBBLE, (f"bubbleId:{conversation}:{name}",)).fetchone()
             if row is None or row[0] is None:
-                yield at(place, None, "is listed in its conversation, and not there")
+                yield at(place, None, "is listed in its conversation, but is missing")
                 continue
             located = parsed(_text_of(row[0]).encode(), 0, 0, place)
             bubble = dict_or_empty(located.value)
@@ -163,7 +165,9 @@ def _conversation_of_store(path: Path, unread: list[Located]) -> Iterator[Contai
 
 
 def _about(database: sqlite3.Connection) -> _Part:
-    """Return the fields of the conversation of a store. They are JSON in hexadecimal digits."""
+    """Return the fields of the conversation in a store. The store has them as JSON in hexadecimal
+    digits.
+    """
     row = database.execute("SELECT value FROM meta WHERE key = '0'").fetchone()
     try:
         return dict_or_empty(parsed_text(bytes.fromhex(_text_of(row[0])).decode() if row else None))
@@ -181,21 +185,23 @@ def _messages(path: Path, root: str, unread: list[Located]) -> Iterator[Located]
 
         root_data = blob(root)
         if root_data is None:
-            yield at(f"{path}, blob {root}", None, "is the root of its conversation, and not there")
+            yield at(
+                f"{path}, blob {root}", None, "is the root of its conversation, but is missing"
+            )
             return
         for name in _names_of_blobs(root_data):
             place = f"{path}, blob {name}"
             data = blob(name)
             if data is None:
-                yield at(place, None, "is listed in its conversation, and not there")
+                yield at(place, None, "is listed in its conversation, but is missing")
                 continue
             located = parsed(data, 0, 0, place)
             yield located._replace(value={"blob": name, "message": dict_or_empty(located.value)})
 
 
 def _names_of_blobs(root: bytes) -> Iterator[str]:
-    """Yield the names of the blobs in a root. They are fields of Protocol Buffers with the number 1
-    and 32 bytes; other fields are skipped by their wire type.
+    """Yield the names of the blobs in a root. A root is a message of Protocol Buffers, and a name
+    is a field with the number 1 and 32 bytes. Other fields are skipped by their wire type.
     """
     offset = 0
     while offset < len(root):
@@ -215,7 +221,7 @@ def _names_of_blobs(root: bytes) -> Iterator[str]:
 
 
 def _varint(data: bytes, offset: int) -> tuple[int, int]:
-    """Return the number that begins at an offset, and the offset after it."""
+    """Return the variable-length number at an offset, and the offset after it."""
     number = 0
     shift = 0
     for byte in data[offset : offset + 10]:
@@ -254,7 +260,7 @@ class _Decoder(FollowingDecoder):
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self._thoughts: list[_Part] = []
-        """Thinking in bubbles of its own, for the next message or call."""
+        """The thinking in the last bubbles, which belongs to the next message or call."""
 
     def read(self, read: RecordEvents, record: _Part) -> None:
         if "bubbleId" in record:

@@ -1,7 +1,7 @@
 """Count the records of a format that has no skeleton: decode them in memory, and count the events.
 
-So the counts of records and of events are the same by construction. The price is a decoding at each
-import. Of a redacted record, its ids, time and kind stay.
+So the counts are always those of the events. The cost is a decoding at each import. The ids, the
+time and the kind of a redacted record stay.
 """
 
 from __future__ import annotations
@@ -41,18 +41,20 @@ _STAY = frozenset(
         "source",
     )
 )
-"""The fields that stay of a redacted record, since later records refer to them."""
+"""The fields of a record that stay after a redaction, because later records refer to them."""
 _NAME = re.compile(r"[\w.:-]{1,64}", re.ASCII)
-"""A text that may stay: an id, a time or the name of a kind. Any other text may be a user's."""
+"""A text that may stay after a redaction: an id, a time or the name of a kind. Any other text may
+come from a user.
+"""
 
 READER = 1
-"""The version of the decoders: other events of the same records need a new one."""
+"""The version of the decoders. If decoders make other events of the same records, increase it."""
 
 
 def decoder_of(
     format: Format, prefix: str = "", findings: list[str] | None = None
 ) -> RecordDecoder:
-    """Return the decoder of one history, which begins at its first record."""
+    """Return a decoder for one history. It must read the history from the first record on."""
     return format.reader(Options(prefix=prefix, findings=[] if findings is None else findings))
 
 
@@ -63,7 +65,7 @@ def events_of(decoder: RecordDecoder, format: Format, record: Any) -> list[Event
     events = decoder.events(record)
     number(events, format.name)
     if format.time is None:
-        # An empty time says that the event happened before the import, at an unknown time.
+        # An empty time means that the event happened before the import, at an unknown time.
         for event in events:
             assert event.origin is not None
             force_setattr(event.origin, "time", event.origin.time or "")
@@ -71,7 +73,9 @@ def events_of(decoder: RecordDecoder, format: Format, record: Any) -> list[Event
 
 
 class DecodedRecords:
-    """The records of one history as events in memory. It has the methods of a skeleton."""
+    """The records of one history as events in memory. This class has the same methods as
+    ``Skeleton``.
+    """
 
     def __init__(self, format: Format) -> None:
         self.format = format
@@ -81,7 +85,7 @@ class DecodedRecords:
         self._decoder = decoder_of(format, findings=self.findings)
         self._first = list[Any]()
         self.where = dict[str, str]()
-        """Where the source was written, as the states of other formats have it."""
+        """Where the source was written: the same fields as ``SourceState.where``."""
 
     def add(self, record: bytes, record_hash: bytes) -> None:
         """Count a record. Raises ``UnreadableJson`` for a record that is not JSON."""
@@ -99,11 +103,11 @@ class DecodedRecords:
 
     @property
     def conversation(self) -> str | None:
-        """The name that the records give their conversation."""
+        """The name of the conversation, according to its records."""
         return self.format.conversation(self._first)
 
     def encoded(self) -> bytes:
-        """Return no state: when the source grows, all of its records are decoded."""
+        """Return an empty state: when the source grows, all of its records are decoded again."""
         return b""
 
     def left_of(self, record: bytes) -> bytes:

@@ -1,9 +1,10 @@
 """Detect the format of a history by its first records.
 
-A format is recognized by what only its records have (``Format.matches``), by at least two of the
-first records and by most of them; by one of them where the others pass for its records. A record
-that only another program writes decides against it (``Format.refuses``): the messages of many
-programs are the same until the first call of a tool.
+A format is recognized by fields that only its records have (``Format.matches``). At least two of
+the first records, and most of them, must match. One matching record is enough if the format accepts
+all others. If a record can only come from another program, the format is ruled out
+(``Format.refuses``), because the messages of many programs are the same until the first call of a
+tool.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from foldlog.eventstore import InvalidArgument
 
 
 def recognize(format: str = AUTO) -> Recognize:
-    """Return how to recognize a history: of any format, or one whose records may be those of
-    ``format``.
+    """Return functions that recognize histories of any format, or, if ``format`` is named,
+    histories whose records this format accepts.
 
     Raises ``UnknownFormat``.
     """
@@ -40,8 +41,8 @@ def recognize(format: str = AUTO) -> Recognize:
             named if named.files is not None and named.files.holds(path, begin) else None
         ),
         lambda records: (
-            f"holds no event of the format {format!r}; without --format, the format is found by"
-            " what the file holds"
+            f"holds no event of the format {format!r}; without --format, foldlog finds the format"
+            " by the content of the file"
         ),
     )
 
@@ -50,8 +51,8 @@ _KEYS_NAMED = 6
 
 
 def _nothing_of_ours(records: Iterable[Any]) -> str:
-    """Report that these first records have no known format, with a description of the first record
-    that no format has.
+    """Return the message that these first records have no known format. It describes the first
+    record that no format matches.
     """
     looked_at = list(islice(records, LOOK_AT))
     odd = next(
@@ -105,7 +106,7 @@ def format_of(records: Iterable[Any]) -> Format | None:
 
 
 def _count(format: Format, counts: Mapping[Format, int], owners: Container[str]) -> int:
-    """Return how many records have a format, or one of the formats that it looks like."""
+    """Return how many records match a format, or a format that it looks like."""
     count = counts.get(format, 0)
     if not format.looks_like or format.looks_like in owners:
         return count
@@ -117,9 +118,10 @@ _BEGINNING = 2**16
 
 
 def of_lines(path: Path) -> Format | None:
-    """Return the format of a log of JSON Lines, if its beginning leaves no doubt: three of the
-    first four lines are of this format and none of another, and so are at least half of the first
-    50. None for all else, as for lines that hold several histories. Cost: these lines.
+    """Return the format of a log of JSON Lines, if its beginning leaves no doubt. At least three of
+    the first four lines, and half of the first 50 lines, must match this format, and none of the
+    first four may match another. Return None in all other cases, for example if each line contains
+    a history. Cost: these lines.
     """
     if path.suffix != ".jsonl" or not path.is_file():
         return None
@@ -132,7 +134,7 @@ def of_lines(path: Path) -> Format | None:
     if len(matched) < _ENOUGH or len({*matched}) > 1:
         return None
     format = matched[0]
-    if format.skeleton is None:  # short logs, whose later records may be of another format
+    if format.skeleton is None:  # such logs are short, and later records may have another format
         return None
     if format.files is not None and format.files.holds(path, begin):
         return None
@@ -142,14 +144,16 @@ def of_lines(path: Path) -> Format | None:
 
 
 def _records_in(lines: Sequence[bytes]) -> Iterator[Any]:
-    """Yield what the first lines hold that can be read."""
+    """Yield the records in the first lines; skip lines that cannot be parsed."""
     for line in islice(lines, LOOK_AT):
         with suppress(UnreadableJson):
             yield parse(line) if line else None
 
 
 def _match(record: Any) -> Format | None:
-    """Return the format of a record; None if it has none, or belongs to another program."""
+    """Return the format of a record; None if it has no known format, or belongs to another
+    program.
+    """
     format = next((format for format in each_format() if format.matches(record)), None)
     return None if format is None or format.refuses(record) else format
 

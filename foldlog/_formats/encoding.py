@@ -1,5 +1,5 @@
-"""Turn events back into records: stored records as they were, other events as the format writes
-them.
+"""Turn events back into records. Stored records are returned unchanged, and the writer of the
+format makes records of other events.
 """
 
 from __future__ import annotations
@@ -37,12 +37,14 @@ class StoredRecords(Protocol):
     """The stored records of one history."""
 
     def count(self, event: Event) -> int:
-        """Return how many events were made of the record that begins with this event; 0 if no
-        record begins with it.
+        """Return how many events were made of the record whose first event is this event; 0 if
+        there is no such record.
         """
 
     def record(self, events: Sequence[Event]) -> Any:
-        """Return the record of these events; None if it is redacted or not stored."""
+        """Return the record from which these events were made; None if it is redacted or not
+        stored.
+        """
 
 
 class _NoRecords:
@@ -54,15 +56,15 @@ class _NoRecords:
 
 
 NO_RECORDS: StoredRecords = _NoRecords()
-"""For a history that is not stored, or that was not imported."""
+"""Stands for the records of a history that is not stored, or that was not imported."""
 
 
 class Encoder:
     """Turns the events of one history back into records, one event after the other.
 
-    A ``stored`` record is returned as it was; the writer of the format makes records of other
-    events. Begin with any event that begins a record. ``notes`` count the other events that are
-    left out. Raises ``UnknownFormat``.
+    A ``stored`` record is returned unchanged. The writer of the format makes records of other
+    events. The first event may be any event that begins a record. ``notes`` counts the events that
+    are left out. Raises ``UnknownFormat``.
     """
 
     def __init__(
@@ -81,19 +83,23 @@ class Encoder:
         self._missing = 0
         """How many events of this record have not come yet."""
         self._head: Sequence[Any] | None = None
-        """The records that come before the first one; empty once they are written."""
+        """The records at the head of the history; empty after they were written."""
         self._notes = notes
         self._first: int | None = None
-        """The id of the first event. A result whose call is before it is written all the same."""
+        """The id of the first event. A result is written even if its call came before this
+        event.
+        """
         self._waiting = WaitingCalls()
         """The calls that wait for results, each with the id of its event."""
         self._calls_of_user = set[int]()
-        """The ids of those waiting calls that the user, and not a model, made."""
+        """The ids of the waiting calls that the user made, and not a model."""
         self._passed: list[tuple[Sequence[Event], Any]] = []
-        """Stored records that the writer has not followed yet: it must, once it writes one."""
+        """Stored records that the writer does not know yet. It must follow them before it writes a
+        record.
+        """
 
     def pass_by(self, events: Sequence[Event], record: Any) -> None:
-        """Note all events of a stored record, and the record, which the caller writes itself."""
+        """Note a stored record and all its events. The caller writes this record itself."""
         self._passed.append((events, record))
 
     def _follow_passed(self) -> None:
@@ -106,26 +112,26 @@ class Encoder:
 
     def _follow(self, events: Sequence[Event], record: Any) -> None:
         self._head = ()
-        # A later record follows the end of the log, not the end of a repetition in it.
+        # A later record follows the last record that is not a repetition.
         if not is_repeated(events[-1]):
             self._writer.follow(events, record)
 
     def records(self, event: Event) -> list[Any]:
-        """Return the records that are complete with ``event``. Bytes in them become data URLs or
+        """Return the records that are complete after ``event``. Bytes in them become data URLs or
         base64. Raises ``InvalidEvent``.
         """
         self._follow_passed()
         is_ours = is_of(event, self._name)
         sent = self._as_sent(event)
         # A step aside (a retraction, a declined condensation) may come between the events of a
-        # record and has no place in it. Any other event of the group comes at the next place; an
-        # event at another place shows that events of the record were left out.
+        # record, and is not a part of it. Any other event of the group has the next place in the
+        # record. An event with another place shows that events of the record were left out.
         belongs_to_group = is_ours and (is_step_aside(event) or place_of(event) == self._numbered)
         unfinished = self.part() if self._group and not belongs_to_group else []
         if is_ours and not self._group:
             self._missing = self._stored.count(event)
         if not self._missing and is_ours and is_step_aside(event):
-            # Between two records: it has none of its own, and the writer only follows it.
+            # A step aside between two records has no record, and the writer only follows it.
             self._writer.follow([event], None)
             return unfinished
         if not self._missing:
@@ -153,9 +159,9 @@ class Encoder:
         return sum(not is_step_aside(event) for event in self._group)
 
     def _as_sent(self, event: Event) -> Event | None:
-        """Return an event as it is sent to a model: calls of the user and their results become
-        messages, and a result names its call. None for an event that no model is sent, such as a
-        second result of a call.
+        """Return an event as it is sent to a model. Calls of the user and their results become
+        messages, and a result names its call. Return None for an event that is not sent to a model,
+        such as a second result of a call.
         """
         self._first = event.id if self._first is None else self._first
         match event:
@@ -207,8 +213,9 @@ class Encoder:
         return self._with_head(self._writer.end())
 
     def part(self, without: Event | None = None) -> list[Any]:
-        """Return records for the events so far of a record that has a later event ``without``
-        content: it is redacted or retracted.
+        """Return new records for the events so far of a record that cannot be written as it was
+        stored. ``without`` is a later event of the record that is left out, because it is redacted
+        or retracted.
         """
         group = self._group
         self._group = []
@@ -222,8 +229,9 @@ class Encoder:
 
     def shown(self, events: Sequence[Event], stored: Sequence[Event]) -> list[Any]:
         """Return the records for the events of one record as they are sent to a model. ``stored``
-        are its events in the log. If both are the same, it is the stored record. Otherwise its
-        parts are the stored ones for unchanged events, and new ones for changed events.
+        are the events of this record in the log. If both are equal, the stored record is returned.
+        Otherwise unchanged events keep their parts of the stored record, and changed events get new
+        parts.
         """
         self._follow_passed()
         if [*events] == [*stored]:
@@ -245,15 +253,15 @@ class Encoder:
         return [_with_parts(record, self._parts, shown_parts)] if shown_parts else []
 
     def _write_remains(self, events: Sequence[Event]) -> list[Any]:
-        """Return the records for the events that are left of a redacted record. It is one record,
-        if the format has ``parts``.
+        """Return the records for the events that are left of a redacted record. If the format has
+        ``parts``, this is a single record.
         """
         earlier_records = self._end_open_record()
         records = list[Any]()
         for event in events:
             origin = event.origin
             if self._parts:
-                # Only the first record that is written gets the id of the redacted one.
+                # Only the first new record gets the id of the redacted record.
                 origin = None if records else events[0].origin
             records += self._write(replace(event, origin=origin))
         records += self._end_open_record()
@@ -279,7 +287,9 @@ class Encoder:
         return self._with_head(records) if records else []
 
     def _with_head(self, records: Sequence[Any]) -> list[Any]:
-        """Return the records of the writer, after the head of the history if it is not written."""
+        """Return the records of the writer, after the head of the history if that was not written
+        yet.
+        """
         if not records:
             return []
         head = self._head or ()
@@ -295,13 +305,15 @@ def _as_message(event: Event, source: Source, content: Content) -> Message | Non
 
 
 def _parts_in(record: Any, path: Sequence[str]) -> list[Any] | None:
-    """Return the parts at a place in a record; None if there are none. A text is one part."""
+    """Return the parts under the keys ``path`` of a record; None if there are no parts. A text is a
+    single part.
+    """
     value = within(record, *path)
     return [{"type": "text", "text": value}] if isinstance(value, str) else value
 
 
 def _with_parts(record: Any, path: Sequence[str], parts: list[Any]) -> Any:
-    """Return a record with these parts at that place."""
+    """Return a record with ``parts`` under the keys ``path``."""
     if path:
         return {**record, path[0]: _with_parts(record[path[0]], path[1:], parts)}
     return parts
@@ -309,9 +321,10 @@ def _with_parts(record: Any, path: Sequence[str], parts: list[Any]) -> Any:
 
 def in_json(event: Event) -> Event:
     """Return an event in a form that any program can read as JSON."""
-    # Looking at the representation is quicker than at every value: most events have neither.
+    # A search in the representation is quicker than in every value, and most events have neither
+    # bytes nor surrogates.
     text = repr(event)
-    if "b'" in text or 'b"' in text:  # perhaps bytes
+    if "b'" in text or 'b"' in text:  # the event may contain bytes
         event = _without_bytes(event)
     # Many programs cannot read half a surrogate pair.
     return _sendable(event) if "\\ud" in text else event
@@ -327,8 +340,8 @@ def _sendable(event: Event) -> Event:
 
 
 def _replace_changed(event: Event, fields: dict[str, Any]) -> Event:
-    """Return an event with these fields. Only the fields that differ are set, since a condensation
-    does not accept its forgotten events in two forms.
+    """Return an event with these fields. Only the fields that differ are set, because a
+    condensation does not accept its forgotten events in two forms.
     """
     return replace(
         event, **{name: value for name, value in fields.items() if value != getattr(event, name)}
@@ -357,7 +370,9 @@ def _without_bytes(event: Event) -> Event:
 
 
 def _with_url(part: dict[str, Any]) -> dict[str, Any]:
-    """Return the part; the bytes of an image or a file become a data URL, as in the formats."""
+    """Return the part. The bytes of an image or a file become a data URL, which is the form in
+    records.
+    """
     for name, key in ("image_url", "url"), ("file", "file_data"):
         file = part.get(name)
         data = file.get(key) if isinstance(file, dict) else file

@@ -1,4 +1,4 @@
-"""What an event tells, for the encoders of formats: who says it and when, its parts, and the id of
+"""Read fields of an event for the encoders of formats: its role and time, its parts, and the id of
 its call.
 """
 
@@ -29,16 +29,16 @@ from foldlog.projections import arguments_of as arguments_shown
 T = TypeVar("T")
 
 REDACTED = "[redacted]"
-"""What a redaction leaves of a text, and of the value of a document."""
+"""The text that replaces a redacted text or value of a document."""
 OF_THE_STORE = (Retraction, Redaction, DocumentChanges)
-"""What no format has a record for."""
+"""Events for which no format has a record."""
 NOT_WRITTEN = (CondensationAction, CondensationRequest, *OF_THE_STORE)
-"""What formats of messages have no record for."""
+"""Events for which formats of messages have no record."""
 
 
 def role_of(event: Event) -> Literal["system", "user", "assistant", "tool"]:
-    """Return the role of an event in a chat. A summary is a user's, and so is what the environment
-    says.
+    """Return the role of an event in a chat. Summaries and messages of the environment have the
+    role of a user.
     """
     if isinstance(event, SystemMessage):
         return "system"
@@ -51,8 +51,8 @@ def role_of(event: Event) -> Literal["system", "user", "assistant", "tool"]:
 
 
 def call_id_of(event: Action | Observation) -> str:
-    """Return the id of a call or of the call of a result; if it has none, one that is made of
-    the call's event.
+    """Return the id of a call, or of the call of a result. If it has no id, one is made from the
+    event id of the call.
     """
     if event.call_id:
         return event.call_id
@@ -73,22 +73,22 @@ def session_of(first: object) -> str:
 
 
 def id_of_source(event: Event) -> Any:
-    """Return the id that the source gave an event, which it keeps if its record was redacted;
-    None without one.
+    """Return the id of an event in its source, which stays after a redaction; None if it has no
+    such id.
     """
     return None if event.origin is None else event.origin.id
 
 
 def parts_in(content: Content) -> Iterable[dict[str, Any]]:
-    """Return the parts of a content: a text is one, an empty one none."""
+    """Return the parts of a content. A text is a single part, and an empty text has no part."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}] if content else ()
     return content
 
 
 def parts_as(content: Content, text: Callable[[str], T], file: Callable[[str, str], T]) -> list[T]:
-    """Return the parts of a content, each made by ``text`` of a text or by ``file`` of a file's URL
-    and name.
+    """Return the parts of a content in another format. ``text`` converts a text, ``file`` converts
+    the URL and the name of a file.
     """
     if isinstance(content, str):
         return [text(content)]
@@ -101,19 +101,19 @@ def parts_as(content: Content, text: Callable[[str], T], file: Callable[[str, st
 
 
 def image_at(url: str) -> dict[str, Any]:
-    """Return the part with an image at a URL, which may hold its bytes."""
+    """Return the part for an image at a URL. The URL may contain the bytes."""
     return {"type": "image_url", "image_url": {"url": url}}
 
 
 def input_at(url: str, name: str) -> dict[str, Any]:
-    """Return an image, or another file, as an item of OpenAI's Responses has it."""
+    """Return an image, or another file, as a part of an item of OpenAI's Responses."""
     if data_in(url)[1] and not url.startswith("data:image/"):
         return {"type": "input_file", "filename": name or "file", "file_data": url}
     return {"type": "input_image", "image_url": url}
 
 
 def file_at(url: str, media_type: str, name: str = "") -> dict[str, Any]:
-    """Return the part with an image, or another file, at a URL, which may hold its bytes."""
+    """Return the part for an image, or another file, at a URL. The URL may contain the bytes."""
     if media_type.startswith("image/"):
         return image_at(url)
     return {
@@ -123,29 +123,25 @@ def file_at(url: str, media_type: str, name: str = "") -> dict[str, Any]:
 
 
 def data_url(media_type: Any, data: str) -> str:
-    """Return the URL that holds bytes, which are given in base64."""
+    """Return the data URL for bytes in base64."""
     return f"data:{media_type};base64,{data}"
 
 
 def data_in(url: str) -> tuple[str, str]:
-    """Return the media type and the base64 that a URL holds; empty texts if it holds no
-    bytes.
-    """
+    """Return the media type and the base64 in a data URL; empty texts for any other URL."""
     head, is_held, data = url.partition(";base64,")
     return (head.removeprefix("data:"), data) if is_held and head.startswith("data:") else ("", "")
 
 
 def url_in(part: dict[str, Any]) -> str:
-    """Return the URL of an image; an empty text for another part."""
+    """Return the URL of a part with an image; an empty text for any other part."""
     image = part.get("image_url") if part.get("type") == "image_url" else None
     url = image.get("url") if isinstance(image, dict) else image
     return url if isinstance(url, str) else ""
 
 
 def file_in(part: dict[str, Any]) -> str:
-    """Return the URL of an image, or the one that holds another file; an empty text for another
-    part.
-    """
+    """Return the URL of a part with an image or another file; an empty text for any other part."""
     if part.get("type") == "file":
         held = within(part, "file", "file_data")
     else:
@@ -154,7 +150,7 @@ def file_in(part: dict[str, Any]) -> str:
 
 
 def arguments_of(call: Action) -> dict[str, Any]:
-    """Return the arguments of a call as the object that a model is shown."""
+    """Return the arguments of a call as an object."""
     return (
         value_of(arguments_shown(call)) if isinstance(call.arguments, str) else call.arguments or {}
     )

@@ -1,5 +1,5 @@
-"""What an export leaves out, counted by kind: events without a record, and what the format has no
-place for.
+"""Count what an export leaves out, by kind: events without a record, and fields that the format
+does not have.
 """
 
 from __future__ import annotations
@@ -37,11 +37,13 @@ class ExportNotes:
         self._lacks = format.lacks or frozenset()
         self._lost, self._hidden = Counter[str](), Counter[str]()
         self._replies = set[str]()
-        """The replies whose usage was counted: each of their events has what was used so far."""
+        """The replies whose usage was counted. Each event of a reply has the usage so far, which
+        counts once.
+        """
 
     def leave_out(self, event: Event, *, hidden: bool = False) -> None:
-        """Count an event that has no record, because no model was shown it (``hidden``) or the
-        format has none.
+        """Count an event without a record: it was not shown to a model (``hidden``), or the format
+        has no record for it.
         """
         changed: Mapping[str, Any] = event.changed if isinstance(event, DocumentChanges) else {}
         if IMPORTED in changed:
@@ -50,7 +52,7 @@ class ExportNotes:
             (self._hidden if hidden else self._lost)[_name(event)] += 1
 
     def write(self, event: Event) -> None:
-        """Count what the record of an event has no place for."""
+        """Count the parts and fields of an event that its record cannot contain."""
         reply = event.meta.get("reply")
         is_counted = type(reply) is str and reply in self._replies
         self._lost.update(
@@ -62,8 +64,8 @@ class ExportNotes:
             self._replies.add(reply)
 
     def end(self) -> list[str]:
-        """Return what no model was shown, and what is left out, in words; empty texts for
-        nothing.
+        """Return two texts: the events that were not shown to a model, and everything else that is
+        left out. A text is empty if there is nothing to report.
         """
         counts = (self._hidden, self._lost)
         return [
@@ -73,13 +75,13 @@ class ExportNotes:
 
 
 def several(number: int, noun: str) -> str:
-    """Return a number of things: ``1 image``, ``2 changes of documents``."""
+    """Return a number and a noun: ``1 image``, ``2 changes of documents``."""
     one, of, rest = noun.partition(" of ")
     return f"{number} {one}{'' if number == 1 else 's'}{of}{rest}"
 
 
 def _name(event: Event) -> str:
-    """Return the name for people of an event that a format has no record for."""
+    """Return a name for an event without a record, for a message to people."""
     word = label(event)
     if isinstance(event, DocumentChanges):
         if event.changed.keys() == {ATTRIBUTES}:
@@ -93,7 +95,7 @@ def _name(event: Event) -> str:
 
 
 def _nouns(event: Event) -> Iterator[str]:
-    """Yield the nouns of ``Format.lacks`` for what an event has."""
+    """Yield the nouns of ``Format.lacks`` for the fields and parts of an event."""
     if isinstance(event, SystemMessage):
         yield "role of a system prompt"
     if isinstance(event, Action) and "custom_tool" in event.meta:

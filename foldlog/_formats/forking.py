@@ -1,5 +1,5 @@
-"""Fork an imported history: find the version at which one record of its source was the newest, and
-mark a fork that lacks records.
+"""Fork an imported history: find the version at which a given record of the source was the newest,
+and mark a fork that lacks records.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from foldlog.projections.units import WaitingCalls
 
 
 def begin_fork(store: Store, conversation: str, at: int, new: str) -> ConversationRow:
-    """Fork a conversation at a version: see ``Store.fork``. A fork that lacks records of the source
-    says so in an event of its own, also where it begins before the mark that an import leaves at
-    its end.
+    """Fork a conversation at a version: see ``Store.fork``. If the fork lacks records of the
+    source, it gets an event that says so. This also holds if it begins before the event in which
+    the import reported these records.
     """
     documents = Documents(store)
     unread = [each for each in documents.get(conversation, UNREAD, default=()) if each[1] < at]
@@ -41,8 +41,8 @@ def begin_fork(store: Store, conversation: str, at: int, new: str) -> Conversati
 
 
 def marked(attributes: Mapping[str, Any], unread: Sequence[Sequence[int]]) -> dict[str, Any]:
-    """Return the documents of a history with these attributes that lacks these records: see
-    ``UNREAD``.
+    """Return the documents of a history that lacks the records ``unread``: see ``UNREAD``.
+    ``attributes`` are its other attributes.
     """
     return {
         ATTRIBUTES: {**attributes, INCOMPLETE: incomplete(unread)},
@@ -51,13 +51,15 @@ def marked(attributes: Mapping[str, Any], unread: Sequence[Sequence[int]]) -> di
 
 
 def incomplete(unread: Sequence[Sequence[int]]) -> str:
-    """Return the attribute of a history that lacks these records: see ``UNREAD``."""
+    """Return the attribute ``INCOMPLETE`` of a history that lacks the records ``unread``: see
+    ``UNREAD``.
+    """
     return lacking(len(unread), "event", unread[0][1])
 
 
 def lacking(number: int, what: str, before: int) -> str:
-    """Say how many records could not be read, and before which event or record the first of them
-    is.
+    """Return a text that says how many records could not be read, and after which event or record
+    the first of them was.
     """
     lacks, first = ("1 record", "") if number == 1 else (f"{number:,} records", "the first ")
     where = f"after {what} {before - 1}" if before else f"before {what} 0"
@@ -65,17 +67,17 @@ def lacking(number: int, what: str, before: int) -> str:
 
 
 def version_of_tip(store: Store, conversation: str, source_id: str | int) -> int:
-    """Return the version after the last event whose source named it ``source_id``. The View there
-    shows the branch that ends in this record, also where the source switched to another branch
-    later.
+    """Return the version after the last event that has the id ``source_id`` in its source. The View
+    at this version shows the branch that ends in this record, also if the source switched to
+    another branch later.
 
-    The events of the record, the actions of one response and their observations belong together:
-    the version is after the last of them that directly follows, so that no call is left open,
-    unless one record has its result and what the model said to it. ``"7"`` finds the source's ids
-    ``"7"`` and ``7``.
+    The events of the record, the actions of one response and their observations belong together. If
+    such events directly follow, the version is after the last of them, so that no call stays open.
+    But if a record has a result and also the model's next text, the version is before this record.
+    ``"7"`` finds the source's ids ``"7"`` and ``7``.
 
     Raises ``InvalidArgument`` if no event has this id, and ``ConversationNotFound``. Cost: the
-    events from there to the end, and of a call or a result the View there.
+    events from that event to the end. For a call or a result, also the View there.
     """
     if not isinstance(source_id, str | int):
         raise TypeError(
@@ -103,8 +105,9 @@ def _is_named(event: Event, source_id: str | int) -> bool:
 
 
 def _after_its_group(store: Store, conversation: str, event: Event) -> int:
-    """Return the version after the events of the same record, of the same response, and of their
-    results, that directly follow, in whole records. Only bookkeeping may stand between them.
+    """Return the version after the events that belong to ``event`` and directly follow it: the rest
+    of its record, other calls of its response, and their results. Only whole records count. Only
+    bookkeeping may come between them.
     """
     record = [event, *takewhile(place_of, store.events(conversation, event.id + 1))]
     version = record[-1].id + 1

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 Beside = tuple[Sequence[Any], Sequence[dict[str, Any]]]
 LOOK_AT = 50
-"""The number of records at the beginning in which the format and the name of a history are
-searched.
+"""The number of records at the beginning that are read to find the format and the name of a
+history.
 """
 
 
 def first_named(name_in: Callable[[Any], str | None]) -> Callable[[Iterable[Any]], str | None]:
-    """Return a function for ``Format.conversation``: it returns the first name that ``name_in``
-    finds in the first records, None for an empty name.
+    """Return a function for ``Format.conversation``. It returns the first name that ``name_in``
+    finds in the first records. If this name is empty, it returns None.
     """
 
     def first(records: Iterable[Any]) -> str | None:
@@ -37,8 +37,8 @@ def first_named(name_in: Callable[[Any], str | None]) -> Callable[[Iterable[Any]
 
 
 class UnusableFormat(EventStoreError, TypeError):
-    """A format of a program or of an installed package cannot be used: correct it, or uninstall its
-    package.
+    """A format that a program or an installed package registers cannot be used. Correct the format,
+    or uninstall the package.
     """
 
 
@@ -67,8 +67,8 @@ class RecordDecoder(ABC):
         """
 
     def skip_to(self, next_id: int) -> None:
-        """Continue with the event ``next_id``. In between are other events, or the events of a
-        redacted record.
+        """Continue with the event id ``next_id``. The ids before it belong to other events, or to
+        the events of a redacted record.
         """
         self.next_id = next_id
 
@@ -77,41 +77,42 @@ class RecordEncoder(ABC):
     """Writes records for the events of one history that were not imported.
 
     The records of imported events are written unchanged, and ``follow`` is called with them. If the
-    record of an event is missing since a part of it was redacted, the event is written like one
-    that was not imported, with the id of the source.
+    record of an event is missing because a part of it was redacted, the event is written like an
+    event that was not imported, and keeps the id from the source.
     """
 
     rules: Any
     """The format, which ``Format.writer`` adds."""
     last: Any = None
-    """The id of the last record that has one."""
+    """The id of the last record that has an id."""
 
     @abstractmethod
     def records(self, event: Event) -> Sequence[Any] | None:
-        """Return the records that are complete with ``event``; an empty sequence while later events
-        belong to the same record.
+        """Return the records that are complete after ``event``. Return an empty sequence if later
+        events may belong to the same record.
 
         Return None if the format has no record for such an event. An export counts these events in
         a note.
         """
 
     def head(self, event: Event) -> Sequence[Any]:
-        """Return the records with which a history begins that was not imported. ``event`` is its
+        """Return the records at the beginning of a history that was not imported. ``event`` is the
         first event that is written.
         """
         return ()
 
     def follow(self, events: Sequence[Event], record: Any) -> None:
-        """Remember what later records need of a record: by default its id. ``events`` were made of
-        the record. It is None for a step to another branch, and for events that were taken back.
+        """Remember the facts about a record that later records need: by default its id. ``events``
+        were made of the record. ``record`` is None for a step to another branch, and for events
+        that were taken back.
         """
         if record is not None:
             self.last = self.rules.source_id(record) or self.last
 
     def end(self) -> Sequence[Any]:
-        """Return the record that is unfinished, if there is one: no further event belongs to it.
+        """Return the unfinished record, if there is one: no further event belongs to it.
 
-        It is called before ``follow``, and after the last event.
+        This method is called before ``follow``, and after the last event.
         """
         return ()
 
@@ -128,7 +129,7 @@ class Options:
     """What the caller knows about the records of one history. A format ignores options that it does
     not use.
 
-    ``as_history``  whether the records are the agent's history, not a stream that holds more
+    ``as_history``  whether the records are the agent's history, not a stream with other events
                     (OpenHands V0)
     ``prefix``      the text before the names of conversations, also in links to them
     ``findings``    the list to which a decoder adds problems of records that it could still read
@@ -144,9 +145,9 @@ class Options:
 class Contained(NamedTuple):
     """One history in a file or folder.
 
-    ``name``     its name there, if it has one
+    ``name``     its name in the file or folder, if it has one
     ``others``   other files that are read for it
-    ``title``    its present title, if its program keeps this outside of the records
+    ``title``    its present title, if its program stores the title outside of the records
     """
 
     name: str | None
@@ -159,19 +160,19 @@ class FileReader(ABC):
     """Reads files that are not a sequence of JSON values: a database, Markdown, an archive, a
     folder with parts of records.
 
-    Neither change nor lock a file of another program: open SQLite read-only and immutable.
+    A reader must not change or lock a file of another program: open SQLite read-only and immutable.
     """
 
     @abstractmethod
     def holds(self, path: Path, begin: bytes) -> bool:
-        """Return whether this file or folder holds histories of the format. ``begin`` are the first
-        bytes of a file; they are empty for a folder. It is called for every file and folder, so
-        look at the name and the bytes first.
+        """Return whether this file or folder contains histories of the format. ``begin`` has the
+        first bytes of a file; it is empty for a folder. This method is called for every file and
+        folder, so check the name and the first bytes before anything else.
         """
 
     @abstractmethod
     def histories(self, path: Path) -> Iterator[Contained]:
-        """Yield the histories there, in a stable order."""
+        """Yield the histories in this file or folder, in a stable order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,9 +180,9 @@ class Format:
     """One format of histories. Everything that the rest of the code knows about a format is in this
     object.
 
-    A new format of ours is a file or a folder beside this one with its object in ``FORMAT``, and
-    one line in ``registry.py``. Tests, samples and docs of a format are its own:
-    ``tests/foldlog/formats/test_NAME.py`` and a section of ``docs/IMPORTING.md``.
+    A new format of foldlog is a file or a folder next to this file, with its object in ``FORMAT``,
+    and one line in ``registry.py``. Each format has its own tests
+    (``tests/foldlog/formats/test_NAME.py``), samples, and a section of ``docs/IMPORTING.md``.
 
     ``name``          the name in ``--format`` and in ``origin.format``. It never changes, since it
                       is stored. It has no white space, does not begin with ``-``, and is not
@@ -209,43 +210,44 @@ class Format:
                       record. None: the events of ``decoder`` are counted
     ``conversation``  the name that the first records give their conversation, or None
     ``where``         the fields of a record that say where it was written: ``cwd``, ``branch``,
-                      ``model``. A skeleton counts them itself
+                      ``model``. A skeleton reads these fields itself
     ``marks_errors``  whether records of its program mark failed calls
 
     How it is read:
 
     ``decoder``       the decoder of a history. A record becomes at least one event, an
                       ``Annotation`` if no model reads it. Compactions become condensations,
-                      branches become retractions. The record itself is stored without its help
+                      branches become retractions. The record itself is stored without the decoder
     ``accepts``       whether a JSON value can be a record when the user names this format. The
                       decoder refuses other values
     ``expected``      a description of a record, for the error about a refused value
-    ``source_id``     the id that the source gave a record, or None. It is ``origin.id`` of the
-                      first event made of the record
+    ``source_id``     the id that the source gave a record, or None. It becomes the ``origin.id`` of
+                      the first event made of the record
     ``time``          the time of a record, as ``read_time`` returns it. None if no record has a
                       time. Then an imported event has no time, and an event that is recorded while
-                      it happens has the time of its recording
+                      it happens has the time at which it is recorded
     ``beside``        reads the object that holds the records, with the first 50 records and the
-                      last one. It returns further records, and the usage of calls of models: each
-                      with the id of its ``reply``, or else summed over the whole run
+                      last one. It returns further records, and the usage of models: for each call
+                      with the id of its ``reply``, or else as a sum over the whole run
     ``recorded_usage``    how its events record the calls of models
-    ``says_again``    whether the events before the condensation of a record are copies of events
-                      that a model is sent with it
+    ``says_again``    whether a record of a compaction also has the events that stay in the prompt;
+                      they are copies, and come before the condensation
     ``repeats``       whether each record contains all earlier messages, as a request to a model
                       does. After a redaction no later record of such a source is imported
-    ``note``          a sentence about every history of this format, shown when one is imported
+    ``note``          a sentence about every history of this format, which is shown at an import
 
-    How it is written. An import is exported as it came; these are for other events:
+    How it is written. An import is exported unchanged; these attributes are for other events:
 
     ``encoder``       the writer of events that were not imported, or whose record was redacted. An
                       adapter uses it to send events, and an export to write any history, if
                       ``lacks`` is set
     ``lacks``         the kinds of events that the format cannot hold, by the nouns of
                       ``export_notes``. None: only a history that was imported from this format can
-                      be exported in it, and an export notes the events appended since
+                      be exported in it, and an export notes the events that were appended after the
+                      import
     ``dialect``       the dialect of ``View.to_messages`` whose messages are records of this format
-    ``document``      returns the content of a file with these records, if it does not have a line
-                      for each record: a text or a JSON value
+    ``document``      returns the content of a file with these records, as a text or a JSON value.
+                      None: the file has a line for each record
     ``parts``         the keys under which a record of several events has a list with a part for
                       each event, so that the parts left after a redaction are written as one record
     """
@@ -289,12 +291,12 @@ class Format:
 
 
 class Recognize(NamedTuple):
-    """Functions that recognize the histories of one format, or of any.
+    """Functions that recognize the histories of one format, or of any format.
 
     ``format_of``    returns the format of a history by its first records, or None
-    ``reader_of``    returns the format whose ``files`` reads this file or folder; the bytes are the
-                     first ones of a file
-    ``nothing``      returns the text that a file with these first records has no history
+    ``reader_of``    returns the format whose ``files`` reads this file or folder. The bytes are the
+                     beginning of a file
+    ``nothing``      returns the message that a file with these first records contains no history
     """
 
     format_of: Callable[[Iterable[Any]], Format | None]

@@ -1,27 +1,26 @@
 """Gemini CLI: the lines of a session in ``chats/session-….jsonl``, or the document that it was
 before 2026.
 
-    {"sessionId", …}                    the session; of a document all but its messages, with what
-                                        changes at the end
-    {"id", "type": "user", "content"}   Message; from the environment where Gemini CLI wrote it; an
-                                        Observation for each
-                                        result in it. A command (``/``, ``?``) is kept and not shown
+    {"sessionId", …}                    the session; in a document, all fields except the messages,
+                                        with the fields that change at the end
+    {"id", "type": "user", "content"}   Message; from the environment if Gemini CLI wrote it; an
+                                        Observation for each result in it. A command (``/``, ``?``)
+                                        is stored and not shown
     {"id", "type": "gemini", …}         a Message, or an Action for each call with its Observation;
                                         with its thinking
     {"id", "type": …}                   info, warning, error: an Annotation
-    {"$rewindTo": id}                   takes the messages from this one on back
+    {"$rewindTo": id}                   takes back all messages from this one on
     {"$set": {…}}                       new values of the session; its title is ``summary``.
-                                        ``messages`` replace all;
-                                        if they begin with a snapshot of the state, that is a
-                                        compaction
+                                        ``messages`` replaces all messages; if they begin with a
+                                        snapshot of the state, this is a compaction
 
-An id that comes again replaces the message: a Retraction takes it back with all after it, and these
-follow again. So at every version the View is what Gemini CLI would send. What the record repeats is
-in it only.
+If an id comes again, the new message replaces the old one: a Retraction takes back the old message
+and all messages after it, and these follow again. So at every version the View is what Gemini CLI
+would send. If the new message is equal, there is no event.
 
-A chat that is resumed begins with the session once more. Gemini CLI then sets the messages to its
-context alone, and next to all of them, with new times and in another form: a message that says the
-same stays. A context with another text takes the place of the one before, as a system prompt does.
+A resumed chat begins with the session once more. Gemini CLI then sets the messages to its context
+alone, and after that to all messages, with new times and in another form. A message with the same
+content stays. A context with another text replaces the earlier context, like a system prompt.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ _Part = dict[str, Any]
 
 _TYPES = ("user", "gemini", "info", "error", "warning")
 _STABLE = ("sessionId", "projectHash", "startTime", "kind")
-"""Fields of a session that never change."""
+"""The fields of a session that never change."""
 _CHANGING = frozenset(("messages", "lastUpdated", "summary", "directories", "memoryScratchpad"))
 _READ_ELSEWHERE = frozenset(("text", "functionCall", "functionResponse"))
 
@@ -80,8 +79,8 @@ class _Documents(FileReader):
 
 
 def _matches(record: Any) -> bool:
-    """Return whether a record is a session, a change of it, or a message of its types with time and
-    content.
+    """Return whether a record is a session, a change of a session, or a message of a known type
+    with a time and a content.
     """
     if not accepts(record):
         return False
@@ -91,7 +90,7 @@ def _matches(record: Any) -> bool:
 
 
 def parts_of(content: Any) -> list[_Part]:
-    """Return content as parts: it may be a text, a part, or texts and parts."""
+    """Return the parts of a content, which may be a text, a part, or a list of texts and parts."""
     several = content if type(content) is list else [content]
     return dicts_in([{"text": each} if type(each) is str else each for each in several])
 
@@ -105,17 +104,17 @@ def shown_parts(parts: list[_Part]) -> list[_Part]:
 
 
 def said_parts(parts: list[_Part]) -> list[_Part]:
-    """Return what a model said, without what it thought."""
+    """Return the parts of a model's message, without its thinking."""
     return shown_parts([part for part in parts if part.get("thought") is not True])
 
 
 def thoughts_in(parts: list[_Part]) -> list[str]:
-    """Return the texts that a model thought."""
+    """Return the texts of a model's thinking."""
     return [text_or_empty(part.get("text")) for part in parts if part.get("thought") is True]
 
 
 def held_in(parts: list[_Part], key: str) -> list[_Part]:
-    """Return the objects that parts have under a key: calls, or responses to calls."""
+    """Return the objects under a key of the parts: calls, or responses to calls."""
     return dicts_in([part.get(key) for part in parts])
 
 
@@ -138,8 +137,8 @@ def _shown(part: _Part) -> _Part | None:
 
 
 def result_of(result: Any, call_id: Any) -> tuple[Content, bool]:
-    """Return the content of the result of a call, without the results of other calls, and whether
-    it is an error. A part belongs to the response before it.
+    """Return the content of the result of a call, and whether it is an error. ``result`` may have
+    results of other calls too. A part belongs to the response before it.
     """
     parts_read: list[Any] = []
     failed = False
@@ -180,7 +179,7 @@ _USAGE = {
 _SNAPSHOT = "<state_snapshot>"
 _SESSION = "<session_context>"
 _CONTEXTS = (_SESSION, "<hook_context>", _SNAPSHOT)
-"""The beginnings of messages that Gemini CLI writes as the user."""
+"""The beginnings of messages that Gemini CLI itself writes in the role of the user."""
 _CONTEXT_REPLACED = {"reason": "the context of the session was updated"}
 
 
@@ -201,13 +200,13 @@ def accepts(record: Any) -> bool:
 
 
 def _is_context(record: _Part) -> bool:
-    """Return whether a message is the context that Gemini CLI puts before all others."""
+    """Return whether a message is the context that Gemini CLI sends before all other messages."""
     text = joined_text(content_of(record.get("content")))
     return record.get("type") == "user" and text.lstrip().startswith(_SESSION)
 
 
 def _calls_in(record: _Part) -> list[_Part]:
-    """Return the calls of a message: from its content, or else from the field beside it."""
+    """Return the calls of a message: from its content, or else from its field ``toolCalls``."""
     parts = parts_of(record.get("content"))
     return held_in(parts, "functionCall") or dicts_in(record.get("toolCalls"))
 
@@ -228,8 +227,8 @@ def _results_in(record: _Part) -> dict[Any, Content]:
 
 
 def _is_same_message(former: _Part, latter: _Part) -> bool:
-    """Return whether two messages are the same for a model. They may have different forms: a
-    resumed session has calls in the content, and their results in messages of their own.
+    """Return whether two messages are the same for a model. Their forms may differ: a resumed
+    session has calls in the content, and the results of calls in separate messages.
     """
     if latter.get("toolCalls") not in (None, former.get("toolCalls")):
         return False
@@ -277,12 +276,14 @@ class GeminiDecoder(FollowingDecoder):
         self._index_of_id: dict[str, int] = {}
         self._time: datetime | None = None
         self._is_resuming = False
-        """Whether the session was resumed, and no message came since."""
+        """Whether the session was resumed and no message came since then."""
         self._waiting: list[_Part] | None = None
-        """The messages that a resumed session set first; it sets more before it calls a model."""
+        """The context that a resumed session set first. The session sets all messages before it
+        calls a model.
+        """
         self._context_at = -1
-        """The id of the event with the context of a resumed session; -1 if the first message has
-        it.
+        """The id of the event that replaced the context in a resumed session; -1 if the first
+        message is still the context.
         """
 
     def begin_record(self, record: _Part, time_and_id: TimeAndId) -> RecordEvents:
@@ -321,8 +322,8 @@ class GeminiDecoder(FollowingDecoder):
             )
 
     def _set_or_wait(self, read: RecordEvents, messages: list[_Part]) -> None:
-        """Set the messages. A resumed session first sets its context alone, which no model is sent:
-        let it wait.
+        """Set the messages. A resumed session first sets its context alone, which is not sent to a
+        model. In this case wait for the other messages.
         """
         if self._is_resuming and len(messages) == 1 and _is_context(messages[0]):
             self._waiting = messages
@@ -367,8 +368,9 @@ class GeminiDecoder(FollowingDecoder):
         )
 
     def _count_same(self, messages: Sequence[_Part]) -> tuple[int, int]:
-        """Return how many of the current messages the first of these messages repeat, and how many
-        of these messages do. Results in messages of their own count with the message of their call.
+        """Compare the beginning of ``messages`` with the current messages. Return how many current
+        messages are the same, and how many of ``messages`` repeat them. These numbers may differ,
+        because results may be in separate messages.
         """
         index = 0
         known_results: dict[Any, Content] = {}
@@ -395,8 +397,9 @@ class GeminiDecoder(FollowingDecoder):
         return index, len(messages)
 
     def _find_same(self, record: _Part, index: int) -> int | None:
-        """Return the index of the current message that is the same: the one at ``index``, or a
-        later one if no View shows the messages in between.
+        """Return the index of the current message that is the same as ``record``: the message at
+        ``index``, or a later one if the messages in between are not shown. Return None if there is
+        no such message.
         """
         for candidate in range(index, len(self._messages)):
             message = self._messages[candidate]
@@ -407,7 +410,7 @@ class GeminiDecoder(FollowingDecoder):
         return None
 
     def _take_id(self, index: int, new_id: Any) -> None:
-        """Note that a message has another id from now on."""
+        """Note that a message has a new id from now on."""
         old_record = self._messages[index].record
         if type(new_id) is str and new_id not in self._index_of_id:
             self._index_of_id.pop(str(old_record.get("id")), None)
@@ -424,7 +427,7 @@ class GeminiDecoder(FollowingDecoder):
         if not snapshot:
             self._replace(read, same_count, following)
             return
-        # The new messages begin with a summary of the ones that they leave out.
+        # The new messages begin with a summary of the messages that they leave out.
         ids = {str(message.get("id")) for message in following}
         lost_numbers = (
             number
@@ -455,8 +458,8 @@ class GeminiDecoder(FollowingDecoder):
         self._replace(read, same_count + 1, following[1:])
 
     def _new_snapshot(self, messages: Sequence[_Part]) -> str:
-        """Return the text of the first of these messages if it is a new snapshot of the session,
-        which replaces what came before; otherwise an empty text.
+        """Return the text of the first of ``messages`` if it is a new snapshot of the session,
+        which replaces the earlier messages. Otherwise return an empty text.
         """
         if not messages or messages[0].get("type") != "user":
             return ""
@@ -467,7 +470,7 @@ class GeminiDecoder(FollowingDecoder):
         return text if _SNAPSHOT in text else ""
 
     def _replace(self, read: RecordEvents, index: int, records: Sequence[_Part]) -> None:
-        """Take the messages from an index on back, and add these records instead."""
+        """Take back the messages from ``index`` on, and add ``records`` instead."""
         self._take_back(read, index, records)
         for record in records:
             event_count = len(read.events)
@@ -480,7 +483,9 @@ class GeminiDecoder(FollowingDecoder):
             )
 
     def _take_back(self, read: RecordEvents, index: int, records: Sequence[_Part]) -> None:
-        """Take back the messages from ``index`` on if one is shown. ``records`` come next."""
+        """Take back the messages from ``index`` on. If one of them is shown, add a retraction.
+        ``records`` are the next records, which may be the same messages again.
+        """
         version = self._messages[index - 1].end if index else 0
         shown_record_ids = {
             str(message.record.get("id")) for message in self._messages[index:] if message.shown
@@ -522,8 +527,8 @@ class GeminiDecoder(FollowingDecoder):
             read.meta = {}
 
     def _read_response(self, read: RecordEvents, record: _Part, parts: list[_Part]) -> None:
-        """Read a reply of the model. Its calls and thoughts are in its content, or else in the
-        fields beside it.
+        """Read a reply of the model. Its calls and thinking are in its content, or else in the
+        fields ``toolCalls`` and ``thoughts``.
         """
         results = {
             item.get("id"): item

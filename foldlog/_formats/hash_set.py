@@ -1,5 +1,5 @@
-"""A set of hashes that takes little memory. Imports use it to recognize a record or a reply that
-they have seen before.
+"""A set of hashes that needs little memory. Imports use it to recognize a record or a reply that
+they have read before.
 """
 
 from __future__ import annotations
@@ -8,19 +8,20 @@ from collections.abc import Iterator
 from typing import Final
 
 SUFFIX: Final = slice(2, 7)
-"""The bytes of a hash that are stored. Together with its bucket they are 50 bits. In an import of a
-million records, the chance that any record is wrongly taken for a repetition is 1 in 2,000.
+"""The bytes of a hash that are stored. Together with the number of the bucket they are 50 bits. In
+an import of a million records, the probability that some record is wrongly recognized as a
+repetition is 1 in 2,000.
 """
 _BUCKETS: Final = 0x3FF
 _PAGE_BYTES: Final = 470
-"""A bucket grows by pages of one size, which leave no holes in the memory. With its object a page
-is of the largest size that Python's own allocator has.
+"""The size of a page. A bucket grows by pages of the same size, so that the memory is not
+fragmented. With its object, a page has the largest size that Python's own allocator serves.
 """
 
 
 class HashSet:
     """A set of hashes. A hash has at least seven bytes, and the set stores only a ``part`` of it.
-    Memory: for each hash the bytes of this part and some tenths of a byte, and 200 kB for the set.
+    Memory: 200 kB for the set, and for each hash a little more than the bytes of this part.
     """
 
     def __init__(self, part: slice = SUFFIX) -> None:
@@ -54,8 +55,8 @@ class HashSet:
         return True
 
     def pages(self) -> Iterator[bytes | bytearray]:
-        """Yield the stored parts of all hashes. Adding them to a new set in this order makes an
-        equal set, which yields them in the same order.
+        """Yield the stored parts of all hashes. If they are added to a new set in this order, that
+        set yields them in the same order.
         """
         for bucket in sorted(self._buckets):
             yield from self._buckets[bucket]
@@ -66,8 +67,8 @@ def _bucket_of(full_hash: bytes) -> int:
 
 
 def index_of(part: bytes, parts: bytes | bytearray) -> int:
-    """Return the index of the first of ``parts`` that equals ``part``; -1 if none does. ``parts``
-    are joined in one byte string, and have the length of ``part``.
+    """Return the index of the first of ``parts`` that equals ``part``; -1 if there is none.
+    ``parts`` is a byte string in which each part has the length of ``part``.
     """
     offset = parts.find(part)
     while offset >= 0:

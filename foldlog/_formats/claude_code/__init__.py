@@ -1,27 +1,30 @@
-"""Claude Code: lines of several ``type``s, with text ids that make a tree (``parentUuid``).
+"""Claude Code: lines of several ``type``s. Their ids are texts, and ``parentUuid`` makes them a
+tree.
 
 The lines, and the events that they become:
 
-    user                      Message; from the environment where ``isMeta`` says that no human
-                              wrote it
-    user, a tool's result     Observation, one a result
-    user, isCompactSummary    CondensationAction: forgets the shown events, except those that the
-                              boundary before it keeps
+    user                      Message; from the environment if ``isMeta`` says that no human wrote
+                              it
+    user, a tool's result     an Observation for each result
+    user, isCompactSummary    CondensationAction that forgets the shown events, except the messages
+                              that the boundary before it names
     assistant, a text         Message
-    assistant, a tool's use   Action, one a use; a text before it in the same line is its thought
+    assistant, a tool's use   an Action for each use; a text before it in the same line is its
+                              thought
     every other type, known or not, and what only thinks   Annotation
 
-A model's response is several lines with one ``message.id``, which is the ``response_id`` of its
-actions. The model's thinking is a separate line. It is kept as an Annotation and goes with the next
-action, because it has to be sent to a model again.
+A model's response has several lines with the same ``message.id``, which is the ``response_id`` of
+its actions. The model's thinking is a separate line. It becomes an Annotation and is also added to
+the next action, because it has to be sent to a model again.
 
-Where a line leaves a branch and continues from an earlier line, a Retraction takes the branch back;
-a return to that branch is a Retraction too. So a session can grow, and the View is the branch that
-ends in its newest line. Side chains of sub-agents are kept and not shown, unless the log has no
+If a line leaves a branch and continues from an earlier line, a Retraction takes the branch back. A
+return to that branch is a Retraction too. So a session can grow, and the View is the branch that
+ends in its newest line. Side chains of sub-agents are stored and not shown, unless the log has no
 main chain.
 
-``reading.py`` makes the events, ``skeleton.py`` counts lines without them, ``remains.py`` writes
-what stays of a redacted one, ``lines.py`` is parts of lines, ``branches.py`` the tree.
+``reading.py`` makes the events, ``skeleton.py`` counts lines without making events, ``remains.py``
+writes the rest of a redacted line, ``lines.py`` reads parts of lines, and ``branches.py`` follows
+the tree.
 """
 
 from __future__ import annotations
@@ -58,17 +61,18 @@ def _matches(record: Any) -> bool:
         or not any(key in record for key in _KEYS)
     ):
         return False
-    if "session_id" in record and "sessionId" not in record:  # what the program prints for others
+    # printed for other programs
+    if "session_id" in record and "sessionId" not in record:
         return False
     if record["type"] in ("user", "assistant"):
         message = record.get("message")
-        return type(message) is dict and "parts" not in message  # Qwen Code has these
+        return type(message) is dict and "parts" not in message  # lines of Qwen Code have "parts"
     return "systemPayload" not in record
 
 
 def _session(record: Any) -> str | None:
-    """Return the session that a line names, with the sub-agent if the line belongs to one; empty if
-    that is unknown.
+    """Return the session that a line names, with the id of the sub-agent if the line belongs to a
+    sub-agent. Return an empty text if that id is unknown.
     """
     session = text_or_none(within(record, "sessionId")) or None
     if session is None or record.get("isSidechain") is not True:

@@ -1,9 +1,9 @@
 """Follow a session that leaves a branch and continues from an earlier line.
 
-Lines are read in order, so a session may grow: a line that does not follow the newest one is a
+Lines are read in order, so a session may grow. A line that does not follow the newest line is a
 *switch*. Before its events there is a retraction to the version at which its parent line was the
-newest. The View at that version is the branch of the parent line, because each line was the newest
-at its time. A return to an earlier branch works the same way.
+newest. The View at that version is the branch of the parent line, because every line was the newest
+at some time. A return to an earlier branch works the same way.
 
 Lines that belong together are one group: the lines of one model response, and the results of its
 calls, in any order. Every line of a group stands for the end of the group.
@@ -28,7 +28,7 @@ def accepts(record: Any) -> bool:
 
 
 def is_of_branch(record: dict[str, Any]) -> bool:
-    """Return whether a line is one of those that form a branch: others are bookkeeping."""
+    """Return whether a line belongs to a branch. Other lines are bookkeeping."""
     return record["type"] in SAID or is_boundary(record)
 
 
@@ -37,16 +37,16 @@ def is_side(record: dict[str, Any]) -> bool:
 
 
 PREVIOUS = object()
-"""The parent of a line that names no parent: the line before it."""
+"""Stands for the parent of a line that names no parent: the line before it."""
 
 
 def parent_of(record: dict[str, Any]) -> Any:
-    """Return the id of the line before this one, or ``PREVIOUS``; None if the line begins a new
+    """Return the id of the line that a line follows, or ``PREVIOUS``; None if the line begins a new
     tree.
     """
     parent = record.get("parentUuid", PREVIOUS)
     if type(parent) is not str and (is_boundary(record) or is_summary(record)):
-        # a compaction begins a tree and follows what it sums up
+        # a compaction begins a tree, and logically follows the lines that it summarizes
         parent = record.get("logicalParentUuid")
         return parent if type(parent) is str else PREVIOUS
     return parent if type(parent) is str or parent is PREVIOUS else None
@@ -75,7 +75,9 @@ def is_result(record: dict[str, Any]) -> bool:
 
 
 class _Group:
-    """Lines that belong together: the version after them, and the group that they follow."""
+    """Lines that belong together. ``version`` is the version after them, ``above`` the group that
+    they follow.
+    """
 
     __slots__ = ("above", "version")
 
@@ -85,11 +87,13 @@ class _Group:
 
 
 class Switches:
-    """The groups of a log, of which one chain is shown. Memory: some words for each line."""
+    """The groups of lines in a log. The View shows one chain of groups. Memory: about a hundred
+    bytes for each line.
+    """
 
     def __init__(self) -> None:
         self.is_of_side = False
-        """Whether it is the chain of a sub-agent."""
+        """Whether the shown chain belongs to a sub-agent."""
         self._names_parents = False
         self._groups: dict[str, _Group | None] = {}
         self._responses: dict[str, _Group] = {}
@@ -98,16 +102,14 @@ class Switches:
         self._boundary: _Group | None = None
         self._kept = Kept()
         self.is_copy = False
-        """Whether the last line repeats the calls of an earlier line with its id."""
+        """Whether the last line repeats the calls of an earlier line with the same id."""
 
     def _is_ours(self, record: dict[str, Any]) -> bool:
         return is_side(record) == self.is_of_side and type(record.get("uuid")) is str
 
     def follow(self, record: dict[str, Any]) -> int | None:
-        """Return the version to return to before the events of the next line, or None if it follows
-        the newest line.
-
-        That is 0 for a line that begins a new tree.
+        """Return the version to which the log must return before the events of the next line.
+        Return None if the line follows the newest line, and 0 if it begins a new tree.
         """
         left = None
         self.is_copy = False
@@ -151,7 +153,7 @@ class Switches:
         return left
 
     def grow(self, version: int) -> None:
-        """Record the version after the events of that line."""
+        """Note the version after the events of the line that ``follow`` read last."""
         if self._newest is not None:
             self._newest.version = version
 
@@ -168,11 +170,12 @@ class Switches:
             and not self._came_again(parent)
         ):
             return self._groups.get(self._kept.anchor or "", self._boundary)
-        return self._groups.get(parent, self._newest)  # a lost line hides no other line
+        # If the parent is missing, the line continues from the newest line.
+        return self._groups.get(parent, self._newest)
 
     def _came_again(self, kept: str) -> bool:
-        """Return whether a line that the compaction keeps was written again behind it, as a fork of
-        a session does.
+        """Return whether a line that the compaction keeps was written again after the compaction,
+        as in a fork of a session.
         """
         group = self._groups.get(kept)
         return group is not self._boundary and _is_below(group, self._boundary)
@@ -182,7 +185,7 @@ class Switches:
 
 
 def _is_below(place: _Group | None, group: _Group | None) -> bool:
-    """Return whether a place is a group, or comes after it on one branch."""
+    """Return whether ``place`` is ``group``, or comes after it on the same branch."""
     while place is not None and place is not group:
         place = place.above
     return place is group

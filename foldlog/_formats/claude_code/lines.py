@@ -1,15 +1,15 @@
 """Parts of Claude Code's lines: compactions, attachments and titles.
 
 A compaction is a boundary line, then a line with a summary. After it a model is shown the summary
-and later lines. Newer releases keep some messages, which the boundary names: all by their ids, or
-the first and the last. They are placed after their *anchor*: the summary, or the boundary, if the
-messages are a beginning that the summary follows.
+and later lines. Newer releases keep some messages. The boundary names these: all of them by their
+ids, or the first and the last. They come after their *anchor*. The anchor is the summary, or the
+boundary if the messages come before the summary.
 
-Attachments are context that Claude Code gives its model besides the messages. Since 2026 a line has
-its exact words: ``rendered``, the words that the model was shown (environment, skills, dates,
-changed files), and ``prompt_snapshot``, the system prompt and the tools, when they are new.
+Attachments are context that Claude Code sends to its model besides the messages. Since 2026 an
+attachment has the exact text: ``rendered`` is the text that the model was shown (environment,
+skills, dates, changed files). ``prompt_snapshot`` has a new system prompt and new tools.
 
-The title of a session is by its user, by a model, or from the summary of its conversation.
+The title of a session was written by its user or by a model, or is the summary of its conversation.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ENVELOPE = (
     "slug",
     "agentId",
 )
-"""Fields that each line repeats."""
+"""Fields that every line repeats."""
 
 
 def is_boundary(record: dict[str, Any]) -> bool:
@@ -41,8 +41,8 @@ def is_boundary(record: dict[str, Any]) -> bool:
 
 
 def cleared_by(record: dict[str, Any]) -> list[str]:
-    """Return the ids of the calls whose results a microcompaction cleared: their model sees a
-    placeholder instead.
+    """Return the ids of the calls whose results a microcompaction cleared. The model sees a
+    placeholder instead of such a result.
     """
     if record.get("type") != "system" or record.get("subtype") != "microcompact_boundary":
         return []
@@ -54,13 +54,13 @@ def is_summary(record: dict[str, Any]) -> bool:
 
 
 _REASONS = {"auto": "tokens", "manual": "request"}
-"""The cause of a compaction, in the words of our condensers."""
+"""The causes of compactions, and the reasons that foldlog's condensers write for them."""
 _TOKENS = {"preTokens": "tokens_before", "postTokens": "tokens_after"}
 
 
 def metadata_of(boundary: dict[str, Any]) -> dict[str, Any]:
-    """Return the metadata of a condensation from its boundary: the source's own metadata, and the
-    same in the words of our condensers.
+    """Return the metadata of a condensation from its boundary: the metadata of Claude Code, and the
+    same facts under the keys of foldlog's condensers.
     """
     metadata = {
         key: value
@@ -75,8 +75,8 @@ def metadata_of(boundary: dict[str, Any]) -> dict[str, Any]:
 
 
 class Kept(NamedTuple):
-    """The messages that a compaction keeps: those with these ids, or those from ``first`` to
-    ``last``.
+    """The messages that a compaction keeps: the messages with these ``ids``, or all messages from
+    ``first`` to ``last``.
     """
 
     ids: frozenset[str] = frozenset()
@@ -101,13 +101,13 @@ class Kept(NamedTuple):
         return cls()
 
     def continues_from(self, parent: str) -> bool:
-        """Return whether a line that follows the line ``parent`` continues the kept messages, and
-        so the compaction.
+        """Return whether a line with the parent ``parent`` continues the kept messages, and so
+        follows the compaction.
         """
         return parent in self.ids or parent == self.last
 
     def among(self, names: list[str | None]) -> set[str | None]:
-        """Return the kept ones of the messages of a View."""
+        """Return the ids of the kept messages, given the ids of all messages of a View."""
         kept: set[str | None] = {*self.ids}
         if self.first is not None and self.last is not None and {self.first, self.last} <= {*names}:
             kept.update(names[names.index(self.first) : len(names) - names[::-1].index(self.last)])
@@ -115,11 +115,13 @@ class Kept(NamedTuple):
 
 
 TOOL = {"name": "name", "description": "description", "schema": "parameters"}
-"""The fields of a tool in a snapshot, and their names in OpenAI's shape."""
+"""The fields of a tool in a snapshot, and their names in OpenAI's format."""
 
 
 def words_of(record: dict[str, Any]) -> Content:
-    """Return the words of an attachment that the model was shown; empty if the line has none."""
+    """Return the text of an attachment that the model was shown; empty if the line has no such
+    text.
+    """
     rendered = record.get("rendered")
     if record.get("type") != "attachment" or type(rendered) is not list:
         return ""
@@ -128,8 +130,8 @@ def words_of(record: dict[str, Any]) -> Content:
 
 
 def prompt_of(record: dict[str, Any]) -> tuple[str, tuple[dict[str, Any], ...]] | None:
-    """Return the system prompt and the tools of a snapshot, in OpenAI's shape; None for any other
-    line, or if both are empty.
+    """Return the system prompt and the tools of a snapshot, in OpenAI's format. Return None for any
+    other line, or if both are empty.
     """
     attachment = record.get("attachment")
     if record.get("type") != "attachment" or type(attachment) is not dict:
@@ -150,17 +152,17 @@ def prompt_of(record: dict[str, Any]) -> tuple[str, tuple[dict[str, Any], ...]] 
 
 
 TITLES = {"summary": "summary", "ai-title": "aiTitle", "custom-title": "customTitle"}
-"""Types of lines with a title, the weakest first, and the field of the title."""
+"""The types of lines with a title, the weakest first, and the field with the title."""
 _RANKS = {kind: rank for rank, kind in enumerate(TITLES)}
 
 
 class Titles:
-    """Finds the lines that give the log a title: those with a title at least as strong as all
+    """Finds the lines that set the title of the log. Their title is at least as strong as all
     earlier titles.
 
-    A log may begin with summaries of other sessions: a summary is of this session if the line that
-    it names is in it. If that line comes later, it gives the title. So the title of a line depends
-    only on earlier lines, and a log that grows is read in the same way.
+    A log may begin with summaries of other sessions. A summary belongs to this session if the line
+    that it names is in the log. If that line comes after the summary, the title is set at that
+    line. So a title depends only on earlier lines, and a log that grows is read in the same way.
     """
 
     def __init__(self) -> None:
@@ -169,7 +171,7 @@ class Titles:
         self._awaiting: dict[str, str] = {}
 
     def of(self, record: dict[str, Any]) -> str | None:
-        """Return the title that the next line gives."""
+        """Return the title that the next line sets; None if it sets no title."""
         kind = record.get("type")
         uuid = record.get("uuid")
         awaited = None

@@ -1,4 +1,4 @@
-"""Claude Code's lines to events."""
+"""Make events of Claude Code's lines."""
 
 from __future__ import annotations
 
@@ -33,11 +33,13 @@ from foldlog._usage import OF_NO_MODEL
 from foldlog.eventstore import Event, Message, Retraction, Source, SystemMessage
 
 Shown = tuple[str | None, bool]
-"""A member of the View: the id of its line, and whether it is a system prompt, which is sent before
-all messages.
+"""The tag of a shown event: the id of its line, and whether it is a system prompt, which is sent
+before all messages.
 """
 _RESPONSES_MAX = 100
-"""Side chains run at the same time, so that the lines of several responses alternate."""
+"""The number of responses whose thinking is remembered. Side chains run at the same time, so the
+lines of several responses may alternate.
+"""
 _TAKEN = frozenset(("type", "uuid", "parentUuid", "timestamp", *ENVELOPE))
 """The fields of a line that its Annotation does not repeat."""
 
@@ -49,10 +51,9 @@ _CLEARED = (
 
 
 class ClaudeCodeDecoder(FollowingDecoder):
-    """Makes events of the lines of one history. The View shows the events of one chain. For each
-    shown event it keeps the line.
-
-    The first line with a message decides which chain this is: the session's or a sub-agent's.
+    """Makes events of the lines of one history. The View shows the events of one chain: the chain
+    of the session, or the chain of a sub-agent. The first line with a message decides which one.
+    The tag of a shown event is its line.
     """
 
     def __init__(self, options: Options) -> None:
@@ -61,11 +62,11 @@ class ClaudeCodeDecoder(FollowingDecoder):
         self._side = False
         self._titles = Titles()
         self._thinking: Recent[str, tuple[dict[str, Any], ...]] = Recent(_RESPONSES_MAX)
-        """The thinking of the last responses since their last actions."""
+        """The thinking in each of the last responses that no action has yet."""
         self._prompt: Any = None
         self._switches = Switches()
         self._boundary: dict[str, Any] = {}
-        """The boundary whose summary has not come."""
+        """The boundary whose summary has not come yet."""
         self._session: Any = None
         self._call_fields: Any = None
         self._usage: dict[str, Any] = {}
@@ -114,8 +115,8 @@ class ClaudeCodeDecoder(FollowingDecoder):
             self._name_session(record.get("sessionId"), begins=left == 0)
 
     def _name_session(self, session: Any, *, begins: bool) -> None:
-        """Keep the session of a shown line. A line that begins another one hides the lines before
-        it.
+        """Remember the session of a shown line. If a line begins another session, the View no
+        longer shows the lines before it: report this.
         """
         if begins and session != self._session:
             self.options.findings.append(
@@ -125,7 +126,7 @@ class ClaudeCodeDecoder(FollowingDecoder):
         self._session = session
 
     def _read_attachment(self, read: RecordEvents, record: dict[str, Any]) -> None:
-        """Read further context of the model: words in a message, or a new system prompt."""
+        """Read an attachment: a text that becomes a message, or a new system prompt."""
         words = words_of(record)
         prompt = prompt_of(record)
         if not is_blank(words):
@@ -134,7 +135,7 @@ class ClaudeCodeDecoder(FollowingDecoder):
             before = self._prompt
             self._prompt = prompt
             text, tools = prompt
-            # may be repeated
+            # a prompt may be repeated
             read.add(
                 SystemMessage, content=text, tools=tools, shown=read.shown and prompt != before
             )
@@ -142,9 +143,9 @@ class ClaudeCodeDecoder(FollowingDecoder):
     def _read_said(self, read: RecordEvents, record: dict[str, Any], content: Any) -> None:
         """Read the text or the blocks of a message: a text before a call is the call's thought."""
         is_agent = record["type"] == "assistant"
-        is_for_sub_agent = is_side(record) and not self._side  # the agent wrote it
+        is_for_sub_agent = is_side(record) and not self._side  # the agent wrote the message
         user: Source = "environment" if record.get("isMeta") is True or is_for_sub_agent else "user"
-        # no model wrote it
+        # the message of an API error was not written by a model
         if record.get("isApiErrorMessage") is True:
             flags = {"shown": False}
         else:
@@ -177,7 +178,7 @@ class ClaudeCodeDecoder(FollowingDecoder):
         read.say("agent" if is_agent else user, as_text=is_agent or type(content) is str, **flags)
 
     def _begin_response(self, read: RecordEvents, message: dict[str, Any]) -> None:
-        """Find the thinking of earlier lines of a response."""
+        """Restore the thinking in earlier lines of a response."""
         response = message.get("id")
         line = read.origin.id if type(read.origin.id) is str else None
         read.response = response if type(response) is str else line
@@ -185,8 +186,8 @@ class ClaudeCodeDecoder(FollowingDecoder):
             read.thinking = [*self._thinking.get(read.response, ())]
 
     def _tell(self, read: RecordEvents, record: dict[str, Any]) -> None:
-        """Keep the title of the session and the usage of the response, and with the first event the
-        call that started the sub-agent.
+        """Store the title of the session and the usage of the response in ``meta``. The first event
+        of a sub-agent also names the session that started it.
         """
         title = self._titles.of(record)
         read.meta = self._usage_in(record.get("message"), record.get("requestId"))
@@ -196,7 +197,9 @@ class ClaudeCodeDecoder(FollowingDecoder):
             read.meta["parent"] = f"{self.options.prefix}{session}"
 
     def _usage_in(self, message: Any, request: Any) -> dict[str, Any]:
-        """Return the usage of a response, which most of its lines repeat."""
+        """Return the usage of a response. It is cached, because most lines of a response repeat
+        it.
+        """
         if type(message) is not dict or "usage" not in message:
             return usage_in(message, request)
         call_fields = message["usage"], message.get("model"), message.get("id"), request
@@ -206,9 +209,7 @@ class ClaudeCodeDecoder(FollowingDecoder):
         return {**self._usage}
 
     def _condense(self, read: RecordEvents, summary: str) -> None:
-        """Forget all present events except those that the boundary keeps. A summary without text is
-        a message.
-        """
+        """Forget all shown events except the messages that the boundary keeps."""
         boundary = self._boundary
         self._boundary = {}
         kept = Kept.by(boundary)
@@ -221,11 +222,11 @@ class ClaudeCodeDecoder(FollowingDecoder):
 
 
 def usage_in(message: Any, request: Any = None) -> dict[str, Any]:
-    """Return the usage of a response as events have it, and its id: each of its lines has the usage
-    up to it.
+    """Return the usage and the id of a response in the form of an event's ``meta``. Each line of a
+    response has the usage so far.
 
-    The id consists of the message's id and its ``request`` id, since some servers give many
-    messages the same id.
+    The id consists of the message's id and its ``request`` id, because some servers use the same id
+    for many messages.
     """
     if type(message) is dict and message.get("model") == OF_NO_MODEL:
         return {"model": OF_NO_MODEL}

@@ -1,4 +1,4 @@
-"""What stays of a line whose content was redacted, as a line that Claude Code's SDK reads."""
+"""Write the rest of a line whose content was redacted, as a line that Claude Code's SDK accepts."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ from foldlog.eventstore import Action, Annotation, CondensationAction, Event, Me
 
 
 class RemainsEncoder(RecordEncoder):
-    """Writes lines of events that were lines, in their place. Other events have no line: Claude
-    Code writes its own.
-    """
+    """Writes a line for each event that was imported from a line. Other events get no line."""
 
     def __init__(self) -> None:
         self._last_line: Any = None
@@ -37,7 +35,7 @@ class RemainsEncoder(RecordEncoder):
 
     def follow(self, events: Sequence[Event], record: Any) -> None:
         line = record or {}
-        # added events are not a sub-agent's
+        # events that were appended later do not belong to a sub-agent
         if not is_side(line) or any(event.shown for event in events):
             self._remember(line)
 
@@ -48,7 +46,7 @@ class RemainsEncoder(RecordEncoder):
 
 
 def _content(event: Event) -> dict[str, Any]:
-    """Return the fields of the line of ``event`` that hold its content."""
+    """Return the fields of the line of ``event`` that contain its type and content."""
     match event:
         case Annotation(name="user" | "assistant" as role):
             if isinstance(event.data, list):

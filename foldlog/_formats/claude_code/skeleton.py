@@ -86,7 +86,7 @@ _RESULTS: Final = frozenset(("tool_result",))
 
 
 def _is_answer(message: _Message) -> bool:
-    """Return whether a message has a result of a tool, or what a model says or calls."""
+    """Return whether a message has a result of a tool, or a text or call of a model."""
     is_reply = message.role == "assistant"
     if type(message.content) is not list:
         return is_reply
@@ -109,14 +109,14 @@ class ClaudeCodeSkeleton(Skeleton):
         super().__init__(state, hashes, left_out)
         extra = self.state.extra
         self._lines = deque(array("I", extra.get("lines", b"")), _LINES_MAX)
-        """Checksums of the ids of the last lines: a summary that comes later names one of these,
-        which is rare.
+        """Checksums of the ids of the last lines. In rare cases a later summary names one of these
+        lines.
         """
         self._awaiting: dict[str, str] = extra.setdefault("awaiting", {})
-        """Titles by the ids of lines that have not come."""
+        """Titles by the ids of lines that have not come yet."""
         self._told: dict[str, Any] | None = None
-        """What the last line of a reply tells of its usage, and that usage: the lines of a reply
-        tell the same.
+        """The usage in the last line of a reply, as it was written. ``_usage`` is the same usage as
+        counts. Most lines of a reply repeat it.
         """
         self._usage: dict[str, int] = {}
 
@@ -176,7 +176,9 @@ class ClaudeCodeSkeleton(Skeleton):
         return words_of(content_of(failed.content))
 
     def _name(self, line: _Line) -> None:
-        """Take the session that a line names, with the sub-agent if the line belongs to one."""
+        """Store the session that a line names, with the id of the sub-agent if the line belongs to
+        a sub-agent.
+        """
         session = line.sessionId
         if line.isSidechain:
             if line.agentId:
@@ -188,8 +190,8 @@ class ClaudeCodeSkeleton(Skeleton):
             self.state.conversation = session
 
     def _entitle(self, line: _Line) -> None:
-        """Use a title that is at least as strong as the earlier titles. The title of a summary
-        counts once the line that the summary names has come.
+        """Store the title in a line if it is at least as strong as the earlier titles. The title of
+        a summary counts only after the line that the summary names has come.
         """
         extra = self.state.extra
         rank = _RANKS[line.type]

@@ -4,32 +4,31 @@ The records, and the events that they become:
 
     response_item                what the model was shown and what it answered, by the payload's
                                  type:
-        message                      Message, of the user, the agent or, where Codex itself speaks
-                                     as user, the
-                                     environment; a developer's or the system's is a SystemMessage
+        message                      Message of the user, of the agent, or of the environment if
+                                     Codex itself wrote it as the user; a SystemMessage if the role
+                                     is developer or system
         function_call, custom_tool_call, local_shell_call     Action
         function_call_output, custom_tool_call_output         Observation
-        agent_message                                         Message: one agent says it to another
+        agent_message                                         Message from one agent to another
         reasoning, every other type                           Annotation
-    inter_agent_communication    the same, outside of the items
-    session_meta, turn_context   SystemMessage where they bring instructions that were not said
-                                 before, else Annotation
-        with a history_base          after a Retraction of what it does not go on from, if there is
-                                     any
-    compacted                    CondensationAction; the items of a replacement history are events
-                                 before it
-    event_msg                    Annotation: it repeats what is said elsewhere, or is bookkeeping
-        thread_rolled_back           Retraction of the last turns; CondensationAction where some
-                                     began before a
-                                     compaction
+    inter_agent_communication    Message from one agent to another
+    session_meta, turn_context   SystemMessage if they have new instructions, otherwise Annotation
+        with a history_base          a Retraction first, if there are records that the session does
+                                     not continue
+    compacted                    CondensationAction, after the events of the items in its
+                                 replacement history
+    event_msg                    Annotation: it repeats another record, or is bookkeeping
+        thread_rolled_back           Retraction of the last turns; CondensationAction if some of
+                                     them began before a compaction
     every other type             Annotation
 
-``reading.py`` makes the events, ``lines.py`` is lines, their contents and failures.
-``skeleton.py`` reads what lists and figures need, ``usage.py`` the calls of models in the events.
+``reading.py`` makes the events. ``lines.py`` reads lines, their contents and failures.
+``skeleton.py`` reads the fields that lists and figures need, ``usage.py`` finds the calls of models
+in the events.
 
-Records do not tell which calls are of one response: calls are, up to a result or the words of
-others, since Codex writes the results of a response after all of its calls. An observation is for
-the newest open call with its id.
+Records do not say which calls belong to one response. Codex writes the results of a response after
+all of its calls. So calls belong together until a result, or a message from somebody else, comes.
+An observation answers the newest open call with its id.
 """
 
 from __future__ import annotations

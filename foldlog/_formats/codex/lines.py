@@ -1,12 +1,13 @@
-"""Read the lines of a rollout, a session file of Codex, of today and of the first releases.
+"""Read the lines of a rollout, which is a session file of Codex, in the formats of today and of the
+first releases.
 
 Since September 2025 a line is ``{"timestamp", "type", "payload"}``. Before that, the line was the
-payload itself: first the session, which has no type, then items of the model's API one after the
-other, and between them ``{"record_type": "state"}``. Such a *bare* line is read like the line that
-holds it today.
+payload itself: first the session, which has no type, then the items of the model's API, and between
+them ``{"record_type": "state"}``. Such a *bare* line is read like the line that contains this
+payload today.
 
-Content has typed parts; an event has a text or OpenAI's parts. Whether a command failed is found
-out from its output.
+Codex's content has typed parts; an event has a text or OpenAI's parts. The output of a command
+shows whether the command failed.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ ENVELOPES = frozenset(("session_meta", "turn_context", "response_item", "event_m
 
 
 CONTEXT = re.compile(r"\s*(?:<(\w+)[ >].*</\1>\s*$|# AGENTS\.md instructions)", re.DOTALL)
-"""Messages that Codex itself writes as the user: a text in a tag, or instructions from files."""
+"""The texts of messages that Codex itself writes as the user: a text in a tag, or instructions from
+files.
+"""
 
 
 class Line(NamedTuple):
@@ -61,44 +64,46 @@ def is_session(record: dict[str, Any]) -> bool:
 
 
 def parent_of(session: Any) -> str | None:
-    """Return the session that started this one as a sub-agent."""
+    """Return the session that started ``session`` as a sub-agent; None if there is no such
+    session.
+    """
     spawned = within(session, "source", "subagent", "thread_spawn", "parent_thread_id")
     return text_or_none(within(session, "parent_thread_id") if spawned is None else spawned) or None
 
 
 def ordinal_of(record: Any) -> int:
-    """Return the number of a record in its thread; -1 in a rollout without numbers."""
+    """Return the number of a record in its thread; -1 if the rollout has no numbers."""
     ordinal = within(record, "ordinal")
     return ordinal if type(ordinal) is int else -1
 
 
 def place_of(record: Any) -> tuple[str, int]:
-    """Return the time of a record, and its number."""
+    """Return the time and the number of a record."""
     return text_or_empty(within(record, "timestamp")), ordinal_of(record)
 
 
 def base_end(session: Any) -> int | None:
-    """Return the number of records that a session takes over from the rollout that it continues:
-    ``session`` is its first line. The records of that rollout from this number on are not part of
-    the thread. None if the session continues no other rollout.
+    """Return how many records of another rollout a session continues. ``session`` is the payload of
+    its first line. The records of that rollout from this number on are not part of the thread.
+    Return None if the session continues no other rollout.
     """
     end = within(session, "history_base", "end_ordinal_exclusive")
     return end if type(end) is int else None
 
 
 def parts_of(content: Content, text_type: str) -> list[dict[str, Any]]:
-    """Return content as parts of Codex."""
+    """Return content as the parts of a Codex message."""
     return parts_as(content, lambda text: {"type": text_type, "text": text}, input_at)
 
 
 def texts_in(parts: Any) -> list[str]:
-    """Return the texts among the parts of a message, a summary or a content."""
+    """Return the texts in the parts of a message, a summary or a content."""
     return strings_in([part.get("text") for part in dicts_in(parts)])
 
 
 def place_of_summary(history: list[Any], message: str) -> int | None:
-    """Return the index of the summary in a replacement history: the last message with one text that
-    ends with ``message``.
+    """Return the index of the summary in a replacement history. The summary is the last message
+    that has a single text and ends with ``message``. Return None if there is no such message.
     """
     if not message:
         return None
@@ -127,11 +132,13 @@ _shell_output = msgspec.json.Decoder(_ShellOutput)
 _HEADER_MAX = 500
 _CODE = re.compile(r"^(?:Exit code: |Process exited with code )(-?\d+)$", re.MULTILINE)
 FAILED_HEADER = "Exit code: 1\nOutput:\n"
-"""The words that foldlog writes before a failed result in an export. Codex's own header has more
+"""The header that foldlog writes before a failed result in an export. Codex's own header has more
 lines between these two.
 """
 ABORTED_RESULT = "aborted"
-"""The result that an import makes for a call whose turn was aborted: Codex records none."""
+"""The result that an import makes for a call whose turn was aborted. Codex does not record a
+result.
+"""
 _STOPPED_BY_USER = r"(?:Wall time: \S+ seconds\n)?aborted by user(?: after [\d.]+s)?\Z"
 """The text that Codex records as the output of a command that the user stopped."""
 _NO_EXIT_CODE = re.compile(
@@ -143,10 +150,10 @@ _NO_EXIT_CODE = re.compile(
 
 def has_failed(output: Any) -> bool:
     """Return whether an output says that a call could not be made, was interrupted, or ended with
-    another code than 0.
+    an exit code other than 0.
 
-    It may be JSON text with ``metadata.exit_code``, a text with a header before a line ``Output:``,
-    or an object that says ``success``.
+    The output may be JSON text with ``metadata.exit_code``, a text with a header before a line
+    ``Output:``, or an object with ``success``.
     """
     if type(output) is dict:
         return output.get("success") is False or _says_failed(output.get("content"))
@@ -154,7 +161,7 @@ def has_failed(output: Any) -> bool:
 
 
 def unmarked(output: Any) -> Any:
-    """Return an output without the words for a failure that foldlog wrote."""
+    """Return an output without the header that foldlog wrote to mark a failure."""
     if type(output) is list and texts_in(output[:1]) == [FAILED_HEADER]:
         return output[1:]
     return output.removeprefix(FAILED_HEADER) if type(output) is str else output
@@ -181,5 +188,5 @@ def _exit_code(output: str) -> int:
         msgspec.DecodeError,
         UnicodeEncodeError,
         RecursionError,
-    ):  # another tool's JSON, or none
+    ):  # the JSON of another tool, or text that is not JSON
         return 0

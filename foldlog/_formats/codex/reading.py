@@ -1,4 +1,4 @@
-"""Codex records to events."""
+"""Make events of Codex records."""
 
 from __future__ import annotations
 
@@ -37,13 +37,15 @@ from foldlog.eventstore import (
 )
 
 _ITEMS = ("response_item", "event_msg")
-"""Types of records whose payloads have types of their own."""
+"""The types of records whose payload has its own type."""
 _REPEATS = {
     "user_message": ("message", "images"),
     "agent_message": ("message",),
     "agent_reasoning": ("text",),
 }
-"""Fields of bookkeeping that repeat what other records say: only the record holds them."""
+"""Fields of bookkeeping that repeat other records. They stay in the stored record and are left out
+of the event.
+"""
 _INSTRUCTIONS = {
     "session_meta": ("base_instructions", "instructions"),
     "turn_context": ("base_instructions", "developer_instructions", "user_instructions"),
@@ -51,20 +53,20 @@ _INSTRUCTIONS = {
 """The keys under which a record may have instructions."""
 
 _OTHER, _TURN, _INSTRUCTED, _BASE = range(4)
-"""What a member of the View is: a message of the user begins a turn; base instructions are never
-forgotten, because they are part of every request.
+"""The roles of shown events. A message of the user begins a turn (``_TURN``). Base instructions
+(``_BASE``) are never forgotten, because they are part of every request.
 """
 _IS_BASE = {"instructions": "base"}
-"""What ``meta`` says of the base instructions of a session."""
+"""The ``meta`` of the base instructions of a session."""
 _AGENTS = frozenset(("author", "recipient"))
 _SAYS = "agent_message"
-"""The fields of what one agent says to another, and its type. A turn begins with it, as with a
-message of the user.
+"""``_AGENTS`` are the fields of a message from one agent to another, ``_SAYS`` is its type. Such a
+message begins a turn, like a message of the user.
 """
 _SHOWN = ("response_item", "inter_agent_communication")
 _SECRET = "encrypted_content"
 _SAID_MAX = 20
-"""The number of the last texts that are searched for instructions."""
+"""The number of recent texts that are searched for instructions."""
 
 _NO_SESSION = (
     "begins without the session_meta line that names the session, so an earlier import of this"
@@ -73,15 +75,15 @@ _NO_SESSION = (
 
 
 _NOT_HERE = (
-    "goes on from the rollout {}, of which the last record is not here: import the file of that"
-    " name too; if it is of another session, after that import this file again, with --conversation"
-    " and another name"
+    "continues the rollout {}, whose last record is not here: import the file of that name too; if"
+    " that file belongs to another session, then import this file again, with --conversation and"
+    " another name"
 )
 
 
 class _Known(NamedTuple):
-    """What is known of a member of the View: its role, and the texts that a user, a developer or a
-    context said.
+    """The tag of a shown event: its role, and its texts if it is a system prompt, a message of the
+    user, or a context.
     """
 
     role: int
@@ -89,15 +91,15 @@ class _Known(NamedTuple):
 
 
 class CodexDecoder(FollowingDecoder):
-    """Records of one history to events, one record after the other."""
+    """Makes events of the records of one history, one record after the other."""
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self._numbered: list[tuple[int, int]] = []
-        """The numbers of the records that have one, and the versions after them."""
+        """The number of each numbered record, and the version after the record."""
         self._returns_to = 0
-        """The first version to which a rollback can return, without taking others' events or
-        instructions back.
+        """The first version to which a rollback can return without taking back instructions or
+        events that did not come from the rollout.
         """
 
     def skip_to(self, next_id: int) -> None:
@@ -114,8 +116,8 @@ class CodexDecoder(FollowingDecoder):
         return _Known(_OTHER, [])
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
-        """Add the event of a record, after those of the items of a compaction's history, or of
-        calls that it aborts: the first of them has its id.
+        """Add the event of a record. If the record is a compaction, events of the items in its
+        history come first. If it aborts a turn, results of the open calls come first.
         """
         line, payload = line_of(record) or Line("", None)
         read.response = None
@@ -145,9 +147,7 @@ class CodexDecoder(FollowingDecoder):
             self._numbered.append((number, read.version))
 
     def _go_on_from(self, read: RecordEvents, end: int, session: Any) -> None:
-        """Take back what came after the last record with a number below ``end``: the newest one of
-        such a number.
-        """
+        """Take back the events after the newest record whose number is below ``end``."""
         records = reversed(self._numbered)
         newest = next(records, (-1, 0))
         last, version = next((each for each in chain((newest,), records) if each[0] < end), (-1, 0))
@@ -193,9 +193,10 @@ class CodexDecoder(FollowingDecoder):
             )
 
     def _roll_back(self, read: RecordEvents, turns: int) -> None:
-        """Take the last turns back. A turn begins with a message of the user. Where some of them
-        began before the newest compaction, before a line that names the session again, or before
-        events of others, they are forgotten.
+        """Take the last turns back. A turn begins with a message of the user. A retraction is not
+        possible if one of the turns began before the newest compaction, before a line that names
+        the session again, or before events that did not come from the rollout. Then a condensation
+        forgets the turns.
         """
         members = self.shown.all()
         begins = [place for place, (_, known) in enumerate(members) if known.role == _TURN][-turns:]
@@ -213,8 +214,8 @@ class CodexDecoder(FollowingDecoder):
             read.add(CondensationAction, forgotten_event_ids=forgotten)
 
     def _unsaid(self, line: str, payload: dict[str, Any]) -> list[str]:
-        """Return the instructions of a payload that no text of the View holds."""
-        given = [payload.get(key) for key in _INSTRUCTIONS[line]]  # a text, or an object with one
+        """Return the instructions of a payload that are not in the View yet."""
+        given = [payload.get(key) for key in _INSTRUCTIONS[line]]  # texts, or objects with one
         texts = filter(
             None,
             (text_or_empty(each.get("text") if type(each) is dict else each) for each in given),
@@ -223,7 +224,7 @@ class CodexDecoder(FollowingDecoder):
         return unsaid[:1] if line == "session_meta" else unsaid
 
     def _is_said(self, text: str) -> bool:
-        """Return whether the base instructions or a recent other text contain ``text``."""
+        """Return whether the base instructions, or another recent text, contain ``text``."""
         room = _SAID_MAX
         for _, known in self.shown.newest_first():
             if (known.role == _BASE or room > 0) and any(text in each for each in known.texts):
@@ -232,7 +233,7 @@ class CodexDecoder(FollowingDecoder):
         return False
 
     def _compact(self, read: RecordEvents, payload: dict[str, Any]) -> None:
-        """Add the condensation, after the events of the items of its history other than the
+        """Add the condensation of a compaction, after events of all items in its history except the
         summary.
         """
         said = payload.get("message")
@@ -256,7 +257,7 @@ class CodexDecoder(FollowingDecoder):
                     self._read_payload(read, "response_item", item)
                 except NotAnEvent as error:
                     self.options.findings.append(
-                        f"is a compaction of which item {number} is not shown: {error}"
+                        f"is a compaction, and its item {number} is not shown: {error}"
                     )
                     read.add(Annotation, name="message", data=item)
                 offset += read.events[-1].shown and number < (place or 0)
@@ -273,7 +274,9 @@ class CodexDecoder(FollowingDecoder):
 
 
 def _read_item(read: RecordEvents, payload: dict[str, Any]) -> bool:
-    """Add the event of an item of the model's API, if a model is shown it."""
+    """Add the event of an item of the model's API, if the item is shown to a model. Return whether
+    an event was added.
+    """
     if payload.keys() >= _AGENTS and payload.get("type", _SAYS) == _SAYS:
         told = payload.get("content") or [{"type": _SECRET, _SECRET: payload.get(_SECRET)}]
         read.take(Message(source="user", content=READER.content(told, "what an agent says")))
@@ -300,6 +303,6 @@ def _read_item(read: RecordEvents, payload: dict[str, Any]) -> bool:
 
 
 def _turns(payload: dict[str, Any]) -> int:
-    """Return the number of turns that are rolled back, if the payload names it."""
+    """Return the number of turns that a payload rolls back; 0 if the payload does not name it."""
     turns = payload.get("num_turns")
     return turns if type(turns) is int and turns > 0 else 0

@@ -51,7 +51,7 @@ class _Payload(Struct, omit_defaults=True):
 
 
 class _Line(Struct, omit_defaults=True):
-    """A line, with the fields of its payload for the first releases, which wrote the payload
+    """A line. It also has the fields of a payload, because the first releases wrote the payload
     alone.
     """
 
@@ -183,7 +183,7 @@ class CodexSkeleton(Skeleton):
             self.part("annotation")
 
     def _spend(self, at: str | None, payload: _Payload | None) -> None:
-        """Count the usage of the last call, unless the same count is written again."""
+        """Count the usage of the last call, unless the record repeats the last count."""
         info = dict_or_empty(payload and payload.info)
         extra = self.state.extra
         last = info.get("last_token_usage")
@@ -204,7 +204,9 @@ _decode_number = msgspec.json.Decoder(_Numbered).decode
 
 
 def _base_of(session: _Payload) -> tuple[str, int] | None:
-    """Return the thread that a rollout continues, and how many records of it come before."""
+    """Return the thread that a rollout continues, and how many records of that thread it
+    continues.
+    """
     base = dict_or_empty(session.history_base)
     end = base.get("end_ordinal_exclusive")
     thread = base.get("thread_id")
@@ -215,7 +217,7 @@ def _base_of(session: _Payload) -> tuple[str, int] | None:
 
 
 def _rolled_back(kind: str, payload: _Payload | _Line) -> int:
-    """Return the number of the last turns that a record takes back."""
+    """Return how many of the last turns a record takes back."""
     is_rolled_back = kind == "event_msg" and payload.type == "thread_rolled_back"
     if is_rolled_back:
         return max(getattr(payload, "num_turns", None) or 0, 0)
@@ -223,8 +225,8 @@ def _rolled_back(kind: str, payload: _Payload | _Line) -> int:
 
 
 def _begins_turn(kind: str, payload: _Payload | _Line) -> bool:
-    """Return whether a turn begins with a record: a message of the user, or what another agent
-    says.
+    """Return whether a record begins a turn: whether it is a message of the user or of another
+    agent.
     """
     if kind == "response_item" and payload.type == "message":
         return payload.role == "user" and not _is_context(payload)

@@ -1,4 +1,4 @@
-"""The model calls that the events of a rollout report."""
+"""Find the model calls that the events of a rollout report."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from foldlog.eventstore import Annotation, Event, SystemMessage
 
 
 def calls_of_events(events: Iterable[Event]) -> Iterator[ModelCall]:
-    """Read ``token_count``, which has the usage of the last call; ``turn_context`` names the model.
-    An edited log has the same totals again. A forked log has them with other times: after its own
-    ``session_meta`` it has copies of all lines of its parent, also of the parent's
-    ``session_meta``.
+    """Yield the calls of models. ``token_count`` has the usage of the last call, and
+    ``turn_context`` names the model. An edited log repeats the same totals. A forked log repeats
+    them with other times: after its own ``session_meta`` it has copies of all lines of its parent,
+    also of the parent's ``session_meta``.
     """
     model = UNNAMED
     seen = inner(None)
@@ -55,15 +55,16 @@ def calls_of_events(events: Iterable[Event]) -> Iterator[ModelCall]:
 
 
 class Totals(Struct):
-    """Names calls by their totals, which copies of a log have too. Totals rise, unless their count
-    began again: it has fallen ``falls`` times, the last one is ``tokens``.
+    """Makes ids of calls from their totals, which copies of a log have too. A total rises with each
+    call, unless Codex begins to count again. ``falls`` is how often that happened, ``tokens`` is
+    the last total.
     """
 
     tokens: float = -1
     falls: int = 0
 
     def named(self, call: ModelCall, total: Mapping[str, Any], ancestor: str | None) -> ModelCall:
-        """Return the next call with an id of its reply."""
+        """Return ``call``, the next call, with an id of its reply."""
         tokens = tokens_of(total)
         self.falls += tokens <= self.tokens
         self.tokens = tokens

@@ -1,5 +1,5 @@
-"""JSON documents: values with the text in which they stand, so that the bytes of a document can be
-kept.
+"""Read JSON documents: values together with their text, so that the bytes of a document can be
+stored.
 
 A document is read as a whole, and refused if it is not complete JSON.
 """
@@ -18,14 +18,16 @@ from foldlog._formats.record import Located, at, described
 _CUT = "the file ends in the middle of a value"
 _decode = json.JSONDecoder(strict=False).raw_decode
 _space = re.compile(r"[ \t\n\r\0\ufeff]*")
-"""White space, what a crash of the machine leaves, and the mark at the beginning of a file."""
+"""White space, NUL bytes that a crash of the machine leaves, and the byte order mark at the
+beginning of a file.
+"""
 
 
 class DocumentRecords:
-    """The records of one history, and the text of the document that holds them.
+    """The records of one history, and the text of the document that contains them.
 
-    A record with a ``text`` stands in the document at its ``offset``; any other was made of what
-    the document holds.
+    A record with a ``text`` is at its ``offset`` in the document. Any other record was made from
+    fields of the document.
     """
 
     def __init__(self, text: str, records: Sequence[Located]) -> None:
@@ -41,15 +43,15 @@ class DocumentRecords:
 
 
 def read_document(path: Path) -> Located:
-    """Return the value of a file, with the file's text. Raises ``UnreadableJson`` with the line,
-    ``OSError``.
+    """Return the value of a JSON file, with the file's bytes. Raises ``UnreadableJson``, which
+    names the line, or ``OSError``.
     """
     return document_in(path.read_bytes(), str(path))
 
 
 def document_in(data: bytes, source: str, line: int = 1) -> Located:
-    """Return the value of a text, which begins in this line of a source. Raises ``UnreadableJson``
-    with the line.
+    """Return the value of a JSON text, which begins in line ``line`` of a source. Raises
+    ``UnreadableJson``, which names the line.
     """
     text = text_of(data)
     value, end = _value(text, _skip(text, 0))
@@ -59,7 +61,7 @@ def document_in(data: bytes, source: str, line: int = 1) -> Located:
 
 
 def text_of(data: bytes) -> str:
-    """Return a text in UTF-8. Raises ``UnreadableJson``."""
+    """Return the text of bytes in UTF-8. Raises ``UnreadableJson``."""
     try:
         return data.decode()
     except UnicodeDecodeError as error:
@@ -67,8 +69,8 @@ def text_of(data: bytes) -> str:
 
 
 def elements(text: str, source: str, start: int = 0, line: int = 1) -> Iterator[Located]:
-    """Yield the elements of the array that begins at ``start``, each with its text, up to where it
-    breaks off: there it raises ``UnreadableJson``.
+    """Yield the elements of the array that begins at ``start``, each with its text. Raises
+    ``UnreadableJson`` at the place where the array is damaged.
     """
     counted = 0
     place = _skip(text, _skip(text, start) + 1)
@@ -85,8 +87,8 @@ def elements(text: str, source: str, start: int = 0, line: int = 1) -> Iterator[
 
 
 def array_in(path: Path) -> tuple[str, list[Located]]:
-    """Return the text of a file, and the elements of the array that it is. Raises
-    ``UnreadableJson`` with the line.
+    """Return the text of a file that is an array, and the elements of the array. Raises
+    ``UnreadableJson``, which names the line.
     """
     document = read_document(path)
     if type(document.value) is not list:
@@ -96,8 +98,8 @@ def array_in(path: Path) -> tuple[str, list[Located]]:
 
 
 def document_of(holder: Located, key: str, records: Iterable[Any]) -> DocumentRecords:
-    """Return records as those of a document: of the array under ``key`` of an object, or made of
-    what it holds.
+    """Return the records of a document. Records that are elements of the array under ``key`` keep
+    their place in the text. Other records were made from fields of the object.
     """
     text = text_of(holder.text)
     array = holder.value.get(key)
@@ -110,8 +112,8 @@ def document_of(holder: Located, key: str, records: Iterable[Any]) -> DocumentRe
 
 
 def _start_of(text: str, key: str) -> int:
-    """Return where the value under a key of an object begins; of a key that comes twice, the second
-    one.
+    """Return the offset of the value under a key of an object. If the key comes twice, the last
+    value counts.
     """
     place = _skip(text, _skip(text, 0) + 1)
     start = 0

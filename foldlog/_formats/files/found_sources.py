@@ -17,8 +17,9 @@ from foldlog.eventstore import EventStoreError
 class Found(NamedTuple):
     """One history at a path: its name, its format, and the place of its records.
 
-    ``usage`` is what the container tells of calls of models: see ``Format.beside``. ``others`` are
-    files that were read beside those at ``path``, with ``findings``. ``title``: see ``Contained``.
+    ``usage`` is the usage of models that the container records: see ``Format.beside``. ``others``
+    are further files that were read, and ``findings`` are problems in them. ``title``: see
+    ``Contained``.
     """
 
     name: str
@@ -32,8 +33,8 @@ class Found(NamedTuple):
 
 
 class LeftOut(NamedTuple):
-    """A file in a folder that is sound, and holds no history of a known format; or one that was not
-    opened, because no history has such a name.
+    """A file in a folder that is not imported: it is not damaged and contains no history of a known
+    format, or it was not opened, because no history has such a name.
     """
 
     path: Path
@@ -41,8 +42,9 @@ class LeftOut(NamedTuple):
 
 
 def state_of(path: str) -> tuple[int, ...]:
-    """Return what differs when a file was changed, replaced, or written to a log beside it, as by
-    SQLite; empty if there is none. Cost: the status of both.
+    """Return the inode, size and mtime of a file, and of a SQLite log with its name if there is
+    one. They differ after a change of either. The result is empty if there is no file. Cost: the
+    status of both files.
     """
     state: tuple[int, ...] = ()
     for name in (path, f"{path}-wal"):
@@ -53,8 +55,8 @@ def state_of(path: str) -> tuple[int, ...]:
 
 
 def leads_on(root: str | PathLike[str], folder: str | PathLike[str], seen: set[str]) -> bool:
-    """Return whether a folder is to be read, once: if not ``seen``, nor a link to one above or
-    below the root.
+    """Return whether a folder should be read. It should not if it was ``seen`` before, or if it is
+    a link to a folder above or below the root.
     """
     real = os.path.realpath(folder)
     top = os.path.realpath(root)
@@ -65,8 +67,8 @@ def leads_on(root: str | PathLike[str], folder: str | PathLike[str], seen: set[s
 
 
 def files_below(path: str | PathLike[str]) -> Iterator[str]:
-    """Yield the file at a path, or the files in a folder and in those below it, also behind links:
-    each folder once.
+    """Yield the file at a path, or the files in a folder and in all folders below it. Links are
+    followed, and each folder is read once.
     """
     if os.path.isfile(path):
         yield str(path)
@@ -77,7 +79,7 @@ def files_below(path: str | PathLike[str]) -> Iterator[str]:
 
 
 class Unchanged(NamedTuple):
-    """A file that is as it was when it was imported, and was not opened."""
+    """A file that has not changed since it was imported, and so was not opened."""
 
     path: Path
 
@@ -87,10 +89,11 @@ class SourceRefused(EventStoreError):
 
 
 class NotAHistory(EventStoreError, ValueError):
-    """This path holds no history, so nothing is imported from it.
+    """There is no history at this path, so nothing is imported from it.
 
-    ``why`` says what it is instead. ``foreign`` is true for sound JSON of another kind, which is
-    harmless among other files; ``repeats`` for a list of what the histories beside it say.
+    ``why`` says what the file is instead. ``foreign`` is true for valid JSON of another kind, which
+    is harmless among other files. ``repeats`` is true if the file has nothing that is not in the
+    histories next to it.
     """
 
     def __init__(

@@ -1,8 +1,9 @@
-"""What a document holds between its records: with it, the document is put together again byte for
-byte.
+"""The frame of a document: the text between its records. With the frame, an export can write the
+document byte for byte.
 
-A frame is replaced at each import, makes no event and proves nothing. It may repeat what a record
-says, so it goes with the first record that is redacted: what is left is exported as an array.
+A frame is replaced at each import, and makes no event. It may repeat the content of a record. So
+the frame is erased with the first record that is redacted, and the other records are then exported
+as an array.
 """
 
 from __future__ import annotations
@@ -17,24 +18,25 @@ import msgspec
 from foldlog._formats.json_text import UnreadableJson, parse
 
 KEY = "frame"
-"""The name of the frame in what is stored about a source."""
+"""The key of the frame in the stored fields of a source."""
 TITLE = "title"
-"""The name of the title that a program keeps beside the records of a source. It is replaced, and
-goes, as a frame.
+"""The key of a title that a program stores outside of the records. Like a frame, it is replaced at
+each import and erased with the first redaction.
 """
 WHERE = "where"
-"""The name of what its records say of where a source was written: the folder, the branch, the
-model.
+"""The key of the folder, the branch and the model in which a source was written, according to its
+records.
 """
 REDACTED = "redacted"
-"""The mark of a source whose frame and title were redacted: no later import of its family brings
-them back.
+"""The key that marks a source whose frame and title were redacted. No later import of the same
+conversation may store them again.
 """
 
 
 class Frame(msgspec.Struct, frozen=True):
-    """The texts ``between`` the records, and the numbers of the records in their ``order`` in the
-    document. ``records`` is how many the source had; some may stand nowhere in it.
+    """The texts ``between`` the records of a document. ``order`` has the numbers of the records in
+    the order of the document. ``records`` is the number of all records of the source; some of them
+    may not be in the document.
     """
 
     between: Sequence[str] = ()
@@ -43,8 +45,8 @@ class Frame(msgspec.Struct, frozen=True):
 
 
 def frame_of(text: str, places: Mapping[int, tuple[int, int]], records: int) -> Frame:
-    """Return the frame of a document, in which records stand: ``places`` has of each number its
-    start and end.
+    """Return the frame of a document. ``places`` has the start and the end of each record in the
+    text, by the number of the record.
     """
     order = sorted(places, key=lambda number: places[number])
     edges = [0, *chain.from_iterable(places[number] for number in order), len(text)]
@@ -56,7 +58,9 @@ def frame_of(text: str, places: Mapping[int, tuple[int, int]], records: int) -> 
 
 
 def whole(frame: Frame, records: Sequence[bytes]) -> bytes:
-    """Return a document with these records; an array, if they are not the records of the frame."""
+    """Return the document with these records. If they are not the records of the frame, return an
+    array of them.
+    """
     if frame.records != len(records):
         return b"[%b]\n" % b",\n".join(records)
     parts = zip_longest(
@@ -71,23 +75,23 @@ def frame_in(told: Mapping[str, Any]) -> Frame | None:
 
 
 def texts_beside(told: Mapping[str, Any]) -> list[Any]:
-    """Return the title of a source, where it was written, and what its document holds between the
-    records: the values, and their text.
+    """Return the texts about a source that are not in its records: its title, where it was written,
+    and the text between the records of its document, also as values.
     """
     found = [told.get(TITLE), told.get(WHERE)]
     frame = frame_in(told)
     if frame is not None:
         found += frame.between
-        with suppress(UnreadableJson):  # its text is searched
+        with suppress(UnreadableJson):  # if it is not JSON, only its text is searched
             found.append(parse(whole(frame, [b"null"] * frame.records)))
     return [value for value in found if value is not None]
 
 
 def without_words(about: bytes) -> bytes:
-    """Return what is stored about a source without its title, where it was written, and what its
-    document holds between the records.
+    """Return the stored fields of a source without its title, without where it was written, and
+    with an empty frame.
     """
-    if not about:  # a runtime recorded its records: there is nothing beside them
+    if not about:  # a runtime recorded the records: there are no other fields
         return about
     told = msgspec.json.decode(about)
     told.pop(TITLE, None)

@@ -1,17 +1,16 @@
-"""Find the histories below a path: the files that hold histories, and the place of each history in
-them.
+"""Find the histories below a path: the files that contain histories, and the place of each history
+in them.
 
-    a file      JSON Lines of records, or of objects that hold a history each; a JSON document: an
-                array of records, an
-                object with such an array, an array of such objects
-    a folder    with a record a file (``events/12.json``, ``events/event-00012-….json``,
-                ``messages/message_12.json``):
-                one history; any other: all histories in the files and folders below it, also behind
-                links
+    a file      JSON Lines of records, or of objects that each contain a history. Or a JSON
+                document: an array of records, an object with such an array, or an array of such
+                objects
+    a folder    with a file for each record (``events/12.json``, ``events/event-00012-….json``,
+                ``messages/message_12.json``): one history. Any other folder: all histories in the
+                files and folders below it, also behind links
 
-A container holds more than its records (metrics, a task, a patch). That is not imported, except for
-the name of the history, its active branch, and what its format knows ``beside`` the records: an
-answer, what calls of models used.
+A container has further fields besides its records (metrics, a task, a patch). They are not
+imported, except the name of the history, its active branch, and the fields that ``Format.beside``
+reads: an answer, and the usage of models.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ from foldlog._formats.record import ImportFinding, Located, RecordReader, descri
 from foldlog._open_files import SQLITE, is_store, open_database, parts_of
 
 CONTAINER_KEYS = ("events", "history", "trajectory", "messages", "traj")
-"""The keys under which an object may hold the records of a history."""
+"""The keys under which an object may have the records of a history."""
 _KEYS = frozenset(CONTAINER_KEYS)
 
 _SUFFIXES = frozenset((".json", ".jsonl", ".ndjson", ".traj"))
@@ -59,13 +58,13 @@ _MAGIC = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"PK\x03\x04")
 _BEGIN = 4096
 _LOOK_AT_BYTES = 2**20
 _LEAST = 2
-"""The place of the last of the rows that are looked at, however long they are."""
+"""The rows up to this index are always read, no matter how long they are."""
 _DOCUMENT = re.compile(rb"\s*(\[|\{\s*\n)")
-"""The beginning of what are not lines with an object each, unless the first line is whole."""
+"""The beginning of a file that is not JSON Lines, unless its first line is a complete value."""
 _LINES_SUFFIXES = frozenset((".jsonl", ".ndjson"))
 _SIDECARS = frozenset(("metadata.json", "base_state.json"))
 _NO_HISTORIES = frozenset(("event_cache", ".git"))
-"""Folders of copies of events, and of something else."""
+"""Folders with copies of events, or with no histories at all."""
 _EMPTY = "is empty; import it again when its program has written to it"
 _NOT_JSON = (
     "holds neither a JSON object nor an array; import the JSON or JSON Lines that the agent's"
@@ -80,22 +79,22 @@ _EVENT_FILE = re.compile(r"(?:event-|message_)?(\d{1,18})(?:-.*)?\.json")
 
 
 Look = Callable[[Path], Found | Unchanged | None]
-"""Looks at a file before it is opened: returns it unchanged, or with what it has beyond its last
-import, or None.
+"""A function that is called before a file is opened. It returns ``Unchanged``, or a ``Found`` with
+only the records after the last import, or None if the file must be opened.
 """
 
 
 def no_look(path: Path) -> None:
-    """Know nothing of a file."""
+    """Return None for every file, so that every file is opened."""
 
 
 def histories(
     path: Path, recognize: Recognize, look: Look = no_look
 ) -> Iterator[Found | LeftOut | Unchanged | ImportFinding]:
-    """Yield the histories at ``path`` in a stable order, with the problems and the other files
-    between them. No file is opened before ``look`` was asked whether it need not be.
+    """Yield the histories at ``path`` in a stable order, and between them problems and the files
+    that are not imported. A file is opened only if ``look`` returns None for it.
 
-    Raises ``NotAHistory`` for a file without a history, ``OSError`` if it cannot be read.
+    Raises ``NotAHistory`` for a file without a history, ``OSError`` if a file cannot be read.
     """
     if path.is_dir():
         yield from _in_folder(path, path, recognize, look, set())
@@ -112,9 +111,9 @@ def histories(
 def _contained(
     root: Path, path: Path, recognize: Recognize, begin: bytes = b""
 ) -> Iterator[Found] | None:
-    """Return the histories of a file or folder that a format reads by itself; None where no format
-    does, or where the first records are of none, or of one for whose records they cannot pass.
-    Raises ``NotAHistory`` for records of another program.
+    """Return the histories of a file or folder that a format reads by itself (``Format.files``).
+    Return None if there is no such format, or if the first records are not records of the expected
+    format. Raises ``NotAHistory`` for records of another program.
     """
     format = recognize.reader_of(path, begin)
     if format is None or format.files is None:
@@ -153,7 +152,7 @@ def _beginning(path: Path) -> bytes:
 
 
 def _database_at(path: Path) -> str:
-    """Say which database a file is."""
+    """Return a message about a SQLite database that cannot be imported."""
     if is_store(path):
         return f"is a store; 'foldlog store copy {path} TO' copies its conversations"
     tables = [
@@ -227,16 +226,17 @@ def _may_hold_histories(entry: Path) -> bool:
 
 
 def _is_of_another(entry: Path, begin: bytes) -> bool:
-    """Return whether a file belongs to another one, or to the system, or is a database or beside
-    one.
+    """Return whether a file is hidden, belongs to another file, or is a database or a part of a
+    database.
     """
     is_hidden = entry.name.startswith(".") or entry.name in _SIDECARS
     return is_hidden or begin.startswith(SQLITE) or "-" in entry.suffix  # .db-wal
 
 
 def _with_missing(steps: list[tuple[int, str]]) -> Iterator[str]:
-    """Yield the files of records, and a name for each number that is missing between them. If more
-    are missing than are there, the program does not number its records one by one.
+    """Yield the files of records, and a name for each file that is missing between them. If more
+    files are missing than present, the program does not number its records one by one, and no
+    missing names are added.
     """
     is_row = steps[-1][0] - steps[0][0] < 2 * len(steps)
     for (before, _), (number, name) in pairwise((*steps[:1], *steps)):
@@ -282,8 +282,8 @@ def _of_event_files(
 
 
 def _first_of(lines: JsonLines) -> Iterator[Located]:
-    """Yield the first rows of a file that can be read, until they are many or long enough to tell
-    its format.
+    """Yield the first readable rows of a file, until there are enough of them to recognize the
+    format.
     """
     rows = (row for row in lines if row.problem in (None, TOO_LONG))
     size = 0
@@ -320,8 +320,8 @@ class _File:
         return self._in_document()
 
     def _is_lines(self, begin: bytes) -> bool:
-        """Return whether the file is JSON Lines: by what it holds; by its name, if that may be
-        either.
+        """Return whether the file is JSON Lines. The content decides. If the content can be either,
+        the name decides.
         """
         is_named = self._path.suffix in _LINES_SUFFIXES
         return (is_named and _DOCUMENT.match(begin) is None) or on_lines(
@@ -329,7 +329,7 @@ class _File:
         )
 
     def _in_rows(self, lines: JsonLines) -> Iterator[Found | ImportFinding]:
-        """Yield the history whose records these lines are, or that in each line."""
+        """Yield the history whose records are these lines, or the history in each line."""
         format = self._recognize.format_of(
             row.value for row in _first_of(lines) if row.problem is None
         )
@@ -362,7 +362,9 @@ class _File:
             raise NotAHistory(self._path, _NOT_JSON if begin else _EMPTY)
 
     def _in_array(self) -> Iterator[Found | ImportFinding]:
-        """Yield the history whose records the elements of an array are, or that in each element."""
+        """Yield the history whose records are the elements of an array, or the history in each
+        element.
+        """
         try:
             text, rows = array_in(self._path)
         except UnreadableJson as error:
@@ -396,9 +398,9 @@ class _File:
         raise NotAHistory(self._path, self._recognize.nothing((value,)), foreign=True)
 
     def _container(self, holder: Located, number: str, names: Names) -> Found | None:
-        """Return the history in an object that also holds other things: an answer, metrics, a task,
-        a patch. None if it holds none. Raises ``NotAHistory`` for a request to a model, which
-        has its system prompt beside the messages.
+        """Return the history in an object that also has other fields: an answer, metrics, a task, a
+        patch. Return None if the object has no history. Raises ``NotAHistory`` for a request to a
+        model that has its system prompt in a field of its own.
         """
         value = holder.value
         if value.keys() >= _REQUEST:
@@ -420,8 +422,8 @@ class _File:
         return None
 
     def _are_histories(self, rows: Iterator[Located]) -> bool:
-        """Return whether most rows may hold a history each, and one does. In the telemetry of a
-        program a few have the messages of a run among them.
+        """Return whether most rows may contain a history, and at least one of them does. In a
+        program's telemetry only a few rows contain the messages of a run.
         """
         looked_at = list(rows)
         holders = [
@@ -432,8 +434,8 @@ class _File:
         return 2 * len(holders) >= len(looked_at) and any(map(self._holds_history, holders))
 
     def _holds_history(self, row: Located) -> bool:
-        """Return whether one row of the file is an object with a history, even if that history
-        cannot be imported.
+        """Return whether a row of the file is an object with a history, even if that history cannot
+        be imported.
         """
         try:
             return type(self._in_row(row, 0, Names(self._path, self._path))) is Found
@@ -448,14 +450,14 @@ class _File:
 
     def _in_row(self, row: Located, number: int, names: Names) -> Found | ImportFinding:
         """Return the history in one line, or in one element of an array."""
-        if row.problem == TOO_LONG:  # for a record, not for a history
+        if row.problem == TOO_LONG:  # too long for a record, not for a history
             row = self._whole_line(row)
         if row.problem is not None:
             return ImportFinding(row.place, row.problem)
         if type(row.value) is list:
             return self._in_list(row, number, names)
         if type(row.value) is not dict:
-            problem = f"expected an object that holds a history, found {described(row.value)}"
+            problem = f"expected an object with a history, found {described(row.value)}"
             return ImportFinding(row.place, problem)
         return self._container(row, str(number), names) or ImportFinding(
             row.place, "no history in it"
@@ -473,7 +475,7 @@ class _File:
         )
 
     def _whole_line(self, row: Located) -> Located:
-        """Return a line that is longer than a record may be."""
+        """Return the value of a line that is longer than a record may be."""
         with self._path.open("rb") as file:
             file.seek(row.offset)
             try:

@@ -1,16 +1,16 @@
 """Name a history. A name depends on the history and on its place, never on other histories of the
 same import.
 
-    the source names the conversation   that name: ``conversation_id``, ``session_id``, the session
+    the source names the conversation   this name: ``conversation_id``, ``session_id``, the session
                                         in its records
-    the source names a task             the file's name and the task's:
+    the source names a task             the names of the file and of the task:
                                         ``runs/1/output:django__django-11276``
-    the source names nothing            the file's name: ``runs/1/events``, or with a number where
-                                        it holds several
+    the source names nothing            the name of the file: ``runs/1/events``; a number is added
+                                        if the file contains several histories
 
-Below a folder that is imported, a file's name is its path from that folder, beginning with the
-folder's name; a file that is called as its folder is not named twice. The name of a file that is
-imported by itself is its own; where that says nothing (``events``), its folder's comes before it.
+If a folder is imported, the name of a file is its path, beginning with the name of the imported
+folder. If a file has the same name as its folder, the name comes only once. If a single file is
+imported, only its own name is used, and before a common name (``events``) the name of its folder.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _SAYS_NOTHING = re.compile(
     r"|session|traj|trajectory|trajectories|transcript)([._-]?\d+)?",
     re.IGNORECASE,
 )
-"""Names that files have in many folders."""
+"""Common names, which files have in many folders."""
 
 
 class Names:
     """Names the histories of one file or folder.
 
-    ``root`` is the path that is imported, ``place`` that of the file or folder itself, at it or
-    below it.
+    ``root`` is the path that is imported. ``place`` is the path of the file or folder itself, which
+    is at the root or below it.
     """
 
     def __init__(self, root: Path, place: Path, *, folder: bool = False) -> None:
@@ -69,10 +69,11 @@ class Names:
     def of(
         self, container: Mapping[str, Any], *, number: str = "", conversation: str | None = None
     ) -> str:
-        """Return the name of one history, with a number if this file holds several of that name.
+        """Return the name of one history. A number is added if this file contains several histories
+        with that name.
 
-        ``conversation`` is the name in its records, ``container`` the object around them,
-        ``number`` its place among the histories of this file.
+        ``conversation`` is the name in the records, ``container`` is the object around the records,
+        and ``number`` is the place of the history in this file.
         """
         name = _conversation_in(container) or conversation or self._placed(container, number)
         count = self._seen[name] = self._seen.get(name, 0) + 1
@@ -98,8 +99,8 @@ def _conversation_in(container: Mapping[str, Any]) -> str | None:
 
 
 def _task_in(container: Mapping[str, Any]) -> str | None:
-    """Return the task that an object names. Other runs have the same task, so it is not the name of
-    a conversation.
+    """Return the task that an object names. A task is not the name of a conversation, because other
+    runs have the same task.
     """
     task = container.get("instance_id")
     if type(task) is str and task:
@@ -110,5 +111,5 @@ def _task_in(container: Mapping[str, Any]) -> str | None:
 
 
 def _clean(name: str) -> str:
-    """Return ``name`` as a text that a store can hold: without lone surrogates and NUL."""
+    """Return ``name`` as a text that a store accepts: without lone surrogates and NUL."""
     return name.encode("utf-8", "replace").decode().replace("\0", "?")

@@ -1,7 +1,7 @@
-"""Read the records of one history: lines, a document, a folder of files, or memory.
+"""Read the records of one history from lines, a document, or a folder of files.
 
-A reader can be iterated several times, and holds one record at a time. An unreadable record is a
-problem with its place; the records after it are read.
+A reader can be iterated several times, and has one record in memory at a time. An unreadable record
+is reported as a problem with its place, and the records after it are read.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from foldlog._open_files import open_database
 class JsonLines:
     """JSON Lines: one record on each line. Empty lines, and NUL bytes around a line, are skipped.
 
-    With ``offset`` the lines that begin there. ``is_packed``: the file is compressed, and read as
-    what it holds.
+    Reading begins at ``offset``. If ``is_packed`` is true, the file is decompressed while it is
+    read.
     """
 
     def __init__(self, path: Path, offset: int = 0, *, is_packed: bool = False) -> None:
@@ -65,9 +65,9 @@ class JsonLines:
 
 
 def on_lines(path: Path, least: int = 2) -> bool:
-    """Return whether a file is JSON Lines: the first of ``least`` lines or more is a whole object
-    or array, or torn before two whole objects. A document in one line, which may be long, is not
-    read.
+    """Return whether a file is JSON Lines. It must have at least ``least`` lines, and the first
+    line must be a complete object or array, or be followed by two complete objects. If two lines
+    are required and the file has only one, the line, which may be long, is not parsed.
     """
     if least > 1 and not _has_two_lines(path):
         return False
@@ -76,11 +76,11 @@ def on_lines(path: Path, least: int = 2) -> bool:
 
 
 def _has_two_lines(path: Path) -> bool:
-    """Return whether two lines are not blank. It is read, not mapped: a mapped file that its
-    program empties ends this process.
+    """Return whether at least two lines are not blank. The file is read, not mapped into memory,
+    because the process would crash if another program emptied a mapped file.
     """
     with path.open("rb") as file:
-        # lines, or parts of long ones
+        # lines, or parts of long lines
         begun = dropwhile(bytes.isspace, iter(partial(file.readline, 2**16), b""))
         first_ends = dropwhile(lambda part: not part.endswith(b"\n"), begun)
         return not all(map(bytes.isspace, islice(first_ends, 1, None)))
@@ -88,10 +88,12 @@ def _has_two_lines(path: Path) -> bool:
 
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open a SQLite database as it lies there: its program may write to it. Raises ``OSError``."""
-    # with locks, which the end of another connection would take away
+    """Open a SQLite database read-only and without locks, because its program may write to it.
+    Raises ``OSError``.
+    """
+    # this program has it open: closing another connection would release its locks
     if open_database(f"{path}-shm") is not None:
-        raise OSError(EBUSY, "it is open in this program")
+        raise OSError(EBUSY, "this program has the database open")
     try:
         with contextlib.closing(
             sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
@@ -111,8 +113,8 @@ def rows_in(path: Path, query: str) -> list[Any]:
 
 
 class Placed:
-    """Records that a format reads by itself. Another process may read them, so ``read`` can be
-    pickled.
+    """Records that a format reads by itself. Another process may read them, so it must be possible
+    to pickle ``read``.
     """
 
     def __init__(self, size_bytes: int, read: Callable[[], Iterator[Located]]) -> None:
@@ -124,7 +126,7 @@ class Placed:
 
 
 def record_in(path: Path) -> Located:
-    """Return the record that a file is."""
+    """Return the record that is the content of a file, or the problem with it."""
     try:
         if path.stat().st_size > RECORD_SIZE_MAX:
             return at(str(path), None, TOO_LONG)
@@ -140,9 +142,10 @@ def in_document(
     before: Sequence[str],
     after: str = "",
 ) -> Iterator[Contained]:
-    """Yield the history in a document: the elements of the array ``key``, after an object with the
-    fields ``before`` and before one with all others, if there are more; with ``after``, that one
-    has them under this name. ``name_in`` returns its name in the fields. Raises ``NotAHistory``.
+    """Yield the history in a document. Its records are an object with the fields ``before``, the
+    elements of the array ``key``, and an object with all other fields, if there are any. If
+    ``after`` is not empty, the last object always exists, and has these fields under the key
+    ``after``. ``name_in`` returns the name of the history in the fields. Raises ``NotAHistory``.
     """
     document = object_in(path)
     yield in_object(path, document, key, name_in(document.value) or None, before, after)
@@ -156,7 +159,7 @@ def in_object(
     before: Sequence[str],
     after: str = "",
 ) -> Contained:
-    """Return the history in the object that a document is: see ``in_document``. Raises
+    """Return the history in a document that is an object: see ``in_document``. Raises
     ``NotAHistory``.
     """
     if type(document.value.get(key)) is not list:
@@ -172,7 +175,7 @@ def in_object(
 
 
 def object_in(path: Path) -> Located:
-    """Return the object that a document is. Raises ``NotAHistory``."""
+    """Return the object in a JSON file. Raises ``NotAHistory`` if the file is not an object."""
     try:
         document = read_document(path)
     except UnreadableJson as error:
@@ -183,9 +186,11 @@ def object_in(path: Path) -> Located:
 
 
 _BUFFER = 2**18
-"""With less, most lines continue beyond the buffer, and are put together of two parts."""
+"""With a smaller buffer, most lines would not fit, and would have to be joined from two parts."""
 _PADDING = b" \t\n\r\0"
-"""The characters around a line. After a crash of the machine, a growing file may have NUL bytes."""
+"""The characters that are removed around a line. After a crash of the machine, a growing file may
+have NUL bytes.
+"""
 
 
 def parsed(text: bytes, line: int, offset: int, source: str) -> Located:

@@ -93,7 +93,7 @@ def test_words_in_a_role_that_is_not_known_are_nobodys(histories):
     assert shown(events) == ["You are", "b", "so far", "c"]
     assert [str(each).partition(";")[0] for each in findings] == [
         "record 2: the role 'critic' is not known",
-        "record 3: is a compaction of which item 1 is not shown: the role 'critic' is not known",
+        "record 3: is a compaction, and its item 1 is not shown: the role 'critic' is not known",
     ]
     histories["c1"].append_records(records[:2], format=CODEX)
     with pytest.raises(
