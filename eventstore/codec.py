@@ -75,7 +75,7 @@ class Encoded(NamedTuple):
     """An event as the store writes it: registered name, schema version, two flags for the columns,
     JSON text as UTF-8.
 
-    ``decoded`` is the event as a reader of ``body`` will see it, with the caller's id; the caller
+    ``decoded`` is the event that a reader of ``body`` will get, with the caller's id. The caller
     may change it. It is None if another process has encoded the event.
     """
 

@@ -314,7 +314,7 @@ class CorruptEvent(EventStoreError):
 class StoreUnavailable(EventStoreError):
     """The database cannot be opened, read or written now: the disk, the server or a lock refuses.
     The same call, on the same open store, succeeds when that is over. Acknowledged events are safe;
-    the message names the remedy, and ``kind`` what refuses (``UnavailableKind``).
+    the message names the remedy, and ``kind`` the reason (``UnavailableKind``).
     """
 
     def __init__(self, message: str, *, kind: UnavailableKind) -> None:
@@ -325,7 +325,7 @@ class StoreUnavailable(EventStoreError):
 class StoreUnusable(EventStoreError):
     """The store cannot be used, and waiting does not help: this is not a store, a newer version
     made it, its file was replaced, or it is closed or open for reading only. Acknowledged events
-    are safe; the message names the remedy, and ``kind`` what is wrong (``UnusableKind``).
+    are safe; the message names the remedy, and ``kind`` the reason (``UnusableKind``).
     """
 
     def __init__(self, message: str, *, kind: UnusableKind) -> None:

@@ -59,9 +59,7 @@ def names_source_ids(event: Event) -> bool:
 
 
 def is_structural(event: Event) -> bool:
-    """Return whether the event is structural: it changes a View otherwise than by adding to its
-    end.
-    """
+    """Return whether the event is structural: it changes more of a View than its end."""
     if isinstance(event, UnknownEvent):
         return event.is_structural
     return event.structural

@@ -266,9 +266,7 @@ def add_shown(start: ViewState, events: Sequence[Event], version: int) -> ViewSt
 
 
 def _not_buried(tomb: Intervals, events: Sequence[Event]) -> Sequence[Event]:
-    """Return the events without events that a condensation of the V0 dialect had already
-    forgotten.
-    """
+    """Return the events that no condensation of the V0 dialect had forgotten before they came."""
     buried = set(find_buried(tomb, events))
     return [event for index, event in enumerate(events) if index not in buried]
 
@@ -452,7 +450,9 @@ def _places_of_changes(events: Sequence[Event]) -> list[int]:
 
 
 def _named_places(action: CondensationAction, ids: Sequence[int]) -> Sequence[int]:
-    """Return the ascending indices of the ids in a View that a native condensation forgets."""
+    """Return the ascending indices, among the ``ids`` of a View, of the ids that a native
+    condensation forgets.
+    """
     named = action.given_ids
     if named is None:
         start = action.forgotten_events_start_id or 0

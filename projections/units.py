@@ -352,8 +352,8 @@ class WaitingCalls:
 
 
 def fit_positions(view_units: Units) -> list[int]:
-    """Return the positions that can be sent to a model, ascending. Parallel calls are sent whole
-    and answered, and loops whole.
+    """Return the positions that can be sent to a model, ascending. Parallel calls are sent only
+    whole and answered, and loops only whole.
 
     Events left behind, orphans, and parallel calls with an unanswered call are dropped. Then, until
     nothing changes, parallel calls and bonds that lost a member are dropped, and so is each loop
@@ -428,9 +428,9 @@ def cut_positions(count: int, view_units: Units) -> tuple[int, ...]:
     (except in one case: ``docs/internals/decisions/0031-joined-loops.md``).
 
     Such an index is not inside answered parallel calls, from their first action to their last
-    observation, nor inside a loop or a bond. It is not after a last event that stays with the next
-    one. It is not after the start of *pending* parallel calls either, so that an action is never
-    forgotten before its observation comes. Abandoned calls forbid no index.
+    observation, and not inside a loop or a bond. It is not after a last event that stays with the
+    next one. It is not after the start of *pending* parallel calls either, so that an action is
+    never forgotten before its observation comes. Abandoned calls forbid no index.
     """
     free = bytearray(b"\1") * (count + 1)
     for calls in view_units.parallel_calls:

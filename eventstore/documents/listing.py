@@ -199,7 +199,7 @@ def _bring_up_to_date(
 def _read_listings(
     database: Database, reader: Reader, unlisted: Iterable[tuple[int, int]]
 ) -> Mapping[int, ListedConversation]:
-    """Return by key the list's entries for these conversations, the last active first."""
+    """Return the entries of the list for these conversations, by key, the last active first."""
     states = [_newest(database, reader, key, 0) for key, _ in unlisted]
     listings = [_as_listed(newest) for newest in states if newest is not None]
     listings.sort(key=attrgetter("at", "key"), reverse=True)

@@ -117,8 +117,8 @@ class ConversationMapper(Mapper[str]):
 
     def to_stored_event(self, domain_event: DomainEventProtocol[str]) -> StoredEvent:
         """Encode an event. Raises ``InvalidEvent`` or ``UnknownEventType``, as ``Store.append``
-        does, and ``InvalidEvent`` for an event of an aggregate of your own: a store keeps
-        conversations.
+        does, and ``InvalidEvent`` for an event of an aggregate of your own, because a store keeps
+        only conversations.
         """
         if not isinstance(domain_event, ConversationEvent):
             raise InvalidEvent(
@@ -523,8 +523,7 @@ class Factory(InfrastructureFactory[TrackingRecorder]):
 class RecordedBatch:
     """Events of the whole store in the order of their positions, at least one.
 
-    In the place of an unreadable event stands the ``CorruptEvent`` that names it, with its
-    position.
+    An unreadable event is replaced by the ``CorruptEvent`` that names it, with its position.
     """
 
     events: tuple[Recorded | CorruptEvent, ...]

@@ -222,8 +222,9 @@ def chained(
     backwards.
 
     Each event has a salt of its own: a random one, or one made from ``secret`` and its id. Cost:
-    one hash of each body, and one checksum. ``link`` and ``with_checksums`` compute the same for
-    existing rows. Doing both in one loop takes two thirds of the time (``benchmarks/append.py``).
+    one hash of each body, and one checksum. ``link`` and ``with_checksums`` compute the same values
+    for existing rows. Doing both in one loop takes two thirds of the time
+    (``benchmarks/append.py``).
     """
     _, name, _, salt, event_id, updated_at, head, before, turns = conversation[:9]
     if head is None:

@@ -106,10 +106,10 @@ class UnequalConversation(NamedTuple):
 def copy_store(
     source: Store, target: Store, *conversations: str, jobs: int = 4, damaged: bool = False
 ) -> Generator[Moved, None, None]:
-    """Copy the named conversations of ``source``, or all, in no order, ``jobs`` at a time. They are
-    copied while the outcomes are read from this iterator. A new conversation appears whole in the
-    target or not at all; an existing one grows at its end. With ``damaged``, a damaged conversation
-    is copied up to its first damaged event.
+    """Copy the named conversations of ``source``, or all, in any order, ``jobs`` at a time. They
+    are copied while the outcomes are read from this iterator. A new conversation appears whole in
+    the target or not at all; an existing one grows at its end. With ``damaged``, a damaged
+    conversation is copied up to its first damaged event.
 
     A conversation that is damaged or cannot be read, or that differs in the target, is yielded with
     its problem, and the others go on. Raises ``ConversationNotFound`` for a name,
@@ -227,9 +227,9 @@ def _find(database: Database, conversation: str) -> Conversation | None:
 
 
 def _state(conversation: Conversation) -> tuple[object, ...]:
-    """Return the values that are equal in two copies of a conversation. The time of creation is one
-    of them, because another conversation with the same id may end with the same event. The number
-    of redacted events is another, unless the conversation is erased.
+    """Return the values that are equal in two copies of a conversation. They include the time of
+    creation, because another conversation with the same id may end with the same event. They
+    include the number of redacted events, unless the conversation is erased.
     """
     return (
         conversation.created_at,

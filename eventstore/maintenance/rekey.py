@@ -234,8 +234,8 @@ def _choose_key(
 def _leave_rows_to_change(
     transaction: Transaction, database: Database, start: _Start, *, decrypt: bool
 ) -> bool:
-    """Leave the change of the rows unfinished, if rows or idempotency keys may have to change.
-    Return whether they may.
+    """Note the change of the rows as an unfinished operation, if rows or idempotency keys may have
+    to change. Return whether they may.
     """
     compression = database.settings.compression
     conversation, data_key, mark, _ = start

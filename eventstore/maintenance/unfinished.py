@@ -8,7 +8,7 @@ process. An operation first finishes any other operation on its conversation:
     import    rows that no reader sees yet (of an import or a copy) are discarded: run it again
     detach    copies of the past of a fork are discarded: the fork still shares it, and can be
               detached again
-    rekey     goes on, with the settings that it was begun with
+    rekey     goes on, with the settings of its beginning
     backup    the file of a backup that was killed is removed
     archive   the object is deleted: the rows are in the store (discard: deletion has begun)
     archived  is complete, and names the object; what would change old events restores them first
@@ -107,7 +107,7 @@ def finish(database: Database, interrupted: Unfinished) -> None:
 
 def purge(recorder: Recorder, what_is_done: str) -> None:
     """Remove the bytes of deleted and replaced rows, on PostgreSQL, at most ten times a minute. In
-    a SQLite file, and if this role may not remove them, they stay ``bytes_pending``.
+    a SQLite file, and if this role may not remove the bytes, ``bytes_pending`` stays true.
 
     The call waits for open transactions for a minute, then raises ``StoreUnavailable``. It raises
     the same error if the disk fails. The error is ``unfinished``.

@@ -569,7 +569,9 @@ class Check:
 
     @cached_property
     def _redacted_by_copies(self) -> frozenset[int]:
-        """The events that a copy from another store redacted, as the ledger says."""
+        """The events that were copied from another store without their content, according to the
+        ledger.
+        """
         conversation = self._conversation
         entries = (
             stored_event_of(conversation.id, row)

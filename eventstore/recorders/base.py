@@ -914,13 +914,13 @@ class Recorder(ABC):
     def value(self, name: str) -> str:
         """Return a fact about the store; an empty text if it is not known.
 
-        ``uuid``; ``last_position``, the highest position that an event has; ``bytes_pending``;
-        ``key_ids``, the names of the wrapping keys of visible conversations, with spaces between;
-        ``tracking NAME``, the position of a projection of the eventsourcing library; ``trackings``,
-        the names and positions of all, as a JSON list of pairs of texts.
+        The names of facts are ``uuid``; ``last_position``, the highest position that an event has;
+        ``bytes_pending``; ``key_ids``, the names of the wrapping keys of visible conversations,
+        with spaces between; ``tracking NAME``, the position of a projection of the eventsourcing
+        library; ``trackings``, the names and positions of all, as a JSON list of pairs of texts.
 
-        Outside of transactions: ``data_version``, a number that changes when another connection has
-        committed, cheap to poll.
+        Outside of transactions there is also ``data_version``, a number that changes when another
+        connection has committed. It is cheap to poll.
         """
 
     @property

@@ -61,7 +61,9 @@ def outside(database: str, name: str) -> Writer:
 
 
 def note_committed(error: BaseException) -> None:
-    """Add to an exception from outside, such as a timeout, that the interrupted write is stored."""
+    """Add a note to an exception from outside, such as a timeout: the interrupted write is
+    stored.
+    """
     error.add_note(
         "foldlog: the transaction that this interrupted was committed; its events are written"
     )
@@ -76,7 +78,7 @@ os.register_at_fork(
 
 
 class Job(Struct, Generic[T], eq=False):
-    """A piece of work on its way through the queue, and then its outcome."""
+    """A piece of work in the queue, and its outcome after it was done."""
 
     work: Callable[[Any], T] | None
     writer: Writer

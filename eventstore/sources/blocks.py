@@ -1,7 +1,8 @@
 """Blocks: about 128 kB of the bytes of a source, with the place and the hash of each record. Pure.
 
 The bytes between records (line ends, commas, damaged lines) belong to the block and to no record.
-So the blocks of a source are its bytes, and each record can be read, compared and proven alone.
+So the blocks of a source together are its bytes, and each record can be read, compared and proven
+alone.
 """
 
 from __future__ import annotations

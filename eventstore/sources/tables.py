@@ -512,7 +512,7 @@ class SourcesToWrite(Sources):
         return source
 
     def settle_family(self, root: int) -> list[Source]:
-        """Settle all sources with this root, and return them, the oldest first."""
+        """Call ``settle`` for all sources with this root, and return them, the oldest first."""
         family = self.family(root)
         for source in family:
             self.settle(source.conversation)
@@ -621,7 +621,9 @@ class SourcesToWrite(Sources):
             )
 
     def clear_made(self, source: Source) -> None:
-        """Delete the list of the events of its own records, before it is written again."""
+        """Delete the list of events of the source's own records, before the list is written
+        again.
+        """
         self.reader.write_sources("delete_made", source.conversation)
 
     def put_place(self, place: bytes, state: Place) -> None:

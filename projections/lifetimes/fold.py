@@ -267,7 +267,7 @@ class LifetimesFold:
         )
 
     def _send_fit(self, version: int, events: Sequence[Event]) -> None:
-        """Record which of ``events``, a whole View, a model is sent from this version on."""
+        """Record which of the ``events`` of a whole View a model is sent from this version on."""
         if self._state.register is None:
             view_units = self._units.units()
         else:

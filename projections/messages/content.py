@@ -386,7 +386,7 @@ def data_of(url: str) -> tuple[str, str]:
 def without_pictures(
     parts: Iterable[Part], moved: list[Part], where: str, holds: str = ""
 ) -> list[Part]:
-    """Return the parts for a message that may have only texts, and parts of the type ``holds``.
+    """Return the parts for a message that may have only texts and parts of the type ``holds``.
     Other images and files are added to ``moved``, and replaced by texts.
     """
     remaining: list[Part] = []

@@ -270,8 +270,9 @@ class Call(Generic[T]):
         )
 
     def note_on(self, error: BaseException) -> None:
-        """Add to an exception from outside that ended the call, such as a timeout, whether the
-        writes of the call are stored. Our own errors say so themselves.
+        """Add a note to an exception from outside that ended the call, such as a timeout. The note
+        says whether the writes of the call are stored. The messages of our own errors say this
+        already.
         """
         if isinstance(error, FAILURES):
             return

@@ -1,9 +1,8 @@
 """Threads that append to one conversation share a transaction. Otherwise each thread would wait for
 the lock of the thread before it.
 
-The first thread leads, alone. Appends that come before it ends wait; then the first of them leads,
-with all that wait. A leader runs the works in their order in one transaction, so one commit is
-enough for all.
+The first thread leads, alone. Appends wait until it ends. Then the first of them leads, with all
+others. A leader runs the works in their order in one transaction, so one commit is enough for all.
 """
 
 from __future__ import annotations

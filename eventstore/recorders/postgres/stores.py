@@ -820,7 +820,9 @@ class Stores(Recorder):
         return position
 
     def tracked(self, text: str) -> Position:
-        """Return the position that a follower has noted; one number is the same in each store."""
+        """Return the position that a follower has noted. If it is one number, this number is the
+        position in each store.
+        """
         if text.isdecimal():
             return Position.of(int(text), [int(text)] * self.count)
         return self.position(text)

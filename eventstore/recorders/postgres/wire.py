@@ -333,7 +333,7 @@ class Wire:
 
     def _results(self) -> list[PGresult]:
         """Return the results of the oldest unread batch. A statement that was skipped after a
-        failure has one, too.
+        failure has a result too.
         """
         batch = self._unread[0]
         results = list[PGresult]()
@@ -364,7 +364,7 @@ class Wire:
 
 class Pool:
     """At most ``size`` connections, each made when it is needed; the one that was returned last is
-    used next. Waiting threads get one in the order of their arrival.
+    used next. Waiting threads get a connection in the order of their arrival.
 
     An exception of a signal handler may come between any two steps, and must not lose a place: each
     step changes one list, at once, and a place may be left twice. The connection of an interrupted

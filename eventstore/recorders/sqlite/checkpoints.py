@@ -32,8 +32,8 @@ IN_COMMITS_AT: Final = 4_000
 
 
 class LogCheckpoints:
-    """The checkpoints of one file by one process. ``alone`` gives the connection that writes, under
-    the write lock.
+    """The checkpoints of one file by one process. ``alone`` yields the connection that writes,
+    under the write lock.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class LogCheckpoints:
         """
 
     def look(self, pages: int) -> None:
-        """Have the log written back if it is long, and wait if it is too long. Call it after a
+        """Begin to write the log back if it is long, and wait if it is too long. Call it after a
         commit, under the write lock, with the number of pages in the log; below ``AT`` the log is
         not long.
         """

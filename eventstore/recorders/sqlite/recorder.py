@@ -119,7 +119,7 @@ class ReaderPool:
 
 
 class ReadConnection:
-    """A reader's connection in a transaction: everything that it reads is of one moment. It is a
+    """A reader's connection in a transaction: all its reads show the store at one moment. It is a
     class because every read enters one: a context manager made of a generator executes four times
     as many bytecodes.
     """

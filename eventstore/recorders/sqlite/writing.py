@@ -251,8 +251,8 @@ class SQLiteWriting:
     def _begin_log_again(self, connection: sqlite3.Connection) -> None:
         """Write the log back and empty it, since a commit has failed.
 
-        The end of the log may be on no disk, though the cache of the system has it: an fsync
-        reports its failure only once, and the next one would seem to succeed. If SQLite makes its
+        The end of the log may be only in the cache of the system, and not on the disk: an fsync
+        reports its failure only once, and the next fsync would seem to succeed. If SQLite makes its
         index of the log again, it treats that end as a commit. So nothing is written behind it.
         """
         try:
