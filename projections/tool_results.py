@@ -159,7 +159,7 @@ def _refuse(refusal: InvalidEvent, reading: ReadTransaction) -> None:
 
 
 def refused(conversation: str, call: str | Action, view: View) -> str:
-    """Return the message that a call is not open: why, and which calls are."""
+    """Return the message that a call is not open: the reason, and the open calls."""
     call_id = call.call_id if isinstance(call, Action) else call
     waiting = [
         f"event {call.id}" if call.call_id is None else repr(call.call_id)

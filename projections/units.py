@@ -18,7 +18,7 @@ everything that forgets must know these units.
     loop             starts with thinking: at an action with thinking, or at a bond of several
                      events. It goes on over actions, observations, and the texts of a reply before
                      its actions. It ends at any other event, and before the next loop. Orphans and
-                     events that no model sees neither belong to it nor end it.
+                     events that no model sees do not belong to it, and do not end it.
 
 Events that were *left behind*, when a condensation forgot another part of their unit, do not belong
 to a unit any more.

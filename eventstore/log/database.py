@@ -265,8 +265,8 @@ class Database:
 
 
 def start_after(conversation: str | None) -> str:
-    """Return the smallest id after ``conversation``, at which a list continues; the smallest id of
-    all for None.
+    """Return the smallest id after ``conversation``, at which a list continues. For None, return
+    the smallest id of all.
     """
     return "" if conversation is None else conversation + "\0"
 

@@ -37,7 +37,7 @@ def find_begun(database: Database, reader: Reader, conversation: str) -> Convers
 
 def find_again(database: Database, reader: Reader, former: Conversation) -> ReadTransaction:
     """Return the present state of a conversation that an earlier transaction found. Raises
-    ``ConversationErased``, also if another conversation has its id by now. Raises ``EventsNotMade``
+    ``ConversationErased``, even if another conversation has its id by now. Raises ``EventsNotMade``
     if some records of its source have no events yet, unless that was so in ``former`` too.
     """
     present = begun(database.find(reader, former.id, pending=former.pending > 0))

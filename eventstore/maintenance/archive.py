@@ -51,7 +51,7 @@ class Archived(NamedTuple):
 
 def archive(store: Store, conversation: str, to: str) -> Archived:
     """Write the events of a conversation, as they are stored, to a new object in the object store
-    ``to``, read it back, then delete their rows. The last event stays, with all that is beside the
+    ``to``, read it back, then delete their rows. The last event stays, with all data beside the
     events. Call it again after an interruption.
 
     A conversation is not archived if it is damaged, has forks, has a source whose events are not

@@ -206,8 +206,8 @@ def _move(
 
 
 def _conversations(database: Database, names: Sequence[str]) -> Iterator[Conversation | Unlisted]:
-    """Yield these conversations; or all that have events, records or a tombstone, and all that a
-    list cannot show.
+    """Yield the named conversations. Without names, yield all that have events, records or a
+    tombstone, and all that a list cannot show.
     """
     if names:
         return named_or_all(database, names)

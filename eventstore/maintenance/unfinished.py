@@ -125,8 +125,8 @@ def purge(recorder: Recorder, what_is_done: str) -> None:
 
 
 def _is_due(recorder: Recorder) -> bool:
-    """Return whether this recorder may be purged now. A vacuum reads whole tables, so it does not
-    follow each of many erasures.
+    """Return whether this recorder may be vacuumed now. A vacuum reads whole tables, so not each of
+    many erasures is followed by a vacuum.
     """
     purges = _purges.setdefault(recorder, deque(maxlen=_PURGES_MAX))
     return len(purges) < _PURGES_MAX or time.monotonic() - purges[0] >= _PURGES_S

@@ -1,8 +1,8 @@
 """Check by heads and checksums that every event is unchanged, that none is missing, and that each
 is in its place.
 
-Heads that were published earlier show two changes that the store alone cannot: a history whose end
-was cut off, and a history that was rewritten as a whole.
+Heads that were published earlier show two changes that the store alone cannot show: a history whose
+end was cut off, and a history that was rewritten as a whole.
 """
 
 from __future__ import annotations
@@ -530,7 +530,7 @@ class Check:
 
     def _note_redaction(self, row: Row) -> str | None:
         """Note the receipts and the redaction in a decoded row with a right head. Return a problem
-        if the row is redacted in another way than a redaction does it.
+        if the row differs from the result of a redaction.
         """
         try:
             event = codec.decode(row.kind, row.schema, row.body, row.id, row.shown, row.structural)

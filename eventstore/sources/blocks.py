@@ -82,13 +82,15 @@ class Block(NamedTuple):
         ]
 
     def before(self, number: int) -> Block:
-        """Return the part before a record."""
+        """Return the part of the block before a record."""
         count = number - self.first
         raw = self.raw[: self.places[2 * count]]
         return Block(self.first, self.places[: 2 * count], self.hashes[: HASH_BYTES * count], raw)
 
     def since(self, number: int) -> Block:
-        """Return the part from a record on, without the bytes between it and the record before."""
+        """Return the part of the block from a record on, without the bytes between this record and
+        the record before it.
+        """
         count = number - self.first
         if count == 0:
             return self

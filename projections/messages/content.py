@@ -200,7 +200,7 @@ def says_something(content: Content) -> bool:
 
 
 def _image(part: Mapping[str, Any]) -> Part:
-    """Return an image in OpenAI's shape, also if it is in Anthropic's shape."""
+    """Return an image in OpenAI's shape, even if it is in Anthropic's shape."""
     source = part.get("source")
     if isinstance(source, Mapping):
         part = {"image_url": {"url": _url_of(source) or source.get("url")}}

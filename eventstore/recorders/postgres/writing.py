@@ -1,6 +1,4 @@
-"""The writes of one transaction: the promises of a recorder, as statements on an open
-transaction.
-"""
+"""The writes of one transaction: the interface of a recorder, as statements on an open transaction."""
 
 from __future__ import annotations
 

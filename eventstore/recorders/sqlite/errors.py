@@ -116,8 +116,8 @@ def raise_translated(error: BaseException, doing: str) -> None:
 
 
 def is_ours(error: BaseException) -> bool:
-    """Return whether foldlog's code raised this error of SQLite or the system, and not code that it
-    called, such as a guard, or a signal handler that interrupted it.
+    """Return whether foldlog's own code raised this error of SQLite or the system. If not, code
+    that it called raised it, such as a guard, or a signal handler that interrupted it.
 
     The traceback tells: the last frame outside of Python's own library called SQLite or the system.
     """

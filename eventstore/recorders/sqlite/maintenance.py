@@ -104,7 +104,7 @@ def written_back(writer: sqlite3.Connection, mode: str) -> bool:
 
 @contextmanager
 def waiting_at_most(connection: sqlite3.Connection, seconds: float) -> Iterator[None]:
-    """Let SQLite wait so long for its locks."""
+    """Let SQLite wait for its locks at most this long."""
     usual = connection.execute("PRAGMA busy_timeout").fetchone()[0]
     connection.execute(f"PRAGMA busy_timeout = {max(int(seconds * 1_000), 0)}")
     try:

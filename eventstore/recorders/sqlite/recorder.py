@@ -424,7 +424,7 @@ class SQLiteRecorder(Recorder):
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[sqlite3.Connection]:
-        """Give the writing connection, under the write lock, to this thread alone."""
+        """Yield the connection that writes, under the write lock, to this thread alone."""
         self._file.check_open()
         self._check_writable()
         with self._queue.alone() as deadline:

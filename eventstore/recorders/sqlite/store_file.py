@@ -299,7 +299,7 @@ class StoreFile:
     # -- while it is open
 
     def close(self, reason: str = "") -> None:
-        """Have the recorder read and write no more."""
+        """Close the file: the recorder then reads and writes no more."""
         if self.closed_because is None:
             self.closed_because = reason and f": {reason}"
 
