@@ -468,7 +468,7 @@ def prepare_append(
         raise InvalidArgument(f"dedupe is {dedupe!r}; use 'origin', or leave it out")
     if dedupe is not None and idempotency_key is not None:
         raise InvalidArgument(
-            "an append takes either dedupe or an idempotency_key, not both: with dedupe, the"
+            "an append accepts either dedupe or an idempotency_key, not both: with dedupe, the"
             " source ids of the events are the keys"
         )
     if isinstance(events, Event):

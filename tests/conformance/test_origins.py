@@ -142,7 +142,7 @@ def test_wrong_arguments_are_refused(store: Store):
     with pytest.raises(InvalidArgument, match="dedupe is 'id'; use 'origin'"):
         store.append("c1", said("a"), expected_version=0, dedupe="id")  # type: ignore[arg-type]
     with pytest.raises(
-        InvalidArgument, match="an append takes either dedupe or an idempotency_key"
+        InvalidArgument, match="an append accepts either dedupe or an idempotency_key"
     ):
         store.append("c1", said("a"), expected_version=0, dedupe="origin", idempotency_key="k")
     with pytest.raises(InvalidArgument, match="begins with 'foldlog:source'; use another one"):

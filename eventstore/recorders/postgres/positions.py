@@ -95,7 +95,7 @@ class Positions:
 
     def precede(self, position: int) -> bool:
         """Return whether a transaction that began after this one gave this position."""
-        assert self.number is not None, "asked for before the server has told the number"
+        assert self.number is not None, "asked for before the server has returned the number"
         return position >= first_of(self.number + 1)
 
     def take_ranges(self, count: int, reserve: Callable[[], int]) -> Iterator[tuple[int, int]]:

@@ -955,7 +955,9 @@ def number_named(
     if isinstance(first, int) and first:
         return stores.store_of(first)
     if method in ("touched", "listed", "conversations", "placed_rows", "id_from", "recalled_among"):
-        raise StoreUnusable(f"a write transaction cannot ask all stores ({method})", kind="refused")
+        raise StoreUnusable(
+            f"a write transaction cannot query all stores ({method})", kind="refused"
+        )
     return None
 
 

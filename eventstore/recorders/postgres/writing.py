@@ -1,4 +1,4 @@
-"""The writes of one transaction: the interface of a recorder, as statements on an open transaction."""
+"""The writes of one transaction: a recorder's interface, as statements on an open transaction."""
 
 from __future__ import annotations
 
