@@ -195,8 +195,8 @@ class LifetimesFold:
         if isinstance(event, Retraction):
             if target(event) not in self._earlier:
                 raise LookupError(
-                    f"retraction {event.id} returns to version {target(event)}, which is not among the"
-                    " targets of this fold; begin again with this version among the targets"
+                    f"retraction {event.id} returns to version {target(event)}, which is not one of"
+                    " the targets of this fold; begin again with this version among the targets"
                 )
             earlier, places = self._earlier[target(event)]
             self._state = replace(earlier, version=version)
