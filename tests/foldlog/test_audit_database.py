@@ -463,7 +463,7 @@ def test_a_follower_whose_file_is_locked_says_so_in_one_line(
             return reached(self, *given, **named)
 
     monkeypatch.setattr(audit_database.AuditTables, "apply", locked)
-    ran = foldlog("export", "--follow", f"--to={tmp_path}/audit.db", f"--db={tmp_path}/store.db")
+    ran = foldlog("export --follow", f"--to={tmp_path}/audit.db", f"--db={tmp_path}/store.db")
     assert (ran.status, ran.err.count("\n")) == (2, 2), ran.err
     assert (
         "audit.db cannot be the audit database: database is locked; another program writes it"

@@ -84,7 +84,7 @@ def folder(foldlog, five_messages, write, tmp_path):
     """
     for name in ("five", "gone"):
         foldlog("import", five_messages, "--conversation", name)
-    assert foldlog("store", "erase", "gone", "--yes", "--reason", "asked for").status == 0
+    assert foldlog("store erase gone --yes --reason 'asked for'").status == 0
     (tmp_path / "folder").mkdir()
     for name, content in {
         "diary.jsonl": b"Dear diary,\ntoday I learned\n",
@@ -106,7 +106,7 @@ def folder(foldlog, five_messages, write, tmp_path):
 def test_what_cannot_be_done_is_refused_in_one_line_and_leaves_everything_as_it_was(
     foldlog, folder
 ):
-    assert foldlog("view", "five").status == 0  # which makes its events
+    assert foldlog("view five").status == 0  # which makes its events
     before = {path.name: path.read_bytes() for path in folder.glob("*") if path.is_file()}
     for typed, words in REFUSED.items():
         assert refused(foldlog(*typed.split()), *words.split()), typed
@@ -116,9 +116,7 @@ def test_what_cannot_be_done_is_refused_in_one_line_and_leaves_everything_as_it_
 
 
 def test_a_path_without_a_history_is_a_finding_beside_others(foldlog, folder):
-    ran = foldlog(
-        "import", "nowhere.jsonl", "five.jsonl", "folder", "diary.jsonl", "--db", "new.db"
-    )
+    ran = foldlog("import nowhere.jsonl five.jsonl folder diary.jsonl --db new.db")
     assert (ran.status, ran.out.splitlines()) == (
         1,
         [
@@ -182,14 +180,14 @@ def test_a_store_that_fails_midway_says_what_is_in_and_the_next_import_goes_on(
 
     with monkeypatch.context() as disk:
         disk.setattr(SourcesToWrite, "put_blocks", fills_up)
-        ran = foldlog("import", "many", "--json")
-        alone = foldlog("import", "many/h2.jsonl")
+        ran = foldlog("import many --json")
+        alone = foldlog("import many/h2.jsonl")
     assert ran.status == 1
     refused = {one["conversation"]: one["refused"] for one in ran.document["imported"]}
     assert refused == {"many/h0": False, "many/h1": False, "many/h2": True, "many/h3": False}
     assert "disk is full" in ran.err
     assert (alone.status, "disk is full" in alone.err) == (1, True)
-    again = foldlog("import", "many")
+    again = foldlog("import many")
     assert again.status == 0
     assert again.out.splitlines()[-1] == "2 records of 1 conversation added to foldlog.db."
 
@@ -198,7 +196,7 @@ def test_an_event_whose_stored_bytes_are_damaged_is_named_and_the_rest_shown_and
     foldlog, five_messages, tmp_path
 ):
     foldlog("import", five_messages)
-    assert foldlog("view", "five").status == 0  # which makes its events
+    assert foldlog("view five").status == 0  # which makes its events
     with closing(sqlite3.connect(tmp_path / "foldlog.db")) as connection, connection:
         connection.execute(
             'UPDATE events SET body = \'{"kind": "message", "content": 7\' WHERE id = 2'
@@ -218,21 +216,19 @@ def test_an_event_whose_stored_bytes_are_damaged_is_named_and_the_rest_shown_and
 
 
 def test_with_json_errors_findings_and_notes_are_objects_of_one_shape(foldlog, five_messages):
-    absent = foldlog("list", "--json")
+    absent = foldlog("list --json")
     assert (absent.status, absent.out) == (2, "")
     assert json.loads(absent.err)["message"].startswith("the store foldlog.db does not exist")
     foldlog("import", five_messages)
     Path("broken.jsonl").write_text(Path(five_messages).read_text() + "{\n")
-    found = [
-        json.loads(line) for line in foldlog("import", "broken.jsonl", "--json").err.splitlines()
-    ]
+    found = [json.loads(line) for line in foldlog("import broken.jsonl --json").err.splitlines()]
     assert {line["level"] for line in found} == {"note"}
-    assert json.loads(foldlog("log", "five", "--start", 9, "--json").err)["level"] == "note"
+    assert json.loads(foldlog("log five --start 9 --json").err)["level"] == "note"
 
 
 @pytest.mark.parametrize("strict", [False, True])
 def test_a_record_that_cannot_be_read_is_a_note_or_with_strict_a_finding(foldlog, folder, strict):
-    ran = foldlog("import", "damaged.jsonl", *["--strict"] * strict)
+    ran = foldlog("import damaged.jsonl", *["--strict"] * strict)
     assert ran.status == strict
     assert f"foldlog: {'found' if strict else 'note'}: damaged.jsonl:2" in ran.err
     assert "damaged (openhands-v1): 2 records" in ran.out

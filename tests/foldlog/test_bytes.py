@@ -94,13 +94,11 @@ def test_documents_are_shown_with_the_names_of_their_bytes(foldlog: Any, path: P
     with api.open(path) as histories:
         histories["c"].append((), documents={"state": {"at": b"\x00\xff"}, "none": None})
         version = histories["c"].version()
-    assert foldlog("show", "c", "--documents").out.split("\n")[:2] == [
+    assert foldlog("show c --documents").out.split("\n")[:2] == [
         "none  null",
         f'state  {{"at": "{NAMED}"}}',
     ]
-    assert foldlog("show", "c", "--documents", "--json").document["documents"]["state"] == {
-        "at": "AP8="
-    }
+    assert foldlog("show c --documents --json").document["documents"]["state"] == {"at": "AP8="}
     for command in (
         ("log", "c"),
         ("show", "c", str(version - 1)),

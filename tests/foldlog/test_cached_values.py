@@ -107,11 +107,11 @@ def test_lists_in_any_order_and_figures_read_each_conversation_once(
     url: str, read: list[str], foldlog
 ):
     for order in ("activity", "cost"):
-        shown = foldlog("list", "--sort", order, "--reverse", "--limit", "1", "--db", url, "--json")
+        shown = foldlog("list --sort", order, "--reverse", "--limit", "1", "--db", url, "--json")
         assert [each["conversation"] for each in shown.document["conversations"]] == [
             "c" if order == "activity" else "a"
         ]
-    assert foldlog("stats", "--db", url, "--json").document["conversations"] == 3
+    assert foldlog("stats --db", url, "--json").document["conversations"] == 3
     assert read == ["a", "b", "c"]
 
 
@@ -468,8 +468,8 @@ def test_the_first_questions_after_an_import_read_no_conversation(
     source, db = tmp_path / "a.jsonl", f"sqlite:///{tmp_path}/history.db"
     source.write_bytes((CORPUS / "claude-code.jsonl").read_bytes())
     foldlog("import", source, "--db", db)
-    shown = foldlog("list", "--sort", "activity", "--db", db, "--json").document["conversations"]
-    assert foldlog("stats", "--db", db, "--json").document["conversations"] == len(shown) == 1
+    shown = foldlog("list --sort activity --db", db, "--json").document["conversations"]
+    assert foldlog("stats --db", db, "--json").document["conversations"] == len(shown) == 1
     with open_store(f"{db}?mode=ro") as store:
         assert sorted(served(store)) == sorted(one["title"] for one in shown)
     assert read == []

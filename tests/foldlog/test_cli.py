@@ -102,7 +102,7 @@ def test_every_command_has_the_same_words_for_a_condensations_reason(foldlog, co
         ran = foldlog(arguments[0], "c1", *arguments[1:])
         assert ran.status == 0
         assert [word for word in words if word not in ran.out] == [], ran.out
-    assert foldlog("why", "c1", 2, "--json").document["requests"] == [
+    assert foldlog("why c1 2 --json").document["requests"] == [
         {"event": 7, "reason": "the prompt was too long"},
         {"event": 8, "reason": ""},
     ]
@@ -125,9 +125,7 @@ def test_the_demo_tells_in_forty_lines_what_is_true_and_commands_that_work(foldl
         assert words in " ".join(ran.out.split())
     sent = re.findall(r"sent in (\d+) calls with.*?([\d,]+)\n", ran.out)
     monkeypatch.setattr("foldlog._cli.commands.compare.counter_beside", lambda model: None)
-    compared = foldlog("compare", "tidewatch-live", "--json", "--db", "foldlog-demo.db").document[
-        "strategies"
-    ]
+    compared = foldlog("compare tidewatch-live --json --db foldlog-demo.db").document["strategies"]
     by_name = {
         one["strategy"]: (str(one["turns"]), f"{round(one['tokens_sent'], -5):,}")
         for one in compared
@@ -140,7 +138,7 @@ def test_the_demo_tells_in_forty_lines_what_is_true_and_commands_that_work(foldl
     assert "286 events already in foldlog-demo.db" in " ".join(again.split())
     db = ("--db", "foldlog-demo.db")
     (shown,) = re.findall(r"what the model is shown now +(\d+)", ran.out)
-    assert len(foldlog("view", "tidewatch-live", "--json", *db).document["ids"]) == int(shown)
+    assert len(foldlog("view tidewatch-live --json", *db).document["ids"]) == int(shown)
     logs = (
         foldlog("log", name, "--json", *db).document["events"]
         for name in ("tidewatch", "tidewatch-live")
@@ -155,7 +153,7 @@ def test_the_demo_tells_in_forty_lines_what_is_true_and_commands_that_work(foldl
         for log in logs
     )
     assert one == other
-    assert foldlog("store", "verify", *db).status == 0
+    assert foldlog("store verify", *db).status == 0
     commands = re.findall(r"^  \S*foldlog (.*?)  ", ran.out.partition("Try next")[2], re.MULTILINE)
     # which runs until Ctrl-C
     assert (len(commands), commands.pop()) == (8, "serve --db foldlog-demo.db")
@@ -178,9 +176,9 @@ def test_help_can_be_asked_for_by_one_letter_and_names_no_type_of_python(foldlog
 
 def test_a_copy_of_an_empty_store_is_an_empty_store(foldlog):
     open_store("sqlite:///foldlog.db").close()
-    copied = foldlog("store", "copy", "foldlog.db", "new.db").out
+    copied = foldlog("store copy foldlog.db new.db").out
     assert copied.startswith("0 events copied, of 0 conversations")
-    assert foldlog("store", "verify", "--views", "--db", "new.db").status == 0
+    assert foldlog("store verify --views --db new.db").status == 0
 
 
 @pytest.mark.parametrize(
@@ -236,7 +234,7 @@ def test_what_people_read_fits_the_terminal(foldlog, write, monkeypatch):
                 for line in ran.out.splitlines()
                 if line.rstrip() != name and len(line) > columns
             ] == [], typed
-    assert " 100 " in foldlog("list", "-s").out
+    assert " 100 " in foldlog("list -s").out
     assert name in foldlog("list").out  # whole, on one line
 
 
@@ -264,10 +262,10 @@ def test_an_interrupted_import_keeps_whole_records_and_goes_on_there(foldlog, tm
     ]
     then = records_in(store)
     assert records <= then < 20_000
-    assert foldlog("store", "verify").status == 0
-    told = foldlog("import", "long.jsonl").out
+    assert foldlog("store verify").status == 0
+    told = foldlog("import long.jsonl").out
     assert f": {20_000 - then:,} new records, 20,000 in all" in told
-    assert foldlog("export", "long", "--output", "again.jsonl").status == 0
+    assert foldlog("export long --output again.jsonl").status == 0
     assert (tmp_path / "again.jsonl").read_bytes() == long.read_bytes()
 
 

@@ -510,13 +510,13 @@ OWN_HOOK = {"type": "command", "command": "mine.sh"}
 
 
 def test_what_the_user_made_of_ours_stays(home, foldlog):
-    foldlog("setup", "claude-code")
+    foldlog("setup claude-code")
     settings, servers = home / ".claude/settings.json", home / ".claude.json"
     hooks = json.loads(settings.read_text())["hooks"]
     hooks["Stop"][0]["hooks"].append(OWN_HOOK)
     settings.write_text(json.dumps({"hooks": hooks}))
     servers.write_text('{"mcpServers": {"foldlog": {"command": "mine"}}}')
-    assert foldlog("setup", "claude-code", "--remove").status == 0
+    assert foldlog("setup claude-code --remove").status == 0
     assert json.loads(settings.read_text()) == {"hooks": {"Stop": [{"hooks": [OWN_HOOK]}]}}
     assert servers.read_text() == '{"mcpServers": {"foldlog": {"command": "mine"}}}'
 
@@ -524,7 +524,7 @@ def test_what_the_user_made_of_ours_stays(home, foldlog):
 def test_a_module_that_has_no_script_is_named_by_its_interpreter(home, foldlog, monkeypatch):
     monkeypatch.setattr("sysconfig.get_path", lambda name: "/nowhere")
     monkeypatch.setattr(sys, "argv", ["/somewhere/foldlog/__main__.py"])
-    foldlog("setup", "claude-code")
+    foldlog("setup claude-code")
     (hook,) = json.loads((home / ".claude/settings.json").read_text())["hooks"]["Stop"][0]["hooks"]
     assert hook["command"] == f"{sys.executable} -P -m foldlog hook"
     server = json.loads((home / ".claude.json").read_text())["mcpServers"]["foldlog"]
@@ -536,7 +536,7 @@ def test_a_list_has_the_conversations_of_this_folder(foldlog, session, tmp_path)
     session.user("begin").reply("fine")
     Session(tmp_path / "transcripts", "s2", "/elsewhere").user("begin").reply("fine")
     foldlog("import", str(tmp_path / "transcripts"))
-    here = foldlog("list", "--here", "--json").document["conversations"]
+    here = foldlog("list --here --json").document["conversations"]
     assert [one["conversation"] for one in here] == ["s1"]
 
 
@@ -586,29 +586,29 @@ def test_planted_secrets_are_found_redacted_and_never_printed(planted, session, 
     found = printed[-1].document["secrets"]
     assert len(found) == 20
     assert {kind for one in found for kind in one["kinds"]} == {*PLANTED}
-    printed.append(foldlog("store", "redact", "--secrets", "--reason", "leaked", "--yes", *planted))
+    printed.append(foldlog("store redact --secrets --reason leaked --yes", *planted))
     printed.append(foldlog("secrets", *planted))
     assert (printed[-1].status, printed[-1].out) == (
         0,
         "0 events of 0 conversations with secrets\n",
     )
-    printed.append(foldlog("log", "s1", "--full", *planted))
+    printed.append(foldlog("log s1 --full", *planted))
     assert [
         value for value in PLANTED.values() for ran in printed if value in ran.out + ran.err
     ] == []
 
 
 def test_secrets_are_kept_out_by_an_import(planted, session, foldlog, tmp_path):
-    ran = foldlog("import", "--redact-secrets", str(session.path), *planted)
+    ran = foldlog("import --redact-secrets", str(session.path), *planted)
     assert ran.status == 0
     assert foldlog("secrets", *planted).status == 0
-    exported = foldlog("export", "s1", *planted).out
+    exported = foldlog("export s1", *planted).out
     assert [value for value in PLANTED.values() if value in exported] == []
     assert exported.count("fine, sk-no-secret") == len(PLANTED)
     stored = (tmp_path / "secrets.db").read_bytes()
     assert [value for value in PLANTED.values() if value.encode() in stored] == []
     session.user(f"and {PLANTED['Slack Token']}")
-    foldlog("import", "--redact-secrets", str(session.path), *planted)
+    foldlog("import --redact-secrets", str(session.path), *planted)
     assert foldlog("secrets", *planted).status == 0, "also what it has grown by"
 
 

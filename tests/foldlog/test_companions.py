@@ -132,15 +132,13 @@ def test_forks_are_erased_or_detached(opened):
 
 def test_the_command_names_the_companions_before_and_after(foldlog, opened):
     for way in (["t"], ["--where", "user=ann"]):
-        ran = foldlog(
-            "store", "erase", *way, "--with-forks", "--reason", "x", "--dry-run", "--json"
-        )
+        ran = foldlog("store erase", *way, "--with-forks", "--reason", "x", "--dry-run", "--json")
         assert sorted(one["conversation"] for one in ran.document["conversations"]) == [
             "t",
             "t/+writes",
             "t/@1",
         ]
-    ran = foldlog("store", "erase", "t", "--with-forks", "--reason", "x", "--yes")
+    ran = foldlog("store erase t --with-forks --reason x --yes")
     assert "t/+writes: erased at " in ran.out
     assert sorted(opened) == OTHERS
 
@@ -152,28 +150,18 @@ def test_the_sub_agents_of_a_session_are_named_with_the_command_that_erases_them
     opened["s/by-hand"].append(said("of nobody"))
     holders = ["sub-agent s/agent-1"]
     for way in ("--dry-run", "--yes"):
-        ran = foldlog("store", "erase", "s", "--reason", "x", way)
+        ran = foldlog("store erase s --reason x", way)
         assert "to erase them too: 'foldlog store erase s/agent-1 --reason x" in ran.err
-        assert (
-            foldlog("store", "erase", "s", "--reason", "x", way, "--json").document["holders"]
-            == holders
-        )
+        assert foldlog("store erase s --reason x", way, "--json").document["holders"] == holders
     assert opened.erase("s", **WHY).unconfirmed == tuple(holders)
-    assert (
-        foldlog("store", "erase", "s", "s/agent-1", "--reason", "x", "--yes", "--json").document[
-            "holders"
-        ]
-        == []
-    )
+    assert foldlog("store erase s s/agent-1 --reason x --yes --json").document["holders"] == []
     assert {"s", "s/agent-1", "s/by-hand"}.intersection(opened) == {"s/by-hand"}
 
 
 def test_a_companion_of_a_companion_goes_with_the_first_conversation_once(foldlog, opened):
     opened["t/+writes/+old"].append(note(SECRET))
     for named in (["t"], ["t", "t/+writes/+old"], ["t/+writes", "t/+writes/+old"]):
-        ran = foldlog(
-            "store", "erase", *named, "--with-forks", "--reason", "x", "--dry-run", "--json"
-        )
+        ran = foldlog("store erase", *named, "--with-forks", "--reason", "x", "--dry-run", "--json")
         listed = [one["conversation"] for one in ran.document["conversations"]]
         assert sorted(listed) == sorted({*listed, "t/+writes", "t/+writes/+old"})
     opened.erase("t", **WHY, with_forks=True)
@@ -198,7 +186,7 @@ def test_what_conversations_share_is_searched_where_all_of_them_have_the_attribu
     for name, found in (("a/s", []), ("a/s2", ["a/+state"])):
         opened[name].set_attributes(user="bo")
         assert [one["conversation"] for one in foldlog(*given).document["found"]] == found
-    foldlog("store", "erase", "--where", "user=bo", "--reason", "x", "--yes")
+    foldlog("store erase --where user=bo --reason x --yes")
     assert "a/+state" in opened
 
 
@@ -207,16 +195,11 @@ def test_what_may_hold_an_erased_fork_beside_the_conversation_it_was_begun_from_
 ):
     assert opened.erase("t/@1", **WHY).unconfirmed == ("companion t/+writes",)
     opened["t"].fork(2, "t/@2")
-    ran = foldlog("store", "erase", "t/@2", "--reason", "x", "--yes", "--json")
+    ran = foldlog("store erase t/@2 --reason x --yes --json")
     assert ran.document["holders"] == ["companion t/+writes"]
     assert "may still hold the content" in ran.err
     opened["t"].fork(2, "t/@3")
-    assert (
-        foldlog("store", "erase", "t/@3", "t", "--reason", "x", "--yes", "--json").document[
-            "holders"
-        ]
-        == []
-    )
+    assert foldlog("store erase t/@3 t --reason x --yes --json").document["holders"] == []
 
 
 # -- copies
@@ -234,7 +217,7 @@ def test_a_copy_takes_the_companions_and_their_tombstones(foldlog, opened, tmp_p
         assert [one.conversation for one in other.maintenance.differences_from(opened, "t")] == [
             "t/+writes"
         ]
-        assert foldlog("store", "copy", "foldlog.db", "other.db", "t").status == 0
+        assert foldlog("store copy foldlog.db other.db t").status == 0
         assert len(other["t/+writes"]) == 5
         opened.erase("t", **WHY, with_forks=True)
         assert [moved.problem is None for moved in other.maintenance.copy_from(opened, "t")] == [
@@ -311,14 +294,14 @@ def test_a_redaction_of_an_event_that_a_fork_shares_takes_the_copies_beside_the_
 
 @pytest.mark.parametrize("which", [["1"], ["--matching", "sk-4111"]])
 def test_what_may_still_hold_a_copy_is_named(foldlog, opened, tmp_path, which):
-    foldlog("report", "t/+writes", "--output", "beside.html")
+    foldlog("report t/+writes --output beside.html")
     with closing(sqlite3.connect(tmp_path / "foldlog.db")) as database, database:
         number = "SELECT key FROM conversations WHERE id = 't/+writes'"
         database.execute(
             f"UPDATE events SET body = x'00' WHERE id = 1 AND conversation = ({number})"
         )
     holders = foldlog(
-        "store", "redact", "t", *which, "--reason", "x", "--yes", "--json", "--no-vacuum"
+        "store redact t", *which, "--reason", "x", "--yes", "--json", "--no-vacuum"
     ).document["holders"]
     told = " ".join(holders)
     assert "beside.html" in told
@@ -389,7 +372,7 @@ def test_a_conversation_is_as_young_as_its_companions(foldlog, opened):
         "t/@1",
         "a/s",
     ]
-    aged = foldlog("store", "expire", "--older-than", "2026-03-01", "--dry-run", "--json")
+    aged = foldlog("store expire --older-than 2026-03-01 --dry-run --json")
     assert not {"t", "t/+writes"}.intersection(
         one["conversation"] for one in aged.document["conversations"]
     )
@@ -397,5 +380,5 @@ def test_a_conversation_is_as_young_as_its_companions(foldlog, opened):
 
 def test_what_may_hold_an_erased_fork_is_named_where_the_first_conversation_stays(foldlog, opened):
     opened["t"].fork(2, "t/@2")
-    ran = foldlog("store", "erase", "t/@1", "t", "--reason", "x", "--yes", "--json")
+    ran = foldlog("store erase t/@1 t --reason x --yes --json")
     assert ran.document["holders"] == ["companion t/+writes"]

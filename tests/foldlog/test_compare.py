@@ -72,7 +72,7 @@ def test_each_condenser_is_replayed_over_the_whole_history_and_the_store_is_not_
 ):
     before = (tmp_path / "foldlog.db").read_bytes()
     configs = [config("digest", "max_size = 20"), config("recent", "max_events = 9")]
-    ran = foldlog("compare", "c1", *(f"--config={path}" for path in configs), "--json")
+    ran = foldlog("compare c1", *(f"--config={path}" for path in configs), "--json")
     rows = by_name(ran)
     assert list(rows) == ["default", "digest", "recent", "noop"]
     assert rows["recent"]["parameters"]["max_events"] == 9
@@ -103,9 +103,9 @@ def test_limits_are_counted_as_by_an_agent_with_the_same_configuration(foldlog, 
                 run.append(step(n))
                 run.append_tool_result(f"c{n}", done(n))
         named = [] if model is None else ["--agent-model", model]
-        row = by_name(foldlog("compare", "c1", "--config", file, *named, "--json"))["digest"]
+        row = by_name(foldlog("compare c1 --config", file, *named, "--json"))["digest"]
         assert [call["events"] for call in row["calls"]] == views
-        assert says in foldlog("compare", "c1", "--config", file, *named).out
+        assert says in foldlog("compare c1 --config", file, *named).out
         shown.append(views)
     assert shown[0] != shown[1]
 
@@ -121,7 +121,7 @@ def test_a_curve_has_a_point_for_each_strategy_and_size_and_for_what_was_recorde
             [Message(source="user", content="read a/path.py twice"), later],
             expected_version=62,
         )
-    ran = foldlog("compare", "c1", "--curve", tmp_path / "curve.svg", "--json")
+    ran = foldlog("compare c1 --curve", tmp_path / "curve.svg", "--json")
     assert ran.err == ""
     points = ran.document["curve"]
     named = {(point["strategy"], point["size"]): point for point in points}
@@ -132,7 +132,7 @@ def test_a_curve_has_a_point_for_each_strategy_and_size_and_for_what_was_recorde
     assert named["digest", 20]["tokens"] < most
     drawing = ElementTree.parse(tmp_path / "curve.svg").getroot()
     assert len(list(drawing.iter("{http://www.w3.org/2000/svg}circle"))) == 2 * len(points)
-    out = foldlog("compare", "c1", "--curve", tmp_path / "other.svg").out
+    out = foldlog("compare c1 --curve", tmp_path / "other.svg").out
     assert re.search(r"recent +10 .* 100.0 % +100.0 %", out)
     assert "Recall at retained tokens: " in out
 
@@ -140,7 +140,7 @@ def test_a_curve_has_a_point_for_each_strategy_and_size_and_for_what_was_recorde
 def test_the_default_takes_the_limit_of_the_model_that_the_log_names(foldlog, work, monkeypatch):
     table = {"tiny-model": msgspec.Raw(b'{"max_input_tokens": 1000, "max_output_tokens": 100}')}
     monkeypatch.setattr("foldlog.condensers.models.limits.litellms_table", lambda: table)
-    rows = by_name(foldlog("compare", "c1", "--json"))
+    rows = by_name(foldlog("compare c1 --json"))
     assert (rows["default"]["tokens_max"], rows["default"]["condensations"]) == (32_000, 0)
     assert list(rows) == ["default", "max_size = 80", "noop"]
     with open_store("sqlite:///foldlog.db") as store:
@@ -156,7 +156,7 @@ def test_the_default_takes_the_limit_of_the_model_that_the_log_names(foldlog, wo
             Message(source="agent", content="yes", meta={"model": "other"}),
             expected_version=65,
         )
-    told = foldlog("compare", "c1", "--json").document["strategies"]
+    told = foldlog("compare c1 --json").document["strategies"]
     rows = {row["strategy"]: row for row in told}
     assert (rows["default"]["tokens_max"], rows["default"]["condensations"]) == (800, 2)
     assert rows["max_tokens = 32000"]["condensations"] == 0
@@ -182,9 +182,9 @@ def test_a_model_that_litellm_does_not_know_is_named_once_and_still_counts(foldl
 def test_a_model_is_asked_and_what_it_took_is_shown(foldlog, work, config):
     with OpenAIServer(Text("so far, so good")) as server:
         file = config("llm", "max_size = 20", *model_at(server.url))
-        _, row, *_ = by_name(foldlog("compare", "c1", "--config", file, "--json")).values()
+        _, row, *_ = by_name(foldlog("compare c1 --config", file, "--json")).values()
         asked, sent = len(server.requests), sum(request.tokens for request in server.requests)
-        out = foldlog("compare", "c1", "--config", file).out
+        out = foldlog("compare c1 --config", file).out
     assert row["condensations"] == asked > 2
     assert row["condenser_tokens"] > sent
     assert row["tokens_peak"] == max(call["tokens"] for call in row["calls"])
@@ -199,8 +199,8 @@ def test_a_model_of_unknown_price_does_not_cost_nothing(foldlog, work, config):
             each.replace("openai/gpt-4o-mini", "openai/stub") for each in model_at(server.url)
         ]
         files = ["--config", config("llm", "max_size = 20", *address), "--config", config("noop")]
-        document = foldlog("compare", "c1", *files, "--json").document
-        ran = foldlog("compare", "c1", *files)
+        document = foldlog("compare c1", *files, "--json").document
+        ran = foldlog("compare c1", *files)
     assert [
         (row["condenser_tokens"] > 0, row["condenser_cost"]) for row in document["strategies"]
     ] == [
@@ -222,7 +222,7 @@ def test_a_model_that_cannot_be_reached_ends_it_at_once(foldlog, work, config, t
         good, file = config("noop"), config("llm", "max_size = 20", *model_at(url))
         arguments = ["--config", good, "--config", file, "--curve", "views.svg"]
         for options in ([], ["--json"]):
-            ran = foldlog("compare", "c1", *arguments, *options)
+            ran = foldlog("compare c1", *arguments, *options)
             assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
             assert (
                 "llm cannot be compared: model 'openai/gpt-4o-mini' gave no usable answer"
@@ -234,12 +234,12 @@ def test_a_model_that_cannot_be_reached_ends_it_at_once(foldlog, work, config, t
 
 def test_without_litellm_tokens_are_estimated(foldlog, work, monkeypatch):
     monkeypatch.setitem(sys.modules, "litellm", None)
-    ran = foldlog("compare", "c1")
+    ran = foldlog("compare c1")
     assert (ran.status, install_command("llm") in ran.out) == (0, True)
-    assert foldlog("compare", "c1", "--json").document["counted_as"] is None
+    assert foldlog("compare c1 --json").document["counted_as"] is None
     for columns, is_left_out in ((100, False), (54, True)):
         monkeypatch.setenv("COLUMNS", str(columns))
-        lines = foldlog("compare", "c1").out.splitlines()
+        lines = foldlog("compare c1").out.splitlines()
         assert max(map(len, lines)) <= columns
         assert any("also shows" in line for line in lines) is is_left_out
 
@@ -250,12 +250,12 @@ def test_a_given_price_needs_no_litellm(foldlog, work, config, monkeypatch, tmp_
         '{"own": {"input_cost_per_token": 0.5, "output_cost_per_token": 1}}'
     )
     for model in (("--agent-model", "own"), ()):
-        ran = foldlog("compare", "c1", *model, "--prices", "prices.json")
+        ran = foldlog("compare c1", *model, "--prices", "prices.json")
         assert "At the price of own: $500,000.00 for a million new tokens" in ran.out
         assert install_command("llm") in ran.out
-    assert foldlog("compare", "c1", "--agent-model", "other", "--prices", "prices.json").status == 2
+    assert foldlog("compare c1 --agent-model other --prices prices.json").status == 2
     (tmp_path / "prices.json").write_text("{}")
-    assert "name that of the agent" in foldlog("compare", "c1", "--prices", "prices.json").err
+    assert "name that of the agent" in foldlog("compare c1 --prices prices.json").err
 
 
 def test_who_named_no_model_is_told_which_one_the_agent_called(foldlog, work, config, monkeypatch):
@@ -277,7 +277,7 @@ def test_who_named_no_model_is_told_which_one_the_agent_called(foldlog, work, co
         "foldlog: note: its replies are of b c; to count and price as that one: --agent-model 'b"
         " c'\n"
     )
-    assert foldlog("compare", "c2", *noop).err == note
-    assert foldlog("compare", "c2", *noop, "--agent-model", "gpt-4o").err == ""
+    assert foldlog("compare c2", *noop).err == note
+    assert foldlog("compare c2", *noop, "--agent-model", "gpt-4o").err == ""
     monkeypatch.setitem(sys.modules, "litellm", None)  # nothing counts as that model then
-    assert foldlog("compare", "c2", *noop).err == ""
+    assert foldlog("compare c2", *noop).err == ""

@@ -75,7 +75,7 @@ def test_a_limit_is_estimated_unless_the_agents_model_is_named(
     foldlog, work, config, agent, estimated
 ):
     small = config('[condenser]\ntype = "digest"\nmax_tokens = 600\n')
-    made = foldlog("condense", "c1", "--config", small, *agent, "--dry-run", "--json").document
+    made = foldlog("condense c1 --config", small, *agent, "--dry-run", "--json").document
     assert (made["metadata"]["tokens_max"], made["metadata"].get("tokens_estimated")) == (
         600,
         estimated,
@@ -86,8 +86,8 @@ def test_a_limit_is_estimated_unless_the_agents_model_is_named(
 def test_the_document_says_what_the_condensation_did_as_the_log_has_it(foldlog, work, config):
     digest = config('[condenser]\ntype = "digest"\n')
     named = ("--config", digest, "--agent-model", "gpt-4o")
-    assert "as gpt-4o counts them" in foldlog("condense", "c1", *named, "--dry-run").out
-    ran = foldlog("condense", "c1", *named, "--json")
+    assert "as gpt-4o counts them" in foldlog("condense c1", *named, "--dry-run").out
+    ran = foldlog("condense c1", *named, "--json")
     assert (ran.status, ran.err) == (0, "")
     *_, request, condensation = events_of()
     assert request.reason == "foldlog condense"
@@ -110,15 +110,15 @@ def test_the_document_says_what_the_condensation_did_as_the_log_has_it(foldlog, 
 
 
 def test_a_configuration_that_is_no_toml_is_refused(foldlog, work, config):
-    ran = foldlog("condense", "c1", "--config", config("[condenser\n"))
+    ran = foldlog("condense c1 --config", config("[condenser\n"))
     assert (ran.status, "config.toml: is not TOML" in ran.err) == (2, True)
 
 
 def test_a_model_is_asked_over_http_and_paid_for_in_the_open(foldlog, work, config, tmp_path):
     with OpenAIServer(Text("The parser is mended.")) as server:
         file = config(asking(server, "max_size = 20"))
-        document = foldlog("condense", "c1", "--config", file, "--json").document
-        shown = foldlog("condense", "c1", "--config", file, "--dry-run")
+        document = foldlog("condense c1 --config", file, "--json").document
+        shown = foldlog("condense c1 --config", file, "--dry-run")
         assert len(server.requests) == 2
     assert document["summary"]["text"] == "The parser is mended."
     assert (document["condenser"], document["reason"]) == ("llm", "events, request")
@@ -148,9 +148,9 @@ def test_a_model_that_gives_no_summary_costs_no_memory_and_is_reported(
     with OpenAIServer(answer or Text("")) as server:
         closed = server.url
         if answer is not None:
-            ran = foldlog("condense", "c1", "--config", config(asking(server)), "--json")
+            ran = foldlog("condense c1 --config", config(asking(server)), "--json")
     if answer is None:
-        ran = foldlog("condense", "c1", "--config", config(asking(closed)), "--json")
+        ran = foldlog("condense c1 --config", config(asking(closed)), "--json")
     assert ran.status == 1
     *notes, error = ran.err.splitlines()
     assert all('"level":"note"' in note for note in notes), "of the core's log"
@@ -162,8 +162,8 @@ def test_a_model_that_gives_no_summary_costs_no_memory_and_is_reported(
     assert len(others) == 42
     assert (declined.metadata["outcome"], declined.forgotten.intervals) == ("declined", ())
     assert "failure" in declined.metadata["condenser_meta"][0]
-    assert foldlog("view", "c1", "--json").document["ids"] == list(range(42))
-    assert foldlog("condense", "c1").status == 0, (
+    assert foldlog("view c1 --json").document["ids"] == list(range(42))
+    assert foldlog("condense c1").status == 0, (
         "the request was answered, and the history can be condensed again"
     )
 
@@ -183,7 +183,7 @@ def test_a_condenser_that_leaves_a_request_unanswered_is_a_finding(
             return True
 
     monkeypatch.setitem(registry.CONDENSER_REGISTRY, ShyConfig, Shy)
-    ran = foldlog("condense", "c1", "--config", config('[condenser]\ntype = "shy"\n'))
+    ran = foldlog("condense c1 --config", config('[condenser]\ntype = "shy"\n'))
     assert (ran.status, ran.out) == (1, "")
     assert "the condenser 'shy' did not fulfil the request" in ran.err
 
@@ -197,7 +197,7 @@ def test_a_summary_that_makes_the_view_larger_is_named(foldlog, monkeypatch):
     )
     for option, grew in (("--dry-run", "would grow"), ("--json", "grew")):
         assert re.search(
-            rf"the View {grew} from \d+ to \d+ tokens", foldlog("condense", "few", option).err
+            rf"the View {grew} from \d+ to \d+ tokens", foldlog("condense few", option).err
         )
 
 
@@ -205,15 +205,15 @@ def test_without_litellm_tokens_are_not_counted_and_nothing_else_is_missing(
     foldlog, work, monkeypatch, config
 ):
     monkeypatch.setitem(sys.modules, "litellm", None)
-    ran = foldlog("condense", "c1", "--dry-run")
+    ran = foldlog("condense c1 --dry-run")
     assert ran.status == 0
     assert "not counted; for that: pip install" in ran.out
-    assert foldlog("condense", "c1", "--dry-run", "--json").document["tokens"] is None
+    assert foldlog("condense c1 --dry-run --json").document["tokens"] is None
     for refused in (
         ["--agent-model", "gpt-4o"],
         ["--config", config(asking("http://localhost:1"))],
     ):
-        ran = foldlog("condense", "c1", *refused)
+        ran = foldlog("condense c1", *refused)
         assert (ran.status, ran.out) == (2, "")
         assert install_command("llm") in ran.err
     assert len(events_of()) == 42

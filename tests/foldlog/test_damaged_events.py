@@ -51,7 +51,7 @@ def damage(file: Path, event_id: int) -> None:
 
 
 def test_view_names_a_damaged_event_in_its_place_and_shows_the_others(foldlog, damaged):
-    shown = foldlog("view", "c", "--db", damaged)
+    shown = foldlog("view c --db", damaged)
     assert shown.status == 1
     assert [re.split(r"\s+", line.strip())[:2] for line in shown.out.splitlines()[1:]] == [
         ["0", "user"],
@@ -64,13 +64,13 @@ def test_view_names_a_damaged_event_in_its_place_and_shows_the_others(foldlog, d
 
 
 def test_view_as_json_lists_damaged_events_beside_the_view(foldlog, damaged):
-    document = foldlog("view", "c", "--db", damaged, "--json").document
+    document = foldlog("view c --db", damaged, "--json").document
     assert document["ids"] == [0, 1, 3, 4]
     assert [finding["event"] for finding in document["damaged"]] == [DAMAGED]
 
 
 def test_a_view_without_damage_before_its_version_is_read_as_ever(foldlog, damaged):
-    shown = foldlog("view", "c", "--at", "2", "--db", damaged)
+    shown = foldlog("view c --at 2 --db", damaged)
     assert (shown.status, shown.err) == (0, "")
 
 

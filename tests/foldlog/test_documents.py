@@ -75,4 +75,4 @@ def test_a_list_says_what_a_conversation_is_that_begins_with_the_state_of_its_ru
         histories["langgraph/t"].append(
             Message(source="user", content="hi", origin=Origin(format="langchain"))
         )
-    assert foldlog("list", "--json").document["conversations"][0]["format"] == "langchain"
+    assert foldlog("list --json").document["conversations"][0]["format"] == "langchain"

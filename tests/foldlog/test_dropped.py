@@ -216,21 +216,21 @@ def test_what_is_not_sent_is_not_known(history):
 def test_diff_and_why_say_what_was_dropped(foldlog, history):
     with foldlog_open("foldlog.db") as histories:
         histories["c"].append(list(history.events()))
-    (document,) = foldlog("diff", "c", 2, 5, "--json").document["dropped"]
+    (document,) = foldlog("diff c 2 5 --json").document["dropped"]
     assert (document["condensation"], document["events"], len(document["terms"])) == (3, [1, 2], 2)
-    before_events, _, _ = foldlog("diff", "c", 2, 5).out.partition("\n-")
+    before_events, _, _ = foldlog("diff c 2 5").out.partition("\n-")
     assert "needed 1 of them again: MAX_SIZE (event 4)" in " ".join(before_events.split())
-    newest = foldlog("diff", "c", "--json").document
+    newest = foldlog("diff c --json").document
     assert (newest["before"], newest["after"], newest["dropped"]) == (3, 4, [document])
-    why = foldlog("why", "c", 2)
+    why = foldlog("why c 2")
     assert (
         "2 terms of it stood nowhere in the View then; the agent needed 1 of them again: MAX_SIZE"
         in why.out
     )
-    assert foldlog("why", "c", 1, "--json").document["dropped"] == [], (
+    assert foldlog("why c 1 --json").document["dropped"] == [], (
         "its summary has the name of the file"
     )
-    known = foldlog("why", "c", "MAX_SIZE", "--json").document
+    known = foldlog("why c MAX_SIZE --json").document
     assert (
         known["event"],
         known["fact"]["known_by"],

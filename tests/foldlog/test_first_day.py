@@ -47,9 +47,9 @@ def stdin(monkeypatch):
 def test_an_import_from_stdin_leaves_no_file_and_names_none(foldlog, stdin, tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     stdin(SAMPLE.read_bytes())
-    assert foldlog("import", "-").status == 0
+    assert foldlog("import -").status == 0
     stdin(b"no history")
-    ran = foldlog("import", "-")
+    ran = foldlog("import -")
     assert (ran.status, str(tmp_path) in ran.err) == (2, False)
     assert not list(tmp_path.glob("foldlog-stdin-*"))
 
@@ -60,7 +60,7 @@ def test_stdin_that_is_a_terminal_is_refused(foldlog, monkeypatch):
             return True
 
     monkeypatch.setattr(sys, "stdin", Terminal())
-    ran = foldlog("import", "-")
+    ran = foldlog("import -")
     assert (ran.status, ran.out) == (2, "")
     assert "pipe a history into it" in ran.err
 
@@ -97,7 +97,7 @@ def test_a_bar_counts_to_its_total_and_leaves_nothing_behind(arguments, tmp_path
 def used_again(foldlog, five_messages):
     """A conversation of 6 events that was erased, and whose id 5 others have now."""
     foldlog("import", five_messages)
-    foldlog("store", "erase", "five", "--yes", "--reason", "asked to")
+    foldlog("store erase five --yes --reason 'asked to'")
     with foldlog_open("foldlog.db") as histories:
         histories.create("five", replace_erased=True).append(
             Message(source="user", content="again")
@@ -106,7 +106,7 @@ def used_again(foldlog, five_messages):
 
 def test_a_copy_counts_the_tombstone_below_a_conversation_that_has_its_id(foldlog, used_again):
     for copied in ("2 events and 1 tombstone copied", "0 events copied"):
-        assert foldlog("store", "copy", "foldlog.db", "new.db").out.startswith(copied)
-    foldlog("store", "erase", "five", "--yes", "--reason", "asked to")
-    copied = foldlog("store", "copy", "foldlog.db", "third.db").out
+        assert foldlog("store copy foldlog.db new.db").out.startswith(copied)
+    foldlog("store erase five --yes --reason 'asked to'")
+    copied = foldlog("store copy foldlog.db third.db").out
     assert copied.startswith("0 events and 2 tombstones copied, of 1 conversation")

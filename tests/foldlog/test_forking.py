@@ -178,13 +178,13 @@ def test_the_async_face_forks_at_a_source_id_too(tmp_path):
 def test_the_command_forks_at_a_source_id(foldlog, write):
     log = write("s.jsonl", [asked("a", None), asked("b", "a"), asked("c", "a")])
     assert foldlog("import", log, "--conversation", "c1").status == 0
-    ran = foldlog("fork", "c1", "left", "--at-source", "b", "--json")
+    ran = foldlog("fork c1 left --at-source b --json")
     assert (ran.status, ran.document["parent"], ran.document["version"]) == (0, "c1", 2)
-    assert foldlog("view", "left", "--json").document["ids"] == [0, 1]
-    refused = foldlog("fork", "c1", "z", "--at-source", "z")
+    assert foldlog("view left --json").document["ids"] == [0, 1]
+    refused = foldlog("fork c1 z --at-source z")
     assert (refused.status, refused.out) == (2, "")
     assert "no event with the source id 'z'" in refused.err
-    both = foldlog("fork", "c1", "z", "--at-source", "b", "--at", 1)
+    both = foldlog("fork c1 z --at-source b --at 1")
     assert both.status == 2
     assert "--at-source" in both.err
 
@@ -211,7 +211,7 @@ def test_a_list_shows_no_fork_under_another_conversation_with_the_id_of_its_pare
         histories.erase("c", reason="asked for", detach_forks=True)
         histories.create("c", replace_erased=True).append(said("again"))
         histories["c"].fork(at=1, id="h")
-    names = [line.split("  ")[:2] for line in foldlog("list", "--short").out.splitlines()[1:]]
+    names = [line.split("  ")[:2] for line in foldlog("list --short").out.splitlines()[1:]]
     assert [first or f"  {second}" for first, second in names] == ["c", "  h", "f"]
 
 

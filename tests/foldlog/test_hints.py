@@ -67,11 +67,11 @@ def test_the_command_that_reverses_a_retraction_works_as_printed(foldlog, store,
 
 
 def test_an_error_names_the_store_that_was_given(foldlog, store, run_hint, monkeypatch):
-    refused = foldlog("view", "qqq", "--db", store).err
+    refused = foldlog("view qqq --db", store).err
     assert """'foldlog list --db "my store.db"' shows""" in refused
     assert run_hint(refused) == [0]
     monkeypatch.setenv("FOLDLOG_DB", store)
-    assert "'foldlog list' shows" in foldlog("view", "qqq").err
+    assert "'foldlog list' shows" in foldlog("view qqq").err
 
 
 def test_an_extra_is_installed_from_where_foldlog_was(tmp_path, monkeypatch):

@@ -41,13 +41,13 @@ def test_the_command_of_a_package_runs_and_is_listed(installed):
     with open_histories("foldlog.db") as histories:
         histories["c1"].append(Message(source="user", content="hi"))
     assert "._" not in PAGE.read_text(), "what is private may change"
-    assert installed("hello", "c1").out == "c1 has 1 events\n"
-    mistyped = installed("hello", "c1", "--db", "fodlog.db")
+    assert installed("hello c1").out == "c1 has 1 events\n"
+    mistyped = installed("hello c1 --db fodlog.db")
     assert (mistyped.status, "the store fodlog.db does not exist" in mistyped.err) == (2, True)
-    assert "Say how long a conversation is." in installed("hello", "--help").out
+    assert "Say how long a conversation is." in installed("hello --help").out
     assert "Installed:" in (told := installed("--help").out)
     assert "A command of hello." in told
-    assert "A command of hello" not in installed("list", "--help").out, "foldlog's own stay"
+    assert "A command of hello" not in installed("list --help").out, "foldlog's own stay"
 
 
 def test_a_command_that_cannot_be_loaded_is_named(installed):
@@ -60,5 +60,5 @@ def test_a_command_that_cannot_be_loaded_is_named(installed):
 
 
 def test_the_options_of_a_command_are_of_their_types(installed):
-    assert installed("shout", "--at", "1", "2", "--who", "me").out == "(1, 2) ME\n"
+    assert installed("shout --at 1 2 --who me").out == "(1, 2) ME\n"
     assert installed("shout").out == "(0, 0) YOU\n"
