@@ -588,7 +588,7 @@ class SummarizedDocument(Document, frozen=True, kw_only=True):
 
 
 class DifferenceDocument(OfConversation, frozen=True, kw_only=True):
-    """``foldlog diff ID A B``: the events that entered a View and left it, and what the
+    """``foldlog diff ID A B``: the events that entered a View and left it, and what the newest 50
     condensations in between dropped.
     """
 
@@ -834,7 +834,7 @@ class CurvePointDocument(Document, frozen=True, kw_only=True):
 class ComparisonDocument(OfVersion, frozen=True, kw_only=True):
     """``foldlog compare``. Without ``counted_as``, tokens are estimated. ``price`` has the prices
     of the model ``priced`` in US dollars: for a new token, and for a repeated one. ``dropped`` is
-    what the recorded condensations dropped.
+    what the newest 50 recorded condensations dropped.
     """
 
     counted_as: str | None

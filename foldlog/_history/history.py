@@ -1042,8 +1042,8 @@ class History:
         again later, each with the event.
 
         The default is the newest condensation; None if there is none. Raises ``InvalidArgument`` if
-        the event with this id is not a condensation. Cost: two Views, and the events after the
-        condensation.
+        the event with this id is not a condensation. Cost: two Views, and at most the 10,000
+        events after the condensation.
         """
         from foldlog._reports.dropped import dropped_by
 

@@ -4,7 +4,7 @@ asked.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -21,6 +21,13 @@ from foldlog.eventstore import (
 )
 from foldlog.projections import View, Views, begins_reply, contains, intervals_kept, summary_event
 
+NEWEST = 50
+"""Of how many condensations of a range the dropped terms are named: a long history has
+thousands.
+"""
+EVENTS_AFTER = 10_000
+"""How many events after a condensation are searched for the terms that it dropped."""
+
 
 class DroppedTerm(NamedTuple):
     """A term (``docs/RECALL.md``) that was in the View before a condensation and stands nowhere in
@@ -29,7 +36,8 @@ class DroppedTerm(NamedTuple):
     ``term``       the term as it stood there
     ``event``      the last event that had it of those that left; the id of a summary, where only
                    one had it
-    ``needed_in``  the first later event in which the agent wrote it again; None if there is none
+    ``needed_in``  the first of the next 10,000 events in which the agent wrote it again; None if
+                   there is none
     """
 
     event: int
@@ -79,7 +87,8 @@ def dropped_by(
     """Return what a condensation dropped; without an id the newest one that was not taken back.
     None if there is none.
 
-    Raises ``InvalidArgument`` for the id of another event. Cost: two Views, and the later events.
+    Raises ``InvalidArgument`` for the id of another event. Cost: two Views, and at most the 10,000
+    events after the condensation.
     """
     version = store.version(conversation)
     if condensation is None:
@@ -89,7 +98,8 @@ def dropped_by(
     if action is None:
         return None
     before, after = (views.at(conversation, at) for at in (action.id, action.id + 1))
-    return dropped(action, before, after, store.events(conversation, action.id + 1, version))
+    stop = min(version, action.id + 1 + EVENTS_AFTER)
+    return dropped(action, before, after, store.events(conversation, action.id + 1, stop))
 
 
 def dropped(
@@ -98,15 +108,102 @@ def dropped(
     """Return what a condensation dropped: from the Views before and after it, and the events after
     it.
     """
-    gone, lost = lost_terms(before, after)
-    needed = _needed_again(set(lost), later)
-    return Dropped(
-        action,
-        gone,
-        sum(map(event_tokens, gone)),
-        None if action.summary is None else summary_event(action),
-        tuple(sorted(DroppedTerm(event, term, needed.get(term)) for term, event in lost.items())),
-    )
+    loss = _loss(action, before, after)
+    waiting = {term: [loss] for term in loss.terms}
+    for event in later:
+        _find_terms_again(event, waiting)
+    return loss.dropped()
+
+
+def dropped_in(
+    store: Store, conversation: str, start: int = 0, stop: int | None = None
+) -> list[Dropped]:
+    """Return what the newest 50 condensations with ``start <= id < stop`` dropped, oldest first.
+    Without ``stop``, these are the newest 50 of the conversation.
+
+    Raises ``CorruptEvent``. Cost: the View before the first of them, two Views for each, and the
+    events from the first one to at most 10,000 events after the last.
+    """
+    version = store.version(conversation)
+    last = version if stop is None else min(stop, version)
+    in_range = [
+        action for action in condensations(store, conversation) if start <= action.id < last
+    ]
+    if not in_range:
+        return []
+    actions = {action.id: action for action in in_range[-NEWEST:]}
+    first = min(actions)
+    end = min(version, max(actions) + 1 + EVENTS_AFTER)
+    view = Views(store).at(conversation, first)
+    losses = _losses_in(view, store.events(conversation, first, end), actions)
+    return [loss.dropped() for loss in losses]
+
+
+@dataclass(frozen=True, slots=True)
+class _Loss:
+    """What a condensation dropped: the events, the terms each with its last event, and the terms
+    that the agent wrote again, each with the event in which it did.
+    """
+
+    action: CondensationAction
+    gone: tuple[Event, ...]
+    terms: dict[str, int]
+    needed: dict[str, int]
+
+    def dropped(self) -> Dropped:
+        terms = [
+            DroppedTerm(event, term, self.needed.get(term)) for term, event in self.terms.items()
+        ]
+        return Dropped(
+            self.action,
+            self.gone,
+            sum(map(event_tokens, self.gone)),
+            None if self.action.summary is None else summary_event(self.action),
+            tuple(sorted(terms)),
+        )
+
+
+def _loss(action: CondensationAction, before: View, after: View) -> _Loss:
+    gone, terms = lost_terms(before, after)
+    return _Loss(action, gone, terms, {})
+
+
+def _losses_in(
+    view: View, events: Iterable[Event], actions: Mapping[int, CondensationAction]
+) -> list[_Loss]:
+    """Return what each of these condensations dropped. ``events`` begin at the version of
+    ``view``.
+    """
+    losses: list[_Loss] = []
+    waiting: dict[str, list[_Loss]] = {}
+    since_view: list[Event] = []
+    for event in events:
+        _find_terms_again(event, waiting)
+        action = actions.get(event.id)
+        if action is None:
+            if len(losses) < len(actions):
+                since_view.append(event)
+            continue
+        before = view.then(since_view)
+        view = before.then([event])
+        since_view = []
+        loss = _loss(action, before, view)
+        losses.append(loss)
+        for term in loss.terms:
+            waiting.setdefault(term, []).append(loss)
+    return losses
+
+
+def _find_terms_again(event: Event, waiting: dict[str, list[_Loss]]) -> None:
+    """If the agent writes dropped terms again in an event, note it with the losses that wait for
+    these terms.
+    """
+    if not waiting or not event.shown or not begins_reply(event):
+        return
+    for term in event_terms(event) & waiting.keys():
+        for loss in waiting.pop(term):
+            if event.id <= loss.action.id + EVENTS_AFTER:
+                loss.needed[term] = event.id
 
 
 def lost_terms(before: View, after: View) -> tuple[tuple[Event, ...], dict[str, int]]:
@@ -127,17 +224,6 @@ def lost_terms(before: View, after: View) -> tuple[tuple[Event, ...], dict[str, 
     return gone, {
         term: event for term, event in last.items() if term not in shown and term not in in_longer
     }
-
-
-def _needed_again(lost: set[str], later: Iterable[Event]) -> dict[str, int]:
-    """Return the first event in which the agent wrote each of these terms again."""
-    needed: dict[str, int] = {}
-    for event in later:
-        if event.shown and begins_reply(event):
-            again = lost & event_terms(event)
-            needed |= dict.fromkeys(again, event.id)
-            lost = lost - again
-    return needed
 
 
 def condensations(store: Store, conversation: str) -> list[CondensationAction]:
@@ -172,17 +258,6 @@ def _condensation(
         f"conversation {conversation!r} has no condensation {event_id}; 'foldlog log ID --kind"
         " condensation' shows them"
     )
-
-
-def dropped_in(
-    store: Store, views: Views, conversation: str, start: int, stop: int
-) -> list[Dropped]:
-    """Return what the condensations with ``start <= id < stop`` dropped. Cost: that of
-    ``dropped_by``, for each.
-    """
-    made = (action.id for action in condensations(store, conversation) if start <= action.id < stop)
-    found = (dropped_by(store, views, conversation, action_id) for action_id in made)
-    return [each for each in found if each is not None]
 
 
 def dropped_document(found: Dropped) -> DroppedDocument:

@@ -15,7 +15,8 @@ from foldlog import (
     Retraction,
     open as foldlog_open,
 )
-from foldlog._reports.dropped import dropped
+from foldlog._reports import dropped as dropped_module
+from foldlog._reports.dropped import dropped, dropped_in
 from foldlog._reports.recall_score import event_terms, event_texts
 from foldlog.projections import View, begins_reply
 from tests.beside import SAMPLES, needs_samples
@@ -179,6 +180,51 @@ def test_a_term_that_stands_in_a_longer_one_is_not_lost(history):
 def test_a_history_without_events_dropped_nothing(history):
     with foldlog.open("memory:") as histories:
         assert histories["new"].dropped() is None
+
+
+@examples(60)
+@given(logs(), st.integers(0, 30), st.integers(0, 30))
+def test_a_range_tells_of_each_condensation_what_it_dropped(events, start, stop):
+    with foldlog.open("memory:") as histories:
+        history = histories["c"]
+        history.append(events)
+        each = [history.dropped(action.id) for action in dropped_module.condensations(*of(history))]
+        wanted = [one for one in each if start <= one.condensation.id < stop]
+        assert dropped_in(*of(history), start, stop) == wanted
+        assert dropped_in(*of(history)) == each
+
+
+def of(history):
+    return history._store, history.id
+
+
+def test_a_long_range_reads_each_event_once_and_names_the_newest_condensations(monkeypatch):
+    with foldlog.open("memory:") as histories:
+        history = histories["c"]
+        for number in range(40):
+            history.append([Message(source="user", content=f"src/file_{number}.py")])
+            history.append(CondensationAction(forgotten_event_ids=(2 * number,)))
+        store, name = of(history)
+        read = []
+        events = store.events
+        monkeypatch.setattr(
+            store, "events", lambda *range: read.append(range[1:]) or events(*range)
+        )
+        monkeypatch.setattr(dropped_module, "NEWEST", 10)
+        assert [each.condensation.id for each in dropped_in(store, name)] == [*range(61, 80, 2)]
+        assert read == [(61, 80)]
+
+
+def test_a_term_is_looked_for_in_so_many_events_after_its_condensation(history, monkeypatch):
+    history.append(
+        [Message(source="user", content="so?"), Message(source="agent", content="4711002")]
+    )
+    assert [each.term for each in history.dropped().needed] == ["MAX_SIZE", "4711002"]
+    monkeypatch.setattr(dropped_module, "EVENTS_AFTER", 2)
+    assert [each.term for each in history.dropped().needed] == ["MAX_SIZE"]
+    history.append(CondensationAction(forgotten_event_ids=(5,)))
+    first, _ = dropped_in(*of(history))
+    assert first == history.dropped(3), "a later condensation does not extend the search"
 
 
 def test_a_fact_says_by_what_it_is_known_and_what_forgot_it(history):

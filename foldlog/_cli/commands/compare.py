@@ -112,9 +112,7 @@ def run(
         about["default"]["tokens_max"] = limit or about["default"]["tokens_max"]
         rows = comparison(replays, asks, price, about)
         verdict = verdict_of(rows, price, priced, "" if counter else "≈ ")
-        dropped = [
-            *map(dropped_document, dropped_in(store, Views(store), conversation, 0, version))
-        ]
+        dropped = [*map(dropped_document, dropped_in(store, conversation))]
         found: list[CurvePointDocument] = []
         if curve is not None:
             from foldlog._reports.recall_curve import write_plot

@@ -128,7 +128,7 @@ def _show_versions(conversation: str, before: int, after: int, db: str) -> None:
         conversation = resolved(store, conversation)
         views = Views(store)
         difference = views.difference(conversation, before, after)
-        dropped = [*map(dropped_document, dropped_in(store, views, conversation, before, after))]
+        dropped = [*map(dropped_document, dropped_in(store, conversation, before, after))]
         ids = [summarized.condensation.id for summarized in difference.summarized]
         requests = {event_id: requests_before(store, conversation, event_id) for event_id in ids}
     show = partial(show_difference, conversation, difference, requests, dropped)
