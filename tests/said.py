@@ -1,17 +1,29 @@
-"""What a user says, and the ids of events."""
+"""What a user says, and what a conversation has."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
-from foldlog.eventstore import Event, Message
+from foldlog.eventstore import ANY_VERSION, Event, Message, Recorded, Store
 
-__all__ = ["ids", "said"]
+__all__ = ["ids", "said", "say", "texts"]
 
 
 def said(text: str, **fields: Any) -> Message:
     return Message(source="user", content=text, **fields)
+
+
+def say(store: Store, conversation: str, *content: str, **options: Any) -> tuple[Recorded, ...]:
+    """Append a message of the user for each text, at the end of a conversation."""
+    return store.append(
+        conversation, list(map(said, content)), **{"expected_version": ANY_VERSION, **options}
+    )
+
+
+def texts(store: Store, conversation: str, start: int = 0) -> list[Any]:
+    """Return the content of each event of a conversation; None for an event that has none."""
+    return [getattr(event, "content", None) for event in store.events(conversation, start)]
 
 
 def ids(events: Iterable[Event]) -> list[int]:

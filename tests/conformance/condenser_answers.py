@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
-from foldlog.condensers.base import Condenser, Reply, Step, ToolCall
-from foldlog.condensers.config.registry import condenser_from_config
-from foldlog.condensers.errors import InvalidCondenser, ModelCallFailed, NoCondensationAvailable
+from foldlog.condensers.base import Condenser, Reply, ToolCall
+from foldlog.condensers.errors import ModelCallFailed, NoCondensationAvailable
 from foldlog.condensers.reports import is_standing, reports_of
-from foldlog.condensers.rolling import RollingCondenser
 from foldlog.condensers.strategies.forgetting import (
     AmortizedForgettingCondenser,
     ConversationWindowCondenser,
     LLMAttentionCondenser,
 )
-from foldlog.condensers.strategies.model_summaries import TOOL_NAME, LLMSummarizingCondenser
-from foldlog.condensers.strategies.pipeline import PipelineCondenser as CondenserPipeline
+from foldlog.condensers.strategies.model_summaries import (
+    TOOL_NAME,
+    LLMSummarizingCondenser,
+    StructuredSummaryCondenser,
+)
+from foldlog.condensers.strategies.pipeline import PipelineCondenser
 from foldlog.condensers.strategies.showing import (
     BrowserOutputCondenser,
     NoOpCondenser,
@@ -34,103 +37,68 @@ from foldlog.eventstore.events import (
     Event,
     summary_of,
 )
-from foldlog.formats import decode
 from foldlog.projections import View, words_of
-from tests.conformance.v0_selection import V0LLMSummarizingCondenser, V0StructuredSummaryCondenser
 
 Json = dict[str, Any]
-Spec = Mapping[str, Any]
 
-CANONICAL = {
-    "amortized_forgetting": "amortized",
-    "browser_output": "browser_output_masking",
-    "recent_events": "recent",
+CONDENSERS: dict[str, Callable[..., Condenser]] = {
+    "amortized": AmortizedForgettingCondenser,
+    "browser_output_masking": BrowserOutputCondenser,
+    "conversation_window": ConversationWindowCondenser,
+    "noop": NoOpCondenser,
+    "observation_masking": ObservationMaskingCondenser,
+    "recent": RecentEventsCondenser,
+}
+WITH_A_MODEL: dict[str, Callable[..., Condenser]] = {
+    "llm": partial(LLMSummarizingCondenser, token_margin_ratio=0.0),
+    "llm_attention": LLMAttentionCondenser,
+    "structured": StructuredSummaryCondenser,
 }
 
-V0_CLASS_DEFAULTS: Mapping[str, Json] = {
-    "amortized": {"max_size": 100, "keep_first": 0},
-    "browser_output_masking": {"attention_window": 1},
-    "llm": {"max_size": 100, "keep_first": 1},
-    "llm_attention": {"max_size": 100, "keep_first": 1},
-    "observation_masking": {"attention_window": 5},
-    "recent": {"keep_first": 1, "max_events": 10},
-    "structured": {"max_size": 100, "keep_first": 1},
-}
-V1_CLASS_DEFAULTS: Mapping[str, Json] = {"llm": {"max_size": 240, "keep_first": 2}}
 
-
-def type_of(spec: Spec) -> str:
-    return CANONICAL.get(spec["type"], spec["type"])
-
-
-def with_defaults(spec: Spec, defaults: Mapping[str, Json]) -> Json:
-    """The parameters that the reference's class works with, and its parts' where it is a
-    pipeline.
-    """
-    given = {key: value for key, value in spec.items() if key not in ("type", "via", "bogus")}
-    full = {"type": type_of(spec), **defaults.get(type_of(spec), {}), **given}
-    if "condensers" in full:
-        full["condensers"] = [with_defaults(part, defaults) for part in full["condensers"]]
-    return full
+def condenser_of(spec: Json, script: Script) -> Condenser:
+    parameters = {name: value for name, value in spec.items() if name != "type"}
+    if spec["type"] == "pipeline":
+        return PipelineCondenser(condenser_of(part, script) for part in spec["condensers"])
+    if spec["type"] in WITH_A_MODEL:
+        return WITH_A_MODEL[spec["type"]](script, **parameters)
+    return CONDENSERS[spec["type"]](**parameters)
 
 
 @dataclass
 class Script:
     """The model of a case: its replies in turn, the last one again and again. ``calls`` are the
-    prompts it got.
+    prompts that it got.
     """
 
     replies: list[Any]
     source_ids: Mapping[int, int]
-    function_calling: bool = True
-    response_schema: bool = True
+    supports_function_calling: bool = True
+    supports_response_schema: bool = True
     calls: list[Sequence[Mapping[str, Any]]] = field(default_factory=list)
     model: str = "scripted"
 
-    @property
-    def supports_function_calling(self) -> bool:
-        return self.function_calling
-
-    @property
-    def supports_response_schema(self) -> bool:
-        return self.response_schema
-
-    def reply(self, call: int) -> Any:
-        return self.replies[min(call, len(self.replies) - 1)]
-
-    def asked(self) -> list[Any]:
-        """The replies that were given so far."""
-        return [self.reply(call) for call in range(len(self.calls))]
-
     def complete(self, messages: Sequence[Mapping[str, Any]], **how: Any) -> Reply:
-        scripted = self.reply(len(self.calls))
+        scripted = self.replies[min(len(self.calls), len(self.replies) - 1)]
         self.calls.append(messages)
-        fields: Json = {
-            "model": self.model,
-            "response_id": "scripted-response",
-            "finish_reason": "stop",
-        }
+        reply = partial(
+            Reply, model=self.model, response_id="scripted-response", finish_reason="stop"
+        )
         match scripted:
             case {"error": problem}:
                 raise ModelCallFailed(self.model, "refused", problem, {"problem": problem})
             case {"ids": ids}:
-                named = how.get("response_schema") is not None  # the model was shown our ids
-                ours = (
-                    [self.source_ids.get(source_id, source_id + 10**6) for source_id in ids]
-                    if named
-                    else ids
-                )
-                return Reply(text=json.dumps({"ids": ours}), **fields)
+                if how.get("response_schema") is not None:  # the model was shown our ids
+                    ids = [self.source_ids.get(each, each + 10**6) for each in ids]
+                return reply(text=json.dumps({"ids": ids}))
             case {"tool_args": arguments}:
-                call = ToolCall(scripted.get("tool_name", TOOL_NAME), json.dumps(arguments))
-                return Reply(text=None, tool_calls=(call,), **fields)
+                name = scripted.get("tool_name", TOOL_NAME)
+                return reply(text=None, tool_calls=(ToolCall(name, json.dumps(arguments)),))
             case {"raw_tool_args": arguments}:
-                return Reply(text=None, tool_calls=(ToolCall(TOOL_NAME, arguments),), **fields)
+                return reply(text=None, tool_calls=(ToolCall(TOOL_NAME, arguments),))
             case {"no_tool_calls": True}:
-                return Reply(text="x", **fields)
-            case None | str():
-                return Reply(text=scripted, **fields)
-        raise AssertionError(f"a reply that no model gives: {scripted}")
+                return reply(text="x")
+        return reply(text=scripted)
 
 
 class CharacterAgent:
@@ -140,30 +108,28 @@ class CharacterAgent:
     max_output_tokens = None
 
     def __init__(self, chars_per_token: int = 4, max_input_tokens: int | None = None) -> None:
-        self.chars_per_token, self.max_input_tokens = chars_per_token, max_input_tokens
+        self.chars_per_token = chars_per_token
+        self.max_input_tokens = max_input_tokens
 
     def token_sums(self, view: View) -> list[int]:
         sums, characters = [0], 0
         for event in view:
-            characters += len(
-                words_of(event.thought if isinstance(event, Action) else event.content)
-            )  # type: ignore[union-attr]
+            text = event.thought if isinstance(event, Action) else event.content
+            characters += len(words_of(text))
             sums.append(characters // self.chars_per_token)
         return sums
 
 
 @dataclass
 class Answer:
-    """An answer to one View, in the reference's words. ``named`` are our ids of what a condensation
-    forgets.
+    """An answer to one View, in the reference's words: what came of it, the View after a
+    condensation, and the keys of each report.
     """
 
     result: Json
+    metadata_keys: list[list[str]]
     after: Json | None = None
-    named: frozenset[int] = frozenset()
     plan: CondensationAction | None = None
-    shown: View | None = None
-    metadata_keys: list[list[str]] = field(default_factory=list)
 
 
 Naming = Callable[[Event], Any]
@@ -176,106 +142,37 @@ def answered(
     naming: Naming,
     describe: Callable[[View], Json],
     agent: Any = None,
-    *,
-    force: bool = False,
 ) -> Answer:
-    """``describe`` puts a View into the reference's words. ``force`` asks for a condensation, due
-    or not.
-    """
+    """``describe`` puts a View into the reference's words."""
     try:
-        if force and isinstance(condenser, RollingCondenser):
-            result, reports = Step(condenser.get_condensation(view, agent))
-        else:
-            result, reports = condenser.step(view, agent)
+        result, reports = condenser.step(view, agent)
     except NoCondensationAvailable as error:
-        return Answer(
-            {"result": "error", "message": str(error)}, metadata_keys=_keys(error.reports)
-        )
+        return Answer({"result": "error"}, keys_of(error.reports))
     if isinstance(result, View):
-        return Answer(
-            {"result": "view", **describe(result)}, shown=result, metadata_keys=_keys(reports)
-        )
+        return Answer({"result": "view", **describe(result)}, keys_of(reports))
     plan = result.action
     intervals, summaries = plan.forgotten
-    named = frozenset(
-        {*summaries, *(i for first, last in intervals for i in range(first, last + 1))}
-    )
-    forgotten = [naming(event) for event in view if event.id in named]
-    fields = {
-        "forgotten": forgotten,
+    gone = set(summaries)
+    for first, last in intervals:
+        gone |= set(range(first, last + 1))
+    described = {
+        "result": "condensation",
+        "forgotten": [naming(event) for event in view if event.id in gone],
         "summary": plan.summary,
         "summary_offset": plan.summary_offset,
     }
-    after = describe(view.then([plan]))
-    return Answer(
-        {"result": "condensation", **fields},
-        after,
-        named,
-        plan,
-        metadata_keys=_keys(reports_of(plan)),
-    )
+    return Answer(described, keys_of(reports_of(plan)), describe(view.then([plan])), plan)
 
 
-def _keys(reports: Iterable[Mapping[str, Any]]) -> list[list[str]]:
-    return [sorted(batch) for batch in reports if not is_standing(batch)]
+def keys_of(reports: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    return [sorted(report) for report in reports if not is_standing(report)]
 
 
-# --- V0 ---
-
-
-def v0_history(records: Sequence[Json]) -> list[Event]:
-    return list(decode(records, format="openhands-v0", as_history=True))
-
-
-def v0_condenser(spec: Spec, script: Script) -> Condenser:
-    if spec.get("via") == "config":
-        return condenser_from_config(
-            _with_model({key: value for key, value in spec.items() if key != "via"})
-        )
-    full = with_defaults(spec, V0_CLASS_DEFAULTS)
-    name = full.pop("type")
-    match name:
-        case "noop":
-            return NoOpCondenser()
-        case "conversation_window":
-            return ConversationWindowCondenser()
-        case "pipeline":
-            return CondenserPipeline(v0_condenser(part, script) for part in full["condensers"])
-        case "llm":
-            return V0LLMSummarizingCondenser(script, **V0_RULES, **full)
-        case "structured":
-            return V0StructuredSummaryCondenser(script, **V0_RULES, **full)
-        case "llm_attention":
-            return LLMAttentionCondenser(script, **full)
-        case "amortized":
-            return AmortizedForgettingCondenser(**full)
-        case "browser_output_masking":
-            return BrowserOutputCondenser(**full)
-        case "observation_masking":
-            return ObservationMaskingCondenser(**full)
-        case "recent":
-            return RecentEventsCondenser(**full)
-    raise InvalidCondenser(f"unknown condenser type {name!r}")
-
-
-V0_RULES: Json = {"minimum_progress": 1e-9}
-"""V0 has no minimum of progress, and its own arithmetic: see ``v0_selection``."""
-
-
-def _with_model(spec: Spec) -> Json:
-    if type_of(spec) in ("llm", "structured", "llm_attention"):
-        return {
-            **spec,
-            "llm_config": {"model": "scripted", "function_calling": True, "response_schema": True},
-        }
-    return dict(spec)
-
-
-def v0_script(case: Json, events: Sequence[Event]) -> Script:
+def script_of(case: Json, source_ids: Mapping[int, int]) -> Script:
     replies, llm = case.get("llm_reply"), case.get("llm", {})
     return Script(
         replies if isinstance(replies, list) else [replies],
-        {source_id(event): event.id for event in events},
+        source_ids,
         llm.get("function_calling", True),
         llm.get("response_schema", True),
     )
@@ -285,17 +182,18 @@ def source_id(event: Event) -> Any:
     return event.origin.id if event.origin is not None else None
 
 
-def v0_view(view: View, naming: Naming = source_id) -> Json:
+# --- V0 ---
+
+
+def v0_view(view: View) -> Json:
     """V0 knows no id for a summary, and none for a masked event."""
-    nameless = [event.id < 0 or is_masked(event) for event in view]
+    nameless = {place for place, event in enumerate(view) if event.id < 0 or is_masked(event)}
     return {
         "ids": [
-            None if hidden else naming(event) for event, hidden in zip(view, nameless, strict=True)
+            None if place in nameless else source_id(event) for place, event in enumerate(view)
         ],
         "synthetic": [
-            {"position": place, "text": event.content}  # type: ignore[union-attr]
-            for place, (event, hidden) in enumerate(zip(view, nameless, strict=True))
-            if hidden
+            {"position": place, "text": view[place].content} for place in sorted(nameless)
         ],
         "unhandled_condensation_request": view.unhandled_condensation_request,
     }
@@ -307,32 +205,20 @@ def v0_calls(script: Script, naming: Callable[[int], Any]) -> list[Json]:
     for messages in script.calls:
         text = "\n".join(message["content"] for message in messages)
         previous = _PREVIOUS.search(text)
-        ids = [naming(int(event_id)) for event_id in _EVENT.findall(text)]
-        summary = previous[1] if previous else None
         calls.append(
-            {"event_ids": ids, "previous_summary": None if summary == NO_SUMMARY else summary}
+            {
+                "event_ids": [naming(int(event_id)) for event_id in _EVENT.findall(text)],
+                "previous_summary": previous[1] if previous else None,
+            }
         )
     return calls
 
 
 _EVENT = re.compile(r"^<EVENT id=(-?\d+)>$", re.MULTILINE)
 _PREVIOUS = re.compile(r"<PREVIOUS SUMMARY>\n(.*?)\n</PREVIOUS SUMMARY>", re.DOTALL)
-NO_SUMMARY = "(none: this is the first)"
 
 
 # --- V1 ---
-
-
-def v1_condenser(spec: Spec, script: Script) -> Condenser:
-    full = with_defaults(spec, V1_CLASS_DEFAULTS)
-    match full.pop("type"):
-        case "noop":
-            return NoOpCondenser()
-        case "pipeline":
-            return CondenserPipeline(v1_condenser(part, script) for part in full["condensers"])
-        case "llm":
-            return LLMSummarizingCondenser(script, token_margin_ratio=0.0, **full)
-    raise AssertionError(f"V1 has no condenser {spec['type']!r}")
 
 
 def v1_names(events: Sequence[Event]) -> Naming:
@@ -340,24 +226,21 @@ def v1_names(events: Sequence[Event]) -> Naming:
         if event.id >= 0:
             return source_id(event)
         condensation = summary_of(event.id)
-        return (
-            f"{source_id(events[condensation])}-summary"
-            if condensation < len(events)
-            else "next-summary"
-        )
+        if condensation < len(events):
+            return f"{source_id(events[condensation])}-summary"
+        return "next-summary"
 
     return naming
 
 
 def v1_view(view: View, naming: Naming) -> Json:
     ids = [naming(event) for event in view]
-    summaries = [
-        place for place, event in enumerate(view) if isinstance(event, CondensationSummary)
-    ]
     return {
         "ids": ids,
         "summaries": [
-            {"position": at, "id": ids[at], "text": view[at].content} for at in summaries
-        ],  # type: ignore[union-attr]
+            {"position": place, "id": ids[place], "text": event.content}
+            for place, event in enumerate(view)
+            if isinstance(event, CondensationSummary)
+        ],
         "unhandled_condensation_request": view.unhandled_condensation_request,
     }

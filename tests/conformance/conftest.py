@@ -5,7 +5,6 @@ its own for it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -21,7 +20,7 @@ OpenRecorder = Callable[[], Recorder]
 
 
 @pytest.fixture(params=RECORDERS)
-def open_recorder(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OpenRecorder]:
+def open_recorder(request, tmp_path) -> Iterator[OpenRecorder]:
     """Opens a recorder on a new, empty store each time it is called; closes them all at the end."""
     opened: list[Recorder] = []
 
@@ -43,20 +42,11 @@ def open_recorder(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Op
 
 
 @pytest.fixture
-def recorder(open_recorder: OpenRecorder) -> Recorder:
+def recorder(open_recorder) -> Recorder:
     return open_recorder()
 
 
 @pytest.fixture
-def store(recorder: Recorder) -> Store:
+def store(recorder) -> Store:
     """A store on each recorder, with a clock that the test sets."""
     return Store(recorder)
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """How many recorded answers were compared: a suite that compares nothing passes too."""
-    for outcome in ("passed", "failed"):
-        for report in terminalreporter.getreports(outcome):
-            for name, value in report.user_properties:
-                if name == "compared":
-                    terminalreporter.write_line(f"{report.nodeid.rpartition('::')[2]}: {value}")

@@ -27,7 +27,7 @@ from foldlog.eventstore.log.finding import Generation
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.recorders.types import Outcome
 from foldlog.eventstore.store import prepare_append
-from tests.said import said
+from tests.said import said, say
 
 together = pytest.mark.parametrize("open_recorder", ["memory", "sqlite"], indirect=True)
 """On a server each writer has a connection of its own."""
@@ -46,7 +46,7 @@ def ids(outcomes: Sequence[Outcome[tuple[Recorded, ...]]]) -> list[list[int]]:
 
 
 @together
-def test_appends_to_several_conversations_have_their_ids_and_positions_in_order(store: Store):
+def test_appends_to_several_conversations_have_their_ids_and_positions_in_order(store):
     outcomes = appended(
         store,
         ("a", said("1"), 0),
@@ -61,11 +61,9 @@ def test_appends_to_several_conversations_have_their_ids_and_positions_in_order(
 
 
 @together
-def test_an_append_that_fails_fails_alone(store: Store):
-    store.append("a", said("0"), expected_version=0, idempotency_key="turn")
-    erase(
-        store, store.append("gone", said("0"), expected_version=0)[0].conversation, reason="asked"
-    )
+def test_an_append_that_fails_fails_alone(store):
+    say(store, "a", "0", idempotency_key="turn")
+    erase(store, say(store, "gone", "0")[0].conversation, reason="asked")
     outcomes = appended(
         store,
         ("a", said("1"), 1),
@@ -89,7 +87,7 @@ def test_an_append_that_fails_fails_alone(store: Store):
 
 
 @together
-def test_an_append_that_fails_after_it_wrote_takes_nothing_of_the_others_with_it(store: Store):
+def test_an_append_that_fails_after_it_wrote_takes_nothing_of_the_others_with_it(store):
     def refuse(*_: object) -> None:
         raise InvalidEvent("no")
 
@@ -102,7 +100,7 @@ def test_an_append_that_fails_after_it_wrote_takes_nothing_of_the_others_with_it
 
 
 @together
-def test_a_repeated_key_gives_the_recorded_events(store: Store):
+def test_a_repeated_key_gives_the_recorded_events(store):
     outcomes = appended(
         store, ("a", said("1"), 0, "turn"), ("a", said("1"), 0, "turn"), ("a", said("2"), 1)
     )
@@ -111,7 +109,7 @@ def test_a_repeated_key_gives_the_recorded_events(store: Store):
 
 
 @together
-def test_a_history_knows_its_generation_after_an_append_with_others(store: Store):
+def test_a_history_knows_its_generation_after_an_append_with_others(store):
     generation = Generation()
     [outcome] = append_all(
         store.database, [prepare_append(store, "a", said("1"), 0, generation=generation)]
@@ -120,7 +118,7 @@ def test_a_history_knows_its_generation_after_an_append_with_others(store: Store
     assert generation.key is not None
 
 
-def test_a_repeated_key_appends_nothing_to_the_others_either(store: Store):
+def test_a_repeated_key_appends_nothing_to_the_others_either(store):
     change = Documents(store).prepare("b", {"from": "a"}, 0, Generation())
     assert change is not None
     for _ in range(2):
@@ -130,8 +128,8 @@ def test_a_repeated_key_appends_nothing_to_the_others_either(store: Store):
         assert (recorded.id, store.version("a"), store.version("b")) == (0, 1, 1)
 
 
-def test_an_append_together_with_one_to_the_same_conversation_is_before_it(store: Store):
-    store.append("a", said("0"), expected_version=0)
+def test_an_append_together_with_one_to_the_same_conversation_is_before_it(store):
+    say(store, "a", "0")
     changes = [
         Documents(store).prepare("a", {"count": 1}, expected, Generation()) for expected in (1, 2)
     ]
@@ -143,9 +141,9 @@ def test_an_append_together_with_one_to_the_same_conversation_is_before_it(store
     assert contents(store, "a") == ["0", "1", None]
 
 
-def test_appends_to_the_same_conversations_in_another_order_wait_and_do_not_meet(store: Store):
+def test_appends_to_the_same_conversations_in_another_order_wait_and_do_not_meet(store):
     for name in ("a", "b"):
-        store.append(name, said("0"), expected_version=0)
+        say(store, name, "0")
     met, meeting = list[str](), threading.Barrier(2)
 
     def meet(reading: ReadTransaction) -> None:
@@ -167,6 +165,6 @@ def test_appends_to_the_same_conversations_in_another_order_wait_and_do_not_meet
 
 
 def test_a_recorder_whose_writers_do_not_wait_for_one_another_has_no_appends_together(
-    store: Store, request: pytest.FixtureRequest
+    store, request
 ):
     assert can_append_all(store.database) is ("postgresql" not in request.node.name)

@@ -4,7 +4,6 @@ however an archiving ends, and no object is left that no row names.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
@@ -43,18 +42,18 @@ from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.base import Recorder
 from foldlog.eventstore.recorders.types import Unfinished
 from tests.between import Killed, killing, meeting
-from tests.conformance.conftest import OpenRecorder
+from tests.said import said
 
 CONTENT = "what the user wrote, in words that compress well " * 4
 EVENTS = 12
 
 
 def message(number: int) -> Message:
-    return Message(source="user", content=f"{number}: {CONTENT}")
+    return said(f"{number}: {CONTENT}")
 
 
 @pytest.fixture
-def store(recorder: Recorder) -> Store:
+def store(recorder) -> Store:
     """A store that restores archived conversations, with one conversation, ``c1``."""
     store = makes_events(Store(recorder))
     with_events(store, "c1")
@@ -64,13 +63,13 @@ def store(recorder: Recorder) -> Store:
 def with_events(store: Store, name: str) -> None:
     picture = {"type": "raw", "data": b"bytes beside the body" * 50}
     for number in range(0, EVENTS, 3):
-        first = Message(source="user", content=({"type": "text", "text": "look"}, picture))
+        first = said(({"type": "text", "text": "look"}, picture))
         batch = [first, message(number + 1), message(number + 2)]
         store.append(name, batch, expected_version=number, idempotency_key=f"key-{number}")
 
 
 @pytest.fixture
-def to(tmp_path: Path) -> str:
+def to(tmp_path) -> str:
     return f"file://{tmp_path}/objects"
 
 
@@ -111,7 +110,7 @@ def as_on(store: Store, recorder: Any) -> Store:
 # -- what it is for --------------------------------------------------------------------------------
 
 
-def test_events_positions_and_keys_come_back_as_they_were(store: Store, to: str):
+def test_events_positions_and_keys_come_back_as_they_were(store, to):
     before = content(store), positions(store), store.conversation("c1")
     outcome = archive(store, "c1", to)
     assert outcome == Archived("c1", EVENTS - 1, outcome.bytes)
@@ -129,9 +128,7 @@ def test_events_positions_and_keys_come_back_as_they_were(store: Store, to: str)
 
 
 @pytest.mark.parametrize("attributes", [{"user": "ann"}, {}], ids=["attributes", "none"])
-def test_what_lists_show_needs_no_object(
-    recorder: Recorder, to: str, tmp_path: Path, attributes: dict[str, str]
-):
+def test_what_lists_show_needs_no_object(recorder, to, tmp_path, attributes):
     histories = Histories(makes_events(Store(recorder)))
     history = histories.create("c1", attributes=attributes)
     for number in range(5):
@@ -165,7 +162,7 @@ class _ReadOnly:
         return False
 
 
-def test_an_append_restores(store: Store, to: str):
+def test_an_append_restores(store, to):
     archive(store, "c1", to)
     store.append("c1", message(EVENTS), expected_version=EVENTS)
     assert [event.id for event in store.events("c1")] == [*range(EVENTS + 1)]
@@ -174,16 +171,7 @@ def test_an_append_restores(store: Store, to: str):
     assert_sound(store)
 
 
-def test_an_archive_of_a_restored_one_leaves_one_object(store: Store, to: str):
-    archive(store, "c1", to)
-    before = content(store)
-    archive(store, "c1", to)
-    assert objects(to) == named(store, "archived")
-    assert len(objects(to)) == 1
-    assert content(store) == before
-
-
-def test_an_open_iterator_goes_on(store: Store, to: str):
+def test_an_open_iterator_goes_on(store, to):
     for number in range(EVENTS, 3_000):
         store.append("c1", message(number), expected_version=number)
     events = store.events("c1")
@@ -192,9 +180,7 @@ def test_an_open_iterator_goes_on(store: Store, to: str):
     assert [event.id for event in events] == [*range(1, 3_000)]
 
 
-def test_an_encrypted_conversation_is_encrypted_in_its_object(
-    open_recorder: OpenRecorder, to: str, tmp_path: Path
-):
+def test_an_encrypted_conversation_is_encrypted_in_its_object(open_recorder, to, tmp_path):
     keys = KeyRing([SecretStr("11" * 32)])
     store = makes_events(Store(open_recorder(), WriteSettings(None, keys)))
     with_events(store, "c1")
@@ -207,7 +193,7 @@ def test_an_encrypted_conversation_is_encrypted_in_its_object(
     assert content(store) == before
 
 
-def test_a_store_without_foldlog_says_what_to_do(store: Store, to: str):
+def test_a_store_without_foldlog_says_what_to_do(store, to):
     archive(store, "c1", to)
     alone = Store(store.database.recorder)
     alone.database.recorder.on_pending = None
@@ -215,7 +201,7 @@ def test_a_store_without_foldlog_says_what_to_do(store: Store, to: str):
         next(alone.events("c1"))
 
 
-def test_objects_in_memory_are_for_a_store_in_memory(store: Store):
+def test_objects_in_memory_are_for_a_store_in_memory(store):
     before = content(store)
     if store.path is None and not store.database.recorder.on_server:
         assert archive(store, "c1", "memory:///").stays is None
@@ -225,9 +211,7 @@ def test_objects_in_memory_are_for_a_store_in_memory(store: Store):
     assert content(store) == before
 
 
-def test_what_is_not_read_back_as_it_was_written_is_not_deleted(
-    store: Store, to: str, monkeypatch: pytest.MonkeyPatch
-):
+def test_what_is_not_read_back_as_it_was_written_is_not_deleted(store, to, monkeypatch):
     before = content(store)
     monkeypatch.setattr(
         "foldlog.eventstore.maintenance.archive.write_object",
@@ -244,7 +228,7 @@ def test_what_is_not_read_back_as_it_was_written_is_not_deleted(
 # -- what stays ------------------------------------------------------------------------------------
 
 
-def test_what_is_not_archived_says_why(store: Store, to: str):
+def test_what_is_not_archived_says_why(store, to):
     store.append("one", message(0), expected_version=0)
     assert "no events of its own except the last" in str(archive(store, "one", to).stays)
     store.fork("c1", 3, "fork")
@@ -258,7 +242,7 @@ def test_what_is_not_archived_says_why(store: Store, to: str):
     assert len(objects(to)) == 1
 
 
-def test_a_fork_is_archived_and_an_archived_conversation_forked(store: Store, to: str):
+def test_a_fork_is_archived_and_an_archived_conversation_forked(store, to):
     store.fork("c1", 3, "fork")
     store.append("fork", [message(3), message(4)], expected_version=3)
     before = content(store, "fork")
@@ -271,7 +255,7 @@ def test_a_fork_is_archived_and_an_archived_conversation_forked(store: Store, to
     assert_sound(store)
 
 
-def test_a_damaged_conversation_stays(store: Store, to: str, monkeypatch: pytest.MonkeyPatch):
+def test_a_damaged_conversation_stays(store, to, monkeypatch):
     monkeypatch.setattr(
         "foldlog.eventstore.maintenance.verify.link_of", lambda head, salt, row: b""
     )
@@ -284,9 +268,7 @@ def test_a_damaged_conversation_stays(store: Store, to: str, monkeypatch: pytest
 
 @pytest.mark.parametrize("transactions", range(4))
 @pytest.mark.parametrize("before", [content, lambda store: None], ids=["restored", "archived"])
-def test_killed_between_transactions_nothing_is_lost(
-    store: Store, to: str, transactions: int, before: Callable[[Store], object]
-):
+def test_killed_between_transactions_nothing_is_lost(store, to, transactions, before):
     expected = content(store)
     archive(store, "c1", to)
     before(store)
@@ -307,9 +289,7 @@ def test_killed_between_transactions_nothing_is_lost(
 
 @pytest.mark.parametrize("call", ["write_object", "delete_object"])
 @pytest.mark.parametrize("is_done", [False, True], ids=["before", "after"])
-def test_killed_around_an_object_nothing_is_lost(
-    store: Store, to: str, call: str, is_done: bool, monkeypatch: pytest.MonkeyPatch
-):
+def test_killed_around_an_object_nothing_is_lost(store, to, call, is_done, monkeypatch):
     expected = content(store)
     real = getattr(archived, call)
 
@@ -330,9 +310,7 @@ def test_killed_around_an_object_nothing_is_lost(
     assert objects(to) == named(store, "archive", "archived", "restored", "discard") == []
 
 
-def test_what_a_killed_writer_left_of_a_file_goes(
-    store: Store, to: str, monkeypatch: pytest.MonkeyPatch
-):
+def test_what_a_killed_writer_left_of_a_file_goes(store, to, monkeypatch):
     """obstore writes a file under another name first."""
 
     def kill(address: str, data: bytes) -> None:
@@ -367,9 +345,7 @@ def _redact(store: Store) -> None:
 
 @pytest.mark.parametrize("other", [_append, _erase, _fork, _redact, vacuum])
 @pytest.mark.parametrize("nth", range(2))
-def test_who_meets_an_archiving_wins_or_waits(
-    store: Store, to: str, other: Callable[[Store], object], nth: int
-):
+def test_who_meets_an_archiving_wins_or_waits(store, to, other, nth):
     met = as_on(store, meeting(store.database.recorder, nth, partial(other, store)))
     archive(met, "c1", to)
     vacuum(store)
@@ -386,7 +362,7 @@ def test_who_meets_an_archiving_wins_or_waits(
 
 
 @pytest.mark.parametrize("nth", range(2))
-def test_two_archive_the_same_conversation(store: Store, to: str, nth: int):
+def test_two_archive_the_same_conversation(store, to, nth):
     expected = content(store)
     other = partial(archive, store, "c1", to)
     first = archive(as_on(store, meeting(store.database.recorder, nth, other)), "c1", to)
@@ -397,7 +373,7 @@ def test_two_archive_the_same_conversation(store: Store, to: str, nth: int):
     assert content(store) == expected
 
 
-def test_two_readers_restore_once(store: Store, to: str):
+def test_two_readers_restore_once(store, to):
     expected = content(store)
     archive(store, "c1", to)
     met = as_on(store, meeting(store.database.recorder, 0, partial(content, store)))
@@ -408,7 +384,7 @@ def test_two_readers_restore_once(store: Store, to: str):
 # -- what changes an archived conversation ---------------------------------------------------------
 
 
-def test_an_erasure_deletes_the_object_and_the_id_is_free(store: Store, to: str):
+def test_an_erasure_deletes_the_object_and_the_id_is_free(store, to):
     archive(store, "c1", to)
     erase(store, "c1", reason="test")
     assert objects(to) == []
@@ -420,7 +396,7 @@ def test_an_erasure_deletes_the_object_and_the_id_is_free(store: Store, to: str)
     assert [event.id for event in store.events("c1")][-2:] == [1, 2]
 
 
-def test_an_erasure_waits_for_its_object(store: Store, to: str, monkeypatch: pytest.MonkeyPatch):
+def test_an_erasure_waits_for_its_object(store, to, monkeypatch):
     archive(store, "c1", to)
 
     def away(address: str) -> None:
@@ -437,7 +413,7 @@ def test_an_erasure_waits_for_its_object(store: Store, to: str, monkeypatch: pyt
     assert objects(to) == []
 
 
-def test_a_redaction_reaches_what_is_archived(store: Store, to: str):
+def test_a_redaction_reaches_what_is_archived(store, to):
     archive(store, "c1", to)
     _redact(store)
     assert objects(to) == []
@@ -446,7 +422,7 @@ def test_a_redaction_reaches_what_is_archived(store: Store, to: str):
     assert_sound(store)
 
 
-def test_a_rekey_restores(open_recorder: OpenRecorder, to: str):
+def test_a_rekey_restores(open_recorder, to):
     one, two = SecretStr("11" * 32), SecretStr("22" * 32)
     recorder = open_recorder()
     store = makes_events(Store(recorder, WriteSettings(None, KeyRing([one]))))
@@ -460,7 +436,7 @@ def test_a_rekey_restores(open_recorder: OpenRecorder, to: str):
     assert_sound(only_new)
 
 
-def test_a_copy_restores_on_both_sides(store: Store, open_recorder: OpenRecorder, to: str):
+def test_a_copy_restores_on_both_sides(store, open_recorder, to):
     target = makes_events(Store(open_recorder()))
     archive(store, "c1", to)
     assert [each.problem for each in copy_store(store, target)] == [None]
@@ -497,9 +473,7 @@ def _of_another(path: Path) -> None:
         (_of_another, "was changed or exchanged: its hash differs"),
     ],
 )
-def test_an_object_that_is_not_what_was_made_is_named(
-    store: Store, to: str, tmp_path: Path, change: Callable[[Path], None], problem: str
-):
+def test_an_object_that_is_not_what_was_made_is_named(store, to, tmp_path, change, problem):
     expected = content(store)
     archive(store, "c1", to)
     [name] = objects(to)

@@ -12,7 +12,6 @@ from foldlog.eventstore import (
     CondensationAction,
     EventStoreError,
     InvalidArgument,
-    Message,
     Observation,
     ReadTransaction,
     Store,
@@ -20,10 +19,10 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.log import row as rows_module, writing
 from foldlog.eventstore.maintenance.copy import copy_store
-from foldlog.eventstore.recorders.base import Recorder
 from foldlog.projections import Views
+from tests.said import said
 
-HI = Message(source="user", content="hi")
+HI = said("hi")
 TOO_LARGE = (2**63, -(2**63) - 1, 10**30, -(10**30))
 NOT_WHOLE = (1.5, "1", True, None, b"1")
 
@@ -56,13 +55,13 @@ NONE_IS_ALL = ("stop", "limit", "record_at")
 
 
 @pytest.fixture
-def filled(store: Store) -> Store:
+def filled(store) -> Store:
     store.append("c", [HI] * 3, expected_version=0)
     return store
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_a_number_beyond_64_bits_is_refused_by_name(filled: Store, name: str):
+def test_a_number_beyond_64_bits_is_refused_by_name(filled, name):
     for number in TOO_LARGE:
         with pytest.raises(
             InvalidArgument, match=rf"is {number}; use a whole number from -?\d+ to \d+"
@@ -72,18 +71,18 @@ def test_a_number_beyond_64_bits_is_refused_by_name(filled: Store, name: str):
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_what_is_no_whole_number_is_refused(filled: Store, name: str):
+def test_what_is_no_whole_number_is_refused(filled, name):
     for wrong in NOT_WHOLE:
         if wrong is None and name.endswith(NONE_IS_ALL) and name != "conversations, limit":
             continue
         if wrong == "1" and name == "follow":
             continue  # the text of a position
         with pytest.raises(TypeError, match="must be a whole number, not"):
-            CALLS[name](filled, wrong)  # type: ignore[arg-type]
+            CALLS[name](filled, wrong)
 
 
 @pytest.mark.parametrize("number", TOO_LARGE)
-def test_a_number_beyond_64_bits_in_an_event_or_a_version_is_refused(filled: Store, number: int):
+def test_a_number_beyond_64_bits_in_an_event_or_a_version_is_refused(filled, number):
     views = Views(filled)
     calls: list[Callable[[], object]] = [
         lambda: filled.append("c", HI, expected_version=number),
@@ -98,7 +97,7 @@ def test_a_number_beyond_64_bits_in_an_event_or_a_version_is_refused(filled: Sto
             CondensationAction(forgotten_events_start_id=0, forgotten_events_end_id=number),
             expected_version=ANY_VERSION,
         ),
-        lambda: filled.ingest("i", [Message(source="user", content="x", id=number)]),
+        lambda: filled.ingest("i", [said("x", id=number)]),
         lambda: views.at("c", number),
         lambda: views.why("c", number),
         lambda: views.difference("c", 0, number),
@@ -111,9 +110,7 @@ def test_a_number_beyond_64_bits_in_an_event_or_a_version_is_refused(filled: Sto
 
 
 @pytest.mark.parametrize("year, keeps", [(1, False), (1969, False), (1970, True), (9999, True)])
-def test_a_clock_outside_of_the_years_that_the_store_keeps_is_refused(
-    recorder: Recorder, year: int, keeps: bool
-):
+def test_a_clock_outside_of_the_years_that_the_store_keeps_is_refused(recorder, year, keeps):
     store = Store(recorder, clock=lambda: datetime(year, 12, 31, tzinfo=UTC))
     if keeps:
         (recorded,) = store.append("c", HI, expected_version=0)
@@ -131,7 +128,7 @@ def test_a_clock_outside_of_the_years_that_the_store_keeps_is_refused(
     assert store.version("c") == 0
 
 
-def test_the_clock_of_the_machine_is_looked_at_too(store: Store, monkeypatch: pytest.MonkeyPatch):
+def test_the_clock_of_the_machine_is_looked_at_too(store, monkeypatch):
     monkeypatch.setattr(rows_module.time, "time_ns", lambda: -1_000_000)
     with pytest.raises(InvalidArgument, match="Set the clock of this machine"):
         store.append("c", HI, expected_version=0)
@@ -142,7 +139,7 @@ def test_a_clock_that_gives_no_time_is_refused():
     with (
         open_store("memory:", clock=lambda: 5) as store,
         pytest.raises(TypeError, match="the clock returns must be a datetime"),
-    ):  # type: ignore[arg-type,return-value]
+    ):
         store.append("c", HI, expected_version=0)
 
 
@@ -157,16 +154,14 @@ def test_a_clock_that_gives_no_time_is_refused():
     ],
     ids=["append", "append to any version", "ingest", "ingest in parts", "fork"],
 )
-def test_no_conversation_begins_with_an_empty_id(store: Store, begin: Callable[[Store], object]):
+def test_no_conversation_begins_with_an_empty_id(store, begin):
     store.append("c", HI, expected_version=0)
     with pytest.raises(InvalidArgument, match="the id of a new conversation is empty"):
         begin(store)
     assert [row.id for row in store.conversations()] == ["c"]
 
 
-def test_a_conversation_that_has_an_empty_id_is_read_and_goes_on(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_conversation_that_has_an_empty_id_is_read_and_goes_on(store, monkeypatch):
     with monkeypatch.context() as earlier:
         earlier.setattr(
             writing,

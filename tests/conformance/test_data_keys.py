@@ -7,7 +7,6 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
@@ -22,13 +21,11 @@ from foldlog.eventstore.log.seal import ENCRYPTED, WriteSettings
 from foldlog.eventstore.maintenance import copy
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.rekey import rekey
-from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.opening import open_store
 from foldlog.eventstore.recorders.base import Recorder, Transaction
 from foldlog.eventstore.recorders.types import Conversation, RecalledKey, Row, as_rows
-from tests.said import said
-
-from .conftest import OpenRecorder
+from tests.said import said, say
+from tests.sound import assert_sound
 
 T = TypeVar("T")
 
@@ -67,55 +64,49 @@ def first(recorder: Any, act: Callable[[], object], monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("begin", ["append", "ingest", "long ingest", "fork", "copy"])
-def test_a_store_with_keys_begins_no_plain_conversation_unless_it_may(
-    open_recorder: OpenRecorder, begin: str
-):
+def test_a_store_with_keys_begins_no_plain_conversation_unless_it_may(open_recorder, begin):
     recorder, source = open_recorder(), Store(open_recorder())
     begun: dict[str, Callable[[Store], object]] = {
-        "append": lambda store: store.append("new", said("x"), expected_version=0),
+        "append": lambda store: say(store, "new", "x"),
         "ingest": lambda store: store.ingest("new", [said("x")]),
         "long ingest": lambda store: store.ingest("new", [said("x")] * (copy.CHUNK + 1)),
         "fork": lambda store: store.fork("plain", 1, "new"),
         "copy": lambda store: next(copy.copy_store(source, store, "new")),
     }
-    source.append("new", said("x"), expected_version=0)
+    say(source, "new", "x")
     plain = Store(recorder)
-    plain.append("plain", said("x"), expected_version=0)
-    store_on(recorder, OLD).append("c1", said("x"), expected_version=0)
+    say(plain, "plain", "x")
+    say(store_on(recorder, OLD), "c1", "x")
     with pytest.raises(
         KeyUnavailable, match=r"'new' would be stored as plain text, .*plain=allowed"
     ):
         begun[begin](plain)
     assert {row.id for row in plain.conversations()} == {"plain", "c1"}
-    plain.append("plain", said("y"), expected_version=1)
-    store_on(recorder, NEW).append("c2", said("x"), expected_version=0)
+    say(plain, "plain", "y")
+    say(store_on(recorder, NEW), "c2", "x")
     assert sorted(recorder.value("key_ids").split()) == sorted(KeyRing([OLD, NEW]).names)
     begun[begin](Store(recorder, WriteSettings(plain_allowed=True)))
     assert {row.id for row in plain.conversations()} == {"plain", "c1", "c2", "new"}
     list(rekey(store_on(recorder, NEW, OLD), decrypt=True))
-    plain.append("after the keys", said("x"), expected_version=0)
+    say(plain, "after the keys", "x")
 
 
-def test_rows_are_not_stored_with_a_key_that_the_conversation_has_no_longer(
-    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
-):
+def test_rows_are_not_stored_with_a_key_that_the_conversation_has_no_longer(recorder, monkeypatch):
     """A process without a key compresses plain rows while another one encrypts them: they must not
     be plain again.
     """
-    Store(recorder).append("c1", [said("x" * 500)] * 3, expected_version=0)
+    say(Store(recorder), "c1", *["x" * 500] * 3)
     compressing, encrypting = store_on(recorder), store_on(recorder, NEW)
     first(recorder, lambda: list(rekey(encrypting)), monkeypatch)
     with pytest.raises(KeyUnavailable):
         list(rekey(compressing))
     rows = recorder.query(lambda reader: as_rows(reader.rows(key_of(recorder, "c1"), 0, 9, 9)))
     assert all(row.encoding & ENCRYPTED for row in rows)
-    assert [finding for verdict in verify(encrypting) for finding in verdict.findings] == []
+    assert_sound(encrypting)
 
 
-def test_an_erased_conversation_is_not_stored_in_another_form(
-    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
-):
-    Store(recorder).append("c1", [said("x" * 500)] * 3, expected_version=0)
+def test_an_erased_conversation_is_not_stored_in_another_form(recorder, monkeypatch):
+    say(Store(recorder), "c1", *["x" * 500] * 3)
     erasing = store_on(recorder)
     first(recorder, lambda: erase(erasing, "c1", reason="asked to"), monkeypatch)
     list(rekey(store_on(recorder, NEW)))
@@ -124,7 +115,7 @@ def test_an_erased_conversation_is_not_stored_in_another_form(
     assert (found.salt, found.key_id, found.sealed_key) == (b"", None, None)
 
 
-def test_what_a_killed_import_left_is_discarded_by_a_change_of_the_key(recorder: Recorder):
+def test_what_a_killed_import_left_is_discarded_by_a_change_of_the_key(recorder):
     """It is published by nobody; but its rows are in the database, and the old key must not be
     needed for them.
     """
@@ -141,10 +132,10 @@ def test_what_a_killed_import_left_is_discarded_by_a_change_of_the_key(recorder:
     ) == (None, [])
 
 
-def test_idempotency_keys_do_not_come_to_an_erased_conversation(recorder: Recorder):
+def test_idempotency_keys_do_not_come_to_an_erased_conversation(recorder):
     """A copy that goes on while its target is erased must leave nothing behind."""
     store = Store(recorder)
-    store.append("c1", said("private"), expected_version=0)
+    say(store, "c1", "private")
     key = key_of(recorder, "c1")
     erase(store, "c1", reason="asked to")
     keys = [("private", RecalledKey(0, 1))]
@@ -155,10 +146,10 @@ def test_idempotency_keys_do_not_come_to_an_erased_conversation(recorder: Record
     assert recorder.query(lambda reader: list(reader.recalled(key, "", 9))) == []
 
 
-def test_a_damaged_name_of_a_key_is_one_too(tmp_path: Path):
+def test_a_damaged_name_of_a_key_is_one_too(tmp_path):
     path = tmp_path / "store.db"
     with open_store(path, keys=KeyRing([OLD])) as store:
-        store.append("c1", said("x"), expected_version=0)
+        say(store, "c1", "x")
     with closing(sqlite3.connect(path)) as connection, connection:
         assert connection.execute("UPDATE conversations SET key_id = ''").rowcount == 1
     with (
@@ -168,11 +159,11 @@ def test_a_damaged_name_of_a_key_is_one_too(tmp_path: Path):
         store.append("new", said("x"), expected_version=0)
 
 
-def test_a_process_without_a_key_notices_that_another_one_has_begun_to_encrypt(tmp_path: Path):
+def test_a_process_without_a_key_notices_that_another_one_has_begun_to_encrypt(tmp_path):
     path = tmp_path / "store.db"
     with open_store(path) as plain, open_store(path, keys=KeyRing([OLD])) as other:
-        plain.append("plain", said("x"), expected_version=0)
-        plain.append("plain too", said("x"), expected_version=0)
-        other.append("c1", said("x"), expected_version=0)
+        say(plain, "plain", "x")
+        say(plain, "plain too", "x")
+        say(other, "c1", "x")
         with pytest.raises(KeyUnavailable, match="'new' would be stored as plain text"):
             plain.append("new", said("x"), expected_version=0)

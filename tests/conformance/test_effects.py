@@ -31,6 +31,7 @@ from foldlog.projections import View
 from foldlog.projections.effects import MARK
 from tests.between import Between, Killed
 from tests.how_many import WHOLE
+from tests.said import said
 
 KEYS = foldlog.KeyRing(["11" * 32])
 PAYEES = ("ann", "bob")
@@ -86,11 +87,22 @@ def brief_lease(history: History) -> Iterator[foldlog.Lease]:
         yield lease
 
 
+def reply(*calls: tuple[str, str, dict[str, str]]) -> dict[str, Any]:
+    """The reply of a model that calls tools: an id, a tool and its arguments each."""
+    tool_calls = [
+        {
+            "id": call_id,
+            "type": "function",
+            "function": {"name": tool, "arguments": json.dumps(arguments)},
+        }
+        for call_id, tool, arguments in calls
+    ]
+    return {"role": "assistant", "content": None, "tool_calls": tool_calls}
+
+
 def asked(history: History, to: str) -> dict[str, Any]:
     """The reply of a model that pays somebody."""
-    function = {"name": "pay", "arguments": json.dumps({"to": to})}
-    call = {"id": f"call-{len(history)}", "type": "function", "function": function}
-    return {"role": "assistant", "content": None, "tool_calls": [call]}
+    return reply((f"call-{len(history)}", "pay", {"to": to}))
 
 
 def work(history: History, bank: Bank, mode: str) -> None:
@@ -122,7 +134,7 @@ def killed_at(recorder: Recorder, bank: Bank, mode: str, point: int) -> bool:
             raise Killed
 
     bank.reached = reach
-    store = Store(Between(recorder, reach, ("transact", "query")))  # type: ignore[arg-type]
+    store = Store(Between(recorder, reach, ("transact", "query")))
     try:
         work(Histories(store)["pay"], bank, mode)
     except Killed:
@@ -134,7 +146,7 @@ def killed_at(recorder: Recorder, bank: Bank, mode: str, point: int) -> bool:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_worker_that_is_killed_at_any_point_leaves_no_payment_to_be_made_twice(
-    mode: str, open_recorder
+    mode, open_recorder
 ):
     kills = doubts = 0
     for point in itertools.count(0, 1 if WHOLE in os.environ else 3):
@@ -166,7 +178,7 @@ def die(to: str) -> str:
 
 
 @pytest.fixture
-def history(recorder: Recorder) -> History:
+def history(recorder) -> History:
     return Histories(
         Store(recorder), condenser={"type": "amortized", "max_size": 10, "keep_first": 1}
     )["pay"]
@@ -185,16 +197,26 @@ def killed_in_its_tool(history: History, to: str = "ann") -> Action:
     return call
 
 
-def state(history: History) -> list[str]:
+def talk(history: History) -> None:
+    """Let the condenser come to 40 messages."""
+    for n in range(20):
+        history.append([said(f"{n}"), Message(source="agent", content=f"{n}")])
+        history.prepare()
+
+
+def states(history: History) -> list[str]:
     return [effect.state for effect in history.effects()]
 
 
-def test_an_effect_costs_one_append_more_and_a_tool_that_only_reads_costs_none(history: History):
+def test_an_effect_costs_one_append_more_and_a_tool_that_only_reads_costs_none(history):
     call, bank = called(history), Bank()
-    assert state(history) == ["intended"]
+    assert states(history) == ["intended"]
     with history.lease():
         history.run(
-            call, lambda to: (bank.pay(to), *state(history)), by="carol", reason="it is her invoice"
+            call,
+            lambda to: (bank.pay(to), *states(history)),
+            by="carol",
+            reason="it is her invoice",
         )
         assert history.version() == 3
         history.run(called(history), bank.pay, repeat="safe")
@@ -211,7 +233,7 @@ def test_an_effect_costs_one_append_more_and_a_tool_that_only_reads_costs_none(h
     )
 
 
-def test_a_call_that_may_have_run_is_told_as_unknown_and_settled_by_its_key(history: History):
+def test_a_call_that_may_have_run_is_told_as_unknown_and_settled_by_its_key(history):
     call = killed_in_its_tool(history)
     (effect,) = history.effects("unknown")
     assert (effect.call.id, effect.attempts, effect.outcome, history.open_calls()) == (
@@ -225,7 +247,7 @@ def test_a_call_that_may_have_run_is_told_as_unknown_and_settled_by_its_key(hist
     assert told.event.is_error
     assert told.event.content.startswith(f"unknown: this call may have run, key {effect.key}")
     late = history.settle(effect.key, "paid, says the bank", by="carol")
-    assert state(history) == ["done"]
+    assert states(history) == ["done"]
     assert history.effects()[0].outcome == "paid, says the bank"
     told_to_the_model = history.view().to_messages()
     assert told_to_the_model[-2]["content"] == told.event.content
@@ -235,7 +257,7 @@ def test_a_call_that_may_have_run_is_told_as_unknown_and_settled_by_its_key(hist
         history.settle("x", "paid")
 
 
-def test_an_open_call_is_settled_by_its_observation(history: History):
+def test_an_open_call_is_settled_by_its_observation(history):
     call = killed_in_its_tool(history)
     settled = history.settle(
         history.effects()[0].key, "the bank knows nothing of it", is_error=True
@@ -245,13 +267,12 @@ def test_an_open_call_is_settled_by_its_observation(history: History):
         True,
         (),
     )
-    assert state(history) == ["failed"]
+    assert states(history) == ["failed"]
 
 
-def test_closing_open_calls_says_which_had_begun(history: History):
-    calls = [asked(history, to)["tool_calls"][0] | {"id": to} for to in ("ann", "bob", "carol")]
-    calls[2]["function"]["name"] = "look"
-    history.append_reply({"role": "assistant", "content": None, "tool_calls": calls})
+def test_closing_open_calls_says_which_had_begun(history):
+    calls = [("1", "pay", {"to": "ann"}), ("2", "pay", {"to": "bob"}), ("3", "look", {})]
+    history.append_reply(reply(*calls))
     with suppress(Died), history.lease():
         history.run(history.open_calls()[0], die)
     key = history.effects()[0].key
@@ -264,33 +285,7 @@ def test_closing_open_calls_says_which_had_begun(history: History):
         "not begun: the machine was restarted",
         "interrupted: the machine was restarted",
     ]
-    assert state(history) == ["unknown", "failed", "failed"]
-
-
-def test_a_tool_that_raises_has_failed_and_after_a_timeout_it_is_unknown(history: History):
-    def refused(to: str) -> str:
-        raise ValueError("no such account")
-
-    def late(to: str) -> str:
-        raise TimeoutError("no answer in 30 s")
-
-    with history.lease():
-        failed = history.run(called(history), refused)
-        unknown = history.run(called(history), late)
-    assert failed.event.content == f"ValueError: no such account (key {history.effects()[0].key})"
-    assert unknown.event.content.endswith("(TimeoutError: no answer in 30 s)")
-    assert state(history) == ["failed", "unknown"]
-
-
-def test_a_call_with_other_arguments_than_the_tool_has_does_not_begin(history: History):
-    call, bank = called(history), Bank()
-    with history.lease():
-        told = history.run(call, lambda amount: bank.pay("ann"))
-    assert (told.event.content[:11], bank.paid, history.effects()[0].attempts) == (
-        "not begun: ",
-        [],
-        0,
-    )
+    assert states(history) == ["unknown", "failed", "failed"]
 
 
 class Unsayable(Exception):
@@ -298,42 +293,44 @@ class Unsayable(Exception):
         raise ValueError("it has no text")
 
 
-def refuse(to: str) -> str:
-    raise Unsayable
+def raising(error: Exception) -> Callable[..., str]:
+    def tool(to: str) -> str:
+        raise error
+
+    return tool
 
 
-def test_what_a_tool_returns_is_recorded_whatever_it_is(history: History):
+async def coroutine(to: str) -> str:
+    raise AssertionError("it does not run")
+
+
+@pytest.mark.parametrize(
+    "tool, state, content",
+    [
+        (lambda to: {"id": 7}, "done", '{"id": 7}'),
+        (lambda to: None, "done", "null"),
+        (lambda to: object, "done", "<class 'object'>"),
+        (lambda to: {("t",): 1}, "done", "{('t',): 1}"),
+        (lambda to: [{"type": "text"}], "done", '[{"type": "text"}]'),
+        (lambda to: Unsayable(), "done", "a Unsayable that has no text"),
+        (lambda to: "x" * 2**24, "done", "its result cannot be stored"),
+        (raising(ValueError("no such account")), "failed", "ValueError: no such account (key "),
+        (raising(Unsayable()), "failed", "Unsayable: a Unsayable that has no text (key "),
+        (raising(TimeoutError("no answer")), "unknown", "(TimeoutError: no answer)"),
+        (lambda amount: "paid", "failed", "not begun: "),
+        (lambda to: coroutine(to), "failed", "did not run"),
+    ],
+)
+def test_what_a_tool_returns_or_raises_is_recorded(history, tool, state, content):
     with history.lease():
-        made = [
-            history.run(called(history), lambda to, it=it: it).event.content
-            for it in (
-                {"id": 7},
-                None,
-                object,
-                {("t",): 1},
-                [{"type": "text"}],
-                Unsayable(),
-                "x" * 2**24,
-            )
-        ]
-        raised = history.run(called(history), refuse).event.content
-    assert made[:5] == ['{"id": 7}', "null", str(object), "{('t',): 1}", '[{"type": "text"}]']
-    assert made[5] == "a Unsayable that has no text"
-    assert "its result cannot be stored" in made[6]
-    assert raised.startswith("Unsayable: a Unsayable that has no text (key ")
-    assert state(history) == [*["done"] * 7, "failed"]
+        recorded = history.run(called(history), tool)
+    assert content in recorded.event.content
+    assert recorded.event.is_error is (state != "done")
+    (effect,) = history.effects()
+    assert (effect.state, effect.attempts) == (state, 0 if "not begun" in content else 1)
 
 
-def test_a_coroutine_that_a_sync_tool_returns_is_no_outcome(history: History):
-    async def pay(to: str) -> str:
-        raise AssertionError("it does not run")
-
-    with history.lease():
-        told = history.run(called(history), lambda to: pay(to))
-    assert (told.event.is_error, "did not run" in told.event.content) == (True, True)
-
-
-def test_a_beginning_needs_the_lease_and_an_open_call_of_this_history(history: History):
+def test_a_beginning_needs_the_lease_and_an_open_call_of_this_history(history):
     call, bank = called(history), Bank()
     with pytest.raises(InvalidArgument, match="no lease is held"):
         history.run(call, bank.pay)
@@ -352,7 +349,7 @@ def test_a_beginning_needs_the_lease_and_an_open_call_of_this_history(history: H
     assert bank.paid == [("ann", None)]
 
 
-def test_the_mark_of_a_tool_says_how_it_may_be_repeated(history: History):
+def test_the_mark_of_a_tool_says_how_it_may_be_repeated(history):
     bank = Bank()
 
     @foldlog.effect(repeat="same key")
@@ -366,7 +363,7 @@ def test_the_mark_of_a_tool_says_how_it_may_be_repeated(history: History):
     assert (bank.paid, effect.attempts) == ([("ann", effect.key)], 2)
 
 
-def test_where_a_check_fails_nothing_is_recorded(history: History):
+def test_where_a_check_fails_nothing_is_recorded(history):
     call = killed_in_its_tool(history)
 
     def look(key: str, call: Action) -> None:
@@ -374,10 +371,10 @@ def test_where_a_check_fails_nothing_is_recorded(history: History):
 
     with history.lease(), pytest.raises(ConnectionError):
         history.run(call, Bank().pay, check=look)
-    assert (state(history), history.open_calls()) == (["unknown"], (call,))
+    assert (states(history), history.open_calls()) == (["unknown"], (call,))
 
 
-def test_two_threads_of_one_worker_begin_a_call_once(history: History):
+def test_two_threads_of_one_worker_begin_a_call_once(history):
     call, bank = called(history), Bank()
 
     def pay_while_another_thread_comes(to: str, key: str) -> str:
@@ -403,7 +400,7 @@ def test_two_threads_of_one_worker_begin_a_call_once(history: History):
 @pytest.mark.parametrize("still", ["before the payment", "after the payment"])
 @pytest.mark.parametrize("mode, most", [("never", 1), ("same key", 1)])
 def test_a_worker_that_stands_still_in_its_tool_and_wakes_after_the_takeover(
-    still: str, mode: str, most: int, open_recorder
+    still, mode, most, open_recorder
 ):
     recorder, bank, others = open_recorder(), Bank(), Bank()
     others.paid = bank.paid
@@ -438,9 +435,7 @@ def ledger(history: History) -> list[tuple[str, str, int]]:
     return [(effect.key, effect.state, effect.attempts) for effect in history.effects()]
 
 
-def test_copies_and_changed_keys_keep_keys_and_states(
-    history: History, recorder: Recorder, open_recorder
-):
+def test_copies_and_changed_keys_keep_keys_and_states(history, recorder, open_recorder):
     killed_in_its_tool(history)
     called(history, "bob")
     before = ledger(history)
@@ -457,7 +452,7 @@ def test_copies_and_changed_keys_keep_keys_and_states(
 
 
 def test_forks_share_the_keys_of_their_past_and_run_none_of_its_calls_without_a_key(
-    history: History,
+    history,
 ):
     bank = Bank()
     call = called(history)
@@ -477,7 +472,7 @@ def test_forks_share_the_keys_of_their_past_and_run_none_of_its_calls_without_a_
     assert ledger(history._histories[forks[0].id]) == before
 
 
-def test_a_fork_that_was_detached_runs_no_call_that_it_shared(history: History):
+def test_a_fork_that_was_detached_runs_no_call_that_it_shared(history):
     call, bank = called(history), Bank()
     fork = history.fork()
     with history.lease():
@@ -488,24 +483,20 @@ def test_a_fork_that_was_detached_runs_no_call_that_it_shared(history: History):
     assert len(bank.paid) == 1
 
 
-def test_the_intent_that_a_runtime_stored_before_its_call_counts(history: History):
+def test_the_intent_that_a_runtime_stored_before_its_call_counts(history):
     history.append({"role": "user", "content": "pay"})
-    begun = RuntimeCall(history._histories, "pay", "call-1", "pay", {"to": "ann"}, None, {})  # type: ignore[arg-type]
+    begun = RuntimeCall(history._histories, "pay", "call-1", "pay", {"to": "ann"}, None, {})
     begun._mark(history, None, 1)
     begun._mark(history, None, 1)  # the same id again, as some models make it
     bank = Bank()
-    function = {"name": "pay", "arguments": json.dumps({"to": "ann"})}
-    call = {"id": "call-1", "type": "function", "function": function}
-    history.append_reply({"role": "assistant", "tool_calls": [call]})
+    history.append_reply(reply(("call-1", "pay", {"to": "ann"})))
     with history.lease():
         told = history.run(history.open_calls()[-1], bank.pay)
     assert (told.event.is_error, bank.paid) == (True, [])
 
 
-def test_a_call_that_another_process_began_since_is_in_doubt(
-    history: History, monkeypatch: pytest.MonkeyPatch
-):
-    here = RuntimeCall(history._histories, "pay", "call-1", "pay", {"to": "ann"}, None, {})  # type: ignore[arg-type]
+def test_a_call_that_another_process_began_since_is_in_doubt(history, monkeypatch):
+    here = RuntimeCall(history._histories, "pay", "call-1", "pay", {"to": "ann"}, None, {})
     there = replace(here, histories=Histories(history._store))
     history.append({"role": "user", "content": "pay"})
     note_left_behind(here.histories, "pay")
@@ -515,17 +506,17 @@ def test_a_call_that_another_process_began_since_is_in_doubt(
     assert "may have run" in here.begin(EffectRule())[1]
 
 
-def test_what_was_taken_back_of_a_call_counts_until_a_newer_outcome(history: History):
+def test_what_was_taken_back_of_a_call_counts_until_a_newer_outcome(history):
     history.append({"role": "user", "content": "pay"})
     call = killed_in_its_tool(history)
     with history.lease():
         told = history.run(call, Bank().pay)
     history.retract(told.id)
     history.settle(history.effects()[0].key, "paid")
-    assert state(history) == ["done"]
+    assert states(history) == ["done"]
 
 
-def test_a_call_that_did_not_begin_runs_once_its_refusal_was_taken_back(history: History):
+def test_a_call_that_did_not_begin_runs_once_its_refusal_was_taken_back(history):
     history.append({"role": "user", "content": "pay"})
     call, bank = called(history), Bank()
     (closed,) = history.close_open_calls()
@@ -534,26 +525,23 @@ def test_a_call_that_did_not_begin_runs_once_its_refusal_was_taken_back(history:
         assert history.run(call, bank.pay).event.content == "paid ann"
 
 
-def test_a_doubt_stays_one_where_its_observation_is_redacted(history: History):
+def test_a_doubt_stays_one_where_its_observation_is_redacted(history):
     call = killed_in_its_tool(history)
     with history.lease():
         told = history.run(call, Bank().pay)
     history.redact(told.id, reason="a test")
-    assert state(history) == ["unknown"]
+    assert states(history) == ["unknown"]
 
 
-def test_a_tool_that_is_checked_gets_the_key_that_the_check_gets(history: History):
-    function = {"name": "pay", "arguments": json.dumps({"to": "ann", "key": "of the model"})}
-    history.append_reply(
-        {"role": "assistant", "tool_calls": [{"id": "k", "type": "function", "function": function}]}
-    )
+def test_a_tool_that_is_checked_gets_the_key_that_the_check_gets(history):
+    history.append_reply(reply(("k", "pay", {"to": "ann", "key": "of the model"})))
     bank = Bank()
     with history.lease():
         history.run(history.open_calls()[0], bank.pay_noting, check=bank.look_up)
     assert bank.paid == [("ann", history.effects()[0].key)]
 
 
-def test_a_conversation_that_begins_again_has_other_keys(recorder: Recorder):
+def test_a_conversation_that_begins_again_has_other_keys(recorder):
     histories = Histories(Store(recorder))
     called(histories["pay"])
     (before,) = ledger(histories["pay"])
@@ -564,7 +552,7 @@ def test_a_conversation_that_begins_again_has_other_keys(recorder: Recorder):
     assert after[0] != before[0]
 
 
-def test_no_condensation_forgets_an_effect_that_is_in_doubt(history: History):
+def test_no_condensation_forgets_an_effect_that_is_in_doubt(history):
     history.append({"role": "user", "content": "go"})
     done, told, open_call = called(history), called(history, "bob"), called(history, "carol")
     with history.lease():
@@ -575,11 +563,7 @@ def test_no_condensation_forgets_an_effect_that_is_in_doubt(history: History):
     with history.lease():
         history.run(told, Bank().pay)
     before = ledger(history)
-    for n in range(20):
-        history.append(
-            [Message(source="user", content=f"{n}"), Message(source="agent", content=f"{n}")]
-        )
-        history.prepare()
+    talk(history)
     shown = {event.id for event in history.view()}
     assert {told.id, open_call.id} <= shown
     assert done.id not in shown
@@ -587,11 +571,7 @@ def test_no_condensation_forgets_an_effect_that_is_in_doubt(history: History):
     assert ledger(history) == before
     history.settle(before[1][0], "paid")
     history.settle(before[2][0], "paid")
-    for n in range(20):
-        history.append(
-            [Message(source="user", content=f"{n}"), Message(source="agent", content=f"{n}")]
-        )
-        history.prepare()
+    talk(history)
     assert not {told.id, open_call.id} & {event.id for event in history.view()}
     assert [each[1] for each in ledger(history)] == ["done"] * 3
 
@@ -606,9 +586,7 @@ def test_no_condensation_forgets_an_effect_that_is_in_doubt(history: History):
     ],
     ids=lambda condenser: condenser["type"],
 )
-def test_a_model_is_shown_a_doubt_whatever_the_condenser_hides(
-    condenser: dict[str, Any], recorder: Recorder
-):
+def test_a_model_is_shown_a_doubt_whatever_the_condenser_hides(condenser, recorder):
     history = Histories(Store(recorder), condenser=condenser)["pay"]
     history.append({"role": "user", "content": "go"})
     done, doubt = called(history), called(history, "bob")
@@ -617,16 +595,12 @@ def test_a_model_is_shown_a_doubt_whatever_the_condenser_hides(
         with suppress(Died):
             history.run(doubt, die)
         told = history.run(doubt, Bank().pay).event.content
-    for n in range(20):
-        history.append(
-            [Message(source="user", content=f"{n}"), Message(source="agent", content=f"{n}")]
-        )
-        history.prepare()
+    talk(history)
     shown = [message["content"] for message in history.sent().to_messages()]
     assert told in shown
 
 
-def test_a_retraction_names_the_effects_that_it_takes_back(history: History):
+def test_a_retraction_names_the_effects_that_it_takes_back(history):
     history.append({"role": "user", "content": "pay"})
     first = called(history)
     with history.lease():
@@ -650,7 +624,7 @@ def test_a_retraction_names_the_effects_that_it_takes_back(history: History):
     assert bank.paid == []
 
 
-def test_the_states_are_those_of_a_fold_of_all_events(history: History):
+def test_the_states_are_those_of_a_fold_of_all_events(history):
     killed_in_its_tool(history)
     assert View.from_events(history.events()) == history.view()
     assert history.at(1).to_messages() == history.view().to_messages() == []
@@ -660,7 +634,7 @@ def test_the_states_are_those_of_a_fold_of_all_events(history: History):
 # --------------------------------------------------------------------------------------------------
 
 
-def test_a_work_is_done_once_and_what_it_recorded_is_found_by_its_key(history: History):
+def test_a_work_is_done_once_and_what_it_recorded_is_found_by_its_key(history):
     answers = iter("ab")
 
     def ask() -> dict[str, Any]:
@@ -670,9 +644,7 @@ def test_a_work_is_done_once_and_what_it_recorded_is_found_by_its_key(history: H
     first = history.once("turn", ask)
     assert history.once("turn", ask) == first == history.recorded("turn")
     assert (first[-1].event.content, first[-1].id, next(answers)) == ("a", 0, "b")
-    two = history.once(
-        "note", lambda: [Message(source="user", content="x"), {"role": "user", "content": "y"}]
-    )
+    two = history.once("note", lambda: [said("x"), {"role": "user", "content": "y"}])
     assert (
         [each.event.content for each in two]
         == ["x", "y"]

@@ -7,28 +7,27 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from foldlog import Histories
-from foldlog.eventstore import ConversationErased, Event, Message, Store, VersionConflict
+from foldlog.eventstore import ConversationErased, Event, Store, VersionConflict
 from foldlog.eventstore.log import importing
 from foldlog.eventstore.maintenance import verify as verification
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.verify import Check, verify
 from tests.reading import reading
+from tests.said import said
 
 EVENTS = 1_200
 """More than are read at once."""
-HISTORY = [Message(source="user", content=str(n)) for n in range(EVENTS)]
+HISTORY = [said(str(n)) for n in range(EVENTS)]
 
 
 @pytest.fixture
-def filled(store: Store) -> Store:
+def filled(store) -> Store:
     store.ingest("c", HISTORY)
     return store
 
 
 @pytest.mark.parametrize("read", [Store.events, Store.log], ids=["events", "log"])
-def test_reading_on_says_that_it_was_erased(
-    filled: Store, read: Callable[[Store, str], Iterator[object]]
-):
+def test_reading_on_says_that_it_was_erased(filled, read):
     reading = read(filled, "c")
     next(reading)
     erase(filled, "c", reason="asked for", complete=False)
@@ -37,18 +36,16 @@ def test_reading_on_says_that_it_was_erased(
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-def test_so_it_does_where_another_conversation_has_the_id_now(filled: Store, reverse: bool):
+def test_so_it_does_where_another_conversation_has_the_id_now(filled, reverse):
     reading = filled.events("c", reverse=reverse)
     next(reading)
     erase(filled, "c", reason="asked for", complete=False)
-    Histories(filled).create("c", replace_erased=True).append(
-        [Message(source="user", content="new")] * (EVENTS + 1)
-    )
+    Histories(filled).create("c", replace_erased=True).append([said("new")] * (EVENTS + 1))
     with pytest.raises(ConversationErased, match="asked for"):
         list(reading)
 
 
-def test_importing_again_says_that_it_was_erased(filled: Store, monkeypatch: pytest.MonkeyPatch):
+def test_importing_again_says_that_it_was_erased(filled, monkeypatch):
     monkeypatch.setattr(importing, "CHUNK", 400)
 
     def source() -> Iterator[Event]:
@@ -61,7 +58,7 @@ def test_importing_again_says_that_it_was_erased(filled: Store, monkeypatch: pyt
         filled.ingest("c", source())
 
 
-def test_verifying_finds_no_damage(filled: Store, monkeypatch: pytest.MonkeyPatch):
+def test_verifying_finds_no_damage(filled, monkeypatch):
     class ErasesFirst(Check):
         def run(self) -> None:
             erase(filled, "c", reason="asked for", complete=False)
@@ -73,13 +70,13 @@ def test_verifying_finds_no_damage(filled: Store, monkeypatch: pytest.MonkeyPatc
     assert verdict.erasure is not None
 
 
-def test_a_snapshot_that_is_open_reads_on(filled: Store):
+def test_a_snapshot_that_is_open_reads_on(filled):
     with reading(filled, "c") as snapshot:
         assert len(list(snapshot.events())) == EVENTS
 
 
 def test_what_begins_a_history_again_never_says_that_one_is_there_which_was_erased(
-    store: Store, monkeypatch: pytest.MonkeyPatch
+    store, monkeypatch
 ):
     histories, recorder = Histories(store), store.database.recorder
     histories.create("c", {"app": "x"})

@@ -10,29 +10,29 @@ from foldlog.eventstore import Erased, Event, InvalidEvent, Message, Store
 from foldlog.eventstore.log.ledger import enter_erasure
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.recorders.types import Erasure
-from tests.said import said
+from tests.said import said, say
 
 
 def entries(store: Store, after: int = 0) -> list[tuple[str, int, type[Event]]]:
     return [(one.conversation, one.event.id, type(one.event)) for one in store.follow(after)]
 
 
-def test_an_erasure_is_an_entry_between_the_events_before_and_after_it(store: Store):
-    store.append("a", [said("1"), said("2")], expected_version=0)
-    (before,) = store.append("b", said("b"), expected_version=0)
+def test_an_erasure_is_an_entry_between_the_events_before_and_after_it(store):
+    say(store, "a", "1", "2")
+    (before,) = say(store, "b", "b")
     tombstone = erase(store, "a", reason="asked to")
-    (after,) = store.append("b", said("b"), expected_version=1)
+    (after,) = say(store, "b", "b")
     assert entries(store) == [("b", 0, Message), ("a", 2, Erased), ("b", 1, Message)]
     (first,) = store.follow(limit=1)
     (entry,) = store.follow(first.position, limit=1)
     assert before.position < entry.position < after.position
-    assert (entry.event.reason, entry.recorded_at) == ("asked to", tombstone.erased_at)  # type: ignore[attr-defined]
+    assert (entry.event.reason, entry.recorded_at) == ("asked to", tombstone.erased_at)
     assert entries(store, entry.position) == [("b", 1, Message)]
 
 
-def test_pages_of_any_size_give_the_same_entries_in_order(store: Store):
+def test_pages_of_any_size_give_the_same_entries_in_order(store):
     for n in range(6):
-        store.append(f"c{n}", [said("1"), said("2")], expected_version=0)
+        say(store, f"c{n}", "1", "2")
         if n % 2:
             erase(store, f"c{n - 1}", reason="asked to")
     store.ingest("imported", [said(str(n)) for n in range(1_500)])
@@ -48,8 +48,8 @@ def test_pages_of_any_size_give_the_same_entries_in_order(store: Store):
         assert found == whole
 
 
-def test_a_repeated_erasure_is_one_entry(store: Store):
-    store.append("a", said("1"), expected_version=0)
+def test_a_repeated_erasure_is_one_entry(store):
+    say(store, "a", "1")
     erase(store, "a", reason="asked to")
     erase(store, "a", reason="asked again")
     assert [one.event.reason for one in store.follow() if isinstance(one.event, Erased)] == [
@@ -57,7 +57,7 @@ def test_a_repeated_erasure_is_one_entry(store: Store):
     ]
 
 
-def test_events_of_an_import_whose_erasure_was_interrupted_are_not_followed(store: Store):
+def test_events_of_an_import_whose_erasure_was_interrupted_are_not_followed(store):
     store.ingest("imported", [said(str(n)) for n in range(1_500)])
     recorder = store.database.recorder
     found = recorder.query(lambda reader: reader.conversation("imported"))
@@ -67,13 +67,13 @@ def test_events_of_an_import_whose_erasure_was_interrupted_are_not_followed(stor
     assert entries(store) == [("imported", 1_500, Erased)]
 
 
-def test_a_tombstone_names_the_read_models_that_have_not_come_to_it(store: Store):
+def test_a_tombstone_names_the_read_models_that_have_not_come_to_it(store):
     def confirm(name: str, position: int) -> None:
         store.database.recorder.transact(
             lambda transaction: transaction.set_value(f"tracking {name}", str(position))
         )
 
-    (first, *_) = store.append("a", [said("1"), said("2")], expected_version=0)
+    (first, *_) = say(store, "a", "1", "2")
     confirm("slow", first.position)
     confirm("other", first.position)
     assert erase(store, "a", reason="asked to").unconfirmed == ("other", "slow")
@@ -86,7 +86,7 @@ def test_a_tombstone_names_the_read_models_that_have_not_come_to_it(store: Store
     assert store.conversation("a").unconfirmed == ()
 
 
-def test_nobody_appends_such_an_entry(store: Store):
+def test_nobody_appends_such_an_entry(store):
     with pytest.raises(InvalidEvent, match="is an entry of the ledger"):
         store.append("a", Erased(reason="not true"), expected_version=0)
     with pytest.raises(InvalidEvent, match="is an entry of the ledger"):

@@ -9,8 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -33,7 +32,6 @@ from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.maintenance.backup import restore
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.rekey import rekey
-from foldlog.eventstore.recorders.base import Recorder
 from foldlog.eventstore.recorders.types import Record
 from tests.said import said
 
@@ -42,7 +40,7 @@ KEYS = KeyRing(["11" * 32])
 
 
 @pytest.fixture
-def workers(recorder: Recorder) -> Callable[[], History]:
+def workers(recorder) -> Callable[[], History]:
     """Makes the history "c" of a worker, as processes of their own have it."""
     return lambda: Histories(Store(recorder), condenser="digest")["c"]
 
@@ -194,18 +192,6 @@ def test_one_history_is_in_one_block_and_a_block_has_bounds(workers):
         pass
 
 
-def test_a_clock_that_was_set_back_does_not_keep_a_lease(recorder: Recorder):
-    """A waiting worker counts the time to live by its own clock, too."""
-    if recorder.on_server:
-        pytest.skip("one clock, that of the server")
-    ahead = Histories(Store(recorder, clock=lambda: datetime.now(UTC) + timedelta(hours=1)))["c"]
-    behind = Histories(Store(recorder))["c"]
-    with standing_still(ahead, ttl_s=0.05):
-        assert behind.current_lease() is not None
-        with behind.lease(worker="behind"):
-            assert behind.current_lease().worker == "behind"
-
-
 # -- open calls
 # --------------------------------------------------------------------------------------------------
 
@@ -254,7 +240,7 @@ def test_a_call_that_was_redacted_is_not_run_and_can_be_interrupted(workers):
     assert closed.event.cause == 1
 
 
-def test_a_conversation_that_cannot_be_read_is_left_out_and_told(recorder: Recorder, caplog):
+def test_a_conversation_that_cannot_be_read_is_left_out_and_told(recorder, caplog):
     Histories(Store(recorder, WriteSettings(keys=KEYS)))["c"].append([said("hi"), CALL])
     assert list(Histories(Store(recorder)).to_resume()) == []
     assert "conversation 'c' is left out of those that must be resumed: " in caplog.text
@@ -333,7 +319,7 @@ def test_a_damaged_lease_is_none(workers, recorder):
 
 
 def test_a_restored_file_has_the_lease_of_its_moment_and_refuses_the_worker_of_the_former_one(
-    tmp_path: Path,
+    tmp_path,
 ):
     with foldlog.open(tmp_path / "a.db") as histories:
         history = histories["c"]
@@ -348,7 +334,7 @@ def test_a_restored_file_has_the_lease_of_its_moment_and_refuses_the_worker_of_t
                 assert restored["c"].version() == 2
 
 
-def test_a_child_that_was_forked_does_not_hold_the_lease_of_its_parent(tmp_path: Path):
+def test_a_child_that_was_forked_does_not_hold_the_lease_of_its_parent(tmp_path):
     with foldlog.open(tmp_path / "a.db") as histories:
         history = histories["c"]
         with history.lease() as lease:

@@ -4,17 +4,16 @@ since.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
 
 from foldlog import Action, CondensationAction, Histories, History
-from foldlog._aio import AsyncHistories, AsyncHistory, AsyncRecallTool, face_of
+from foldlog._aio import AsyncHistory
 from foldlog._history.recall import RecallTool
 from foldlog.eventstore import ConversationErased, Store, VersionConflict
-from foldlog.eventstore.recorders.base import Recorder
 from tests.said import said
 
 LONG = 300
@@ -82,24 +81,8 @@ def whole(made: Any) -> Any:
     return list(made) if isinstance(made, Iterator) else made
 
 
-async def whole_async(made: Any) -> Any:
-    if isinstance(made, AsyncRecallTool):
-        return await made.recall("second")
-    if isinstance(made, AbstractAsyncContextManager):
-        async with made as entered:
-            return entered
-    if isinstance(made, AsyncIterator):
-        return [each async for each in made]
-    return await made if isinstance(made, Awaitable) else made
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @pytest.fixture(params=["one object", "two objects"])
-def histories(request: pytest.FixtureRequest, recorder: Recorder) -> tuple[Histories, Histories]:
+def histories(request, recorder) -> tuple[Histories, Histories]:
     """The histories that hold the old object, and those that erase its conversation and begin
     another.
     """
@@ -139,7 +122,7 @@ def test_every_method_is_among_the_calls():
 
 
 def test_no_method_works_on_the_conversation_that_took_the_id(
-    histories: tuple[Histories, Histories],
+    histories,
 ):
     olds = old_ones(histories[0])
     new = begun_again(histories[1])
@@ -154,25 +137,8 @@ def test_no_method_works_on_the_conversation_that_took_the_id(
         olds["read"].current_lease()
 
 
-@pytest.mark.anyio
-async def test_no_async_method_works_on_the_conversation_that_took_the_id(
-    histories: tuple[Histories, Histories],
-):
-    face: AsyncHistories = face_of(histories[0])
-    olds = old_ones(histories[0])
-    new = begun_again(histories[1])
-    before = list(new.events())
-    old = face["c1"]
-    for met in ("wrote", "read"):
-        old.sync = olds[met]
-        for name in methods(AsyncHistory):
-            with pytest.raises(ConversationErased):
-                pytest.fail(f"{name} of one that {met}: {await whole_async(CALLS[name](old))!r}")
-    assert list(new.events()) == before
-
-
 def test_what_a_view_reads_later_is_not_of_the_conversation_that_took_the_id(
-    histories: tuple[Histories, Histories],
+    histories,
 ):
     first, second = histories
     first["c1"].append(
@@ -187,7 +153,7 @@ def test_what_a_view_reads_later_is_not_of_the_conversation_that_took_the_id(
 
 
 def test_an_object_that_met_no_conversation_takes_the_one_that_it_finds_first(
-    histories: tuple[Histories, Histories],
+    histories,
 ):
     empty = histories[0]["c1"]
     assert (empty.version(), len(empty.view()), empty.pop()) == (0, 0, ())
@@ -205,7 +171,7 @@ def test_an_object_that_met_no_conversation_takes_the_one_that_it_finds_first(
 
 
 def test_an_object_means_the_conversation_that_its_first_call_found(
-    histories: tuple[Histories, Histories],
+    histories,
 ):
     histories[0]["c1"].append(
         [said("first"), Action(tool="t", call_id="a")], documents={"state": 1}
@@ -229,7 +195,7 @@ def test_an_object_means_the_conversation_that_its_first_call_found(
             pytest.fail(f"append of one that met it by {name}: {old.append(said('late'))!r}")
 
 
-def test_an_append_that_was_rolled_back_makes_an_object_mean_no_conversation(recorder: Recorder):
+def test_an_append_that_was_rolled_back_makes_an_object_mean_no_conversation(recorder):
     history = Histories(Store(recorder))["c1"]
     with pytest.raises(VersionConflict):
         history.append(said("first"), expected_version=3)
@@ -237,9 +203,7 @@ def test_an_append_that_was_rolled_back_makes_an_object_mean_no_conversation(rec
 
 
 @pytest.mark.parametrize("wrong", [["c1"], 1.5, b"c1"], ids=repr)
-def test_what_is_no_id_is_refused_by_every_operation_on_conversations(
-    recorder: Recorder, wrong: Any
-):
+def test_what_is_no_id_is_refused_by_every_operation_on_conversations(recorder, wrong):
     histories = Histories(Store(recorder))
     histories["c1"].append(said("first"))
     store, maintenance = histories.store, histories.maintenance
@@ -260,7 +224,7 @@ def test_what_is_no_id_is_refused_by_every_operation_on_conversations(
 
 
 def test_a_view_from_memory_notes_which_conversation_it_shows(
-    histories: tuple[Histories, Histories],
+    histories,
 ):
     """Its object asked the database nothing, and appends to no other conversation that took the
     id.

@@ -22,7 +22,6 @@ from foldlog.eventstore import (
     KeyChanged,
     KeyRing,
     KeyUnavailable,
-    Message,
     Store,
     StoreUnusable,
 )
@@ -33,13 +32,13 @@ from foldlog.eventstore.maintenance import rekey_steps as rekeying
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
 from foldlog.eventstore.maintenance.rekey import Rekeyed, rekey
-from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.base import Recorder
 from foldlog.eventstore.recorders.types import Conversation, Row, as_rows
 from foldlog.projections import Views
-from tests.between import Between, Killed, killing, meeting
-from tests.conformance.conftest import OpenRecorder
+from tests.between import Between, meeting
 from tests.how_many import some
+from tests.said import said
+from tests.sound import assert_sound
 
 SECRETS = {"one": SecretStr("11" * 32), "other": SecretStr("22" * 32)}
 LENGTH = 14
@@ -74,9 +73,9 @@ def event(n: int) -> Event:
     match n % 7:
         case 1:
             # hardly shrinks
-            return Message(source="user", content="".join(chr(0x4E00 + byte) for byte in noise))
+            return said("".join(chr(0x4E00 + byte) for byte in noise))
         case 2:
-            return Message(source="user", content=noise.hex()[:9])  # any codec makes it larger
+            return said(noise.hex()[:9])  # any codec makes it larger
         case 3:
             return Annotation(name="note", data={"n": n})
         case 4:
@@ -86,7 +85,7 @@ def event(n: int) -> Event:
         case 5:
             return CondensationRequest()
         case _:
-            return Message(source="user", content=f"message {n} " + "the same words " * 40)
+            return said(f"message {n} " + "the same words " * 40)
 
 
 def fill(store: Store) -> None:
@@ -144,7 +143,7 @@ def expected_encodings(store: Store, form: Form) -> dict[str, list[int]]:
 def assert_is_in(recorder: Recorder, form: Form, wanted: dict[str, Any]) -> None:
     """The rows are in this form, and whoever has its key alone reads in them what was written."""
     store = store_on(recorder, None, form.key)
-    assert [verdict.findings for verdict in verify(store) if verdict.findings] == []
+    assert_sound(store)
     assert state(store) == wanted
     rows = stored(recorder)
     assert {
@@ -154,7 +153,7 @@ def assert_is_in(recorder: Recorder, form: Form, wanted: dict[str, Any]) -> None
         assert (found.key_id, found.sealed_key is None) == (
             form.key and ring(form.key).current,
             form.key is None,
-        )  # type: ignore[union-attr]
+        )
 
 
 def assert_is_refused_without_key(recorder: Recorder, target: Form) -> None:
@@ -165,9 +164,7 @@ def assert_is_refused_without_key(recorder: Recorder, target: Form) -> None:
 
 
 @pytest.mark.parametrize("source", FORMS, ids=lambda form: f"{form.compression}-{form.key}")
-def test_every_form_becomes_every_other_one(
-    open_recorder: OpenRecorder, source: Form, request: pytest.FixtureRequest, whole: bool
-):
+def test_every_form_becomes_every_other_one(open_recorder, source, request, whole):
     """Two targets of each in a file, one on a server; each of the 81 pairs with ``scripts/test
     --all``.
     """
@@ -199,9 +196,7 @@ def test_every_form_becomes_every_other_one(
 @pytest.mark.parametrize(
     "source", some(FORMS, 3), ids=lambda form: f"{form.compression}-{form.key}"
 )
-def test_a_compression_that_is_not_given_leaves_bodies_as_they_are(
-    open_recorder: OpenRecorder, source: Form
-):
+def test_a_compression_that_is_not_given_leaves_bodies_as_they_are(open_recorder, source):
     recorder, key = open_recorder(), "other" if source.key == "one" else "one"
     fill(store_on(recorder, source.compression, source.key))
     wanted = state(store_on(recorder, None, source.key))
@@ -214,9 +209,7 @@ def test_a_compression_that_is_not_given_leaves_bodies_as_they_are(
     assert stored(recorder) == before
 
 
-def test_a_long_conversation_is_changed_in_small_transactions(
-    open_recorder: OpenRecorder, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_long_conversation_is_changed_in_small_transactions(open_recorder, monkeypatch):
     recorder = open_recorder()
     store = store_on(recorder, None)
     store.register(Views(store))
@@ -226,57 +219,15 @@ def test_a_long_conversation_is_changed_in_small_transactions(
         (done,) = rekey(store_on(recorder, "zlib", "one"), "c1")
         keyed = store_on(recorder, None, "one")
         assert list(keyed.events("c1")) == wanted
-        assert [verdict.findings for verdict in verify(keyed) if verdict.findings] == []
+        assert_sound(keyed)
     (done,) = rekey(keyed, "c1", decrypt=True)
     assert done.rows == 700
     assert list(store.events("c1")) == wanted
-    assert [verdict.findings for verdict in verify(store) if verdict.findings] == []
-
-
-@pytest.mark.parametrize("source, target", [(None, "one"), ("one", None), ("one", "other")])
-def test_a_change_that_is_stopped_anywhere_can_be_read_and_goes_on(
-    open_recorder: OpenRecorder,
-    source: str | None,
-    target: str | None,
-    request: pytest.FixtureRequest,
-    whole: bool,
-):
-    """Before each transaction in memory; before each third one on the other recorders, each with
-    ``--whole``.
-    """
-    for left in range(0, 100, 1 if whole or "memory" in request.node.name else 3):
-        recorder = open_recorder()
-        fill(store_on(recorder, "zlib", source))
-        wanted = state(store_on(recorder, None, source))
-        keys = dict.fromkeys([target, source])
-        stopping = killing(recorder, left)
-        with_all_keys = partial(store_on, recorder, None, *keys)
-        try:
-            list(rekey(store_on(stopping, "none", *keys), decrypt=target is None))
-            break
-        except Killed:
-            pass
-        assert state(with_all_keys()) == wanted
-        assert [verdict.findings for verdict in verify(with_all_keys()) if verdict.findings] == []
-        appended = with_all_keys().append(
-            "c1", event(0), expected_version=LENGTH, idempotency_key="new"
-        )
-        assert (
-            with_all_keys().append("c1", event(0), expected_version=0, idempotency_key="new")
-            == appended
-        )
-        list(rekey(store_on(recorder, "none", *keys), decrypt=target is None))
-        store = store_on(recorder, None, target)
-        assert [verdict.findings for verdict in verify(store) if verdict.findings] == []
-        assert list(store.events("c1"))[:LENGTH] == wanted["c1"][1]
-        assert Views(store).at("c1", LENGTH).events == wanted["c1"][2][-1]
-    else:
-        pytest.fail("it was never ended")
-    assert left >= 4
+    assert_sound(store)
 
 
 def test_events_that_are_appended_while_it_runs_are_in_the_new_form_too(
-    open_recorder: OpenRecorder,
+    open_recorder,
 ):
     for decrypt in (False, True):
         recorder = open_recorder()
@@ -299,13 +250,11 @@ def test_events_that_are_appended_while_it_runs_are_in_the_new_form_too(
         after = store_on(recorder, None, None if decrypt else "one")
         assert after.version("c1") == LENGTH + appended
         assert len(list(after.events("c1"))) == LENGTH + appended
-        assert [verdict.findings for verdict in verify(after, "c1") if verdict.findings] == []
+        assert_sound(after, "c1")
 
 
 @pytest.mark.parametrize("source, target", [(None, None), (None, "one"), ("one", None)])
-def test_what_is_redacted_while_it_runs_stays_redacted(
-    open_recorder: OpenRecorder, source: str | None, target: str | None
-):
+def test_what_is_redacted_while_it_runs_stays_redacted(open_recorder, source, target):
     recorder = open_recorder()
     fill(store_on(recorder, "zlib", source))
     keys = dict.fromkeys([target, source])
@@ -317,13 +266,11 @@ def test_what_is_redacted_while_it_runs_stays_redacted(
     assert (done.damaged, done.problem) == ((), None)
     after = store_on(recorder, None, target)
     assert next(after.events("c1", 1, 2)).redacted is not None
-    assert [verdict.findings for verdict in verify(after, "c1") if verdict.findings] == []
+    assert_sound(after, "c1")
 
 
 @pytest.mark.parametrize("nth", [2, 3, 4])
-def test_an_idempotency_key_of_an_append_while_it_becomes_plain_has_no_proof(
-    open_recorder: OpenRecorder, nth: int
-):
+def test_an_idempotency_key_of_an_append_while_it_becomes_plain_has_no_proof(open_recorder, nth):
     recorder = open_recorder()
     fill(store_on(recorder, None, "one"))
     other = store_on(recorder, None, "one")
@@ -339,26 +286,20 @@ def test_an_idempotency_key_of_an_append_while_it_becomes_plain_has_no_proof(
     after = store_on(recorder, None, "other", "one")
     after.append("c1", event(0), expected_version=ANY_VERSION, idempotency_key="late")
     assert after.version("c1") == LENGTH + 1
-    assert [verdict.findings for verdict in verify(after, "c1") if verdict.findings] == []
+    assert_sound(after, "c1")
 
 
-def test_one_that_meets_another_one_begins_again(open_recorder: OpenRecorder):
+def test_one_that_meets_another_one_begins_again(open_recorder):
     recorder = open_recorder()
     fill(store_on(recorder, "zlib"))
     other = store_on(recorder, None, "other", "one")
     met = meeting(recorder, 1, lambda: list(rekey(other, "c1")))
     (done,) = rekey(store_on(met, None, "one", "other"), "c1")
     assert (done.damaged, done.problem) == ((), None)
-    assert [
-        verdict.findings
-        for verdict in verify(store_on(recorder, None, "one"), "c1")
-        if verdict.findings
-    ] == []
+    assert_sound(store_on(recorder, None, "one"), "c1")
 
 
-def test_a_batch_that_does_not_read_the_same_is_taken_back(
-    open_recorder: OpenRecorder, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_batch_that_does_not_read_the_same_is_taken_back(open_recorder, monkeypatch):
     recorder = open_recorder()
     fill(store_on(recorder, "zlib"))
     before = stored(recorder)
@@ -373,7 +314,7 @@ def test_a_batch_that_does_not_read_the_same_is_taken_back(
     assert stored(recorder) == before
 
 
-def test_a_row_that_is_not_what_its_head_is_of_is_left_and_named(open_recorder: OpenRecorder):
+def test_a_row_that_is_not_what_its_head_is_of_is_left_and_named(open_recorder):
     recorder = open_recorder()
     fill(store_on(recorder, None))
     found, rows = stored(recorder)["c1"]
@@ -386,16 +327,16 @@ def test_a_row_that_is_not_what_its_head_is_of_is_left_and_named(open_recorder: 
     assert {each.conversation: each for each in rekey(store)}["c1"] == Rekeyed("c1", False, 0, (7,))
 
 
-def test_a_conversation_that_was_erased_is_left_alone(open_recorder: OpenRecorder):
+def test_a_conversation_that_was_erased_is_left_alone(open_recorder):
     recorder = open_recorder()
     fill(store_on(recorder, None))
     store = store_on(recorder, "zlib", "one")
     erase(store, "c1", reason="asked to")
     assert [each.conversation for each in rekey(store)] == NAMES[1:]
-    assert [verdict.findings for verdict in verify(store) if verdict.findings] == []
+    assert_sound(store)
 
 
-def test_nothing_is_changed_where_one_of_the_keys_is_missing(open_recorder: OpenRecorder):
+def test_nothing_is_changed_where_one_of_the_keys_is_missing(open_recorder):
     recorder = open_recorder()
     fill(store_on(recorder, None, "one"))
     store_on(recorder, None, "other").append("z", event(0), expected_version=0)
@@ -405,7 +346,7 @@ def test_nothing_is_changed_where_one_of_the_keys_is_missing(open_recorder: Open
     assert stored(recorder) == before
 
 
-def test_a_conversation_whose_mark_does_not_fit_is_left_and_named(open_recorder: OpenRecorder):
+def test_a_conversation_whose_mark_does_not_fit_is_left_and_named(open_recorder):
     recorder = open_recorder()
     fill(store_on(recorder, None, "one"))
     found, _ = stored(recorder)["c1"]

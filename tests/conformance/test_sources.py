@@ -4,35 +4,39 @@ each recorder.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
 
 import pytest
 
 from foldlog._history.histories import Histories
-from foldlog.eventstore import EventsNotMade, KeyRing, KeyUnavailable, Message, Store
+from foldlog.eventstore import EventsNotMade, KeyRing, KeyUnavailable, Store
 from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.log.writing import WriteTransaction, begin_new
 from foldlog.eventstore.maintenance.erase import erase
-from foldlog.eventstore.maintenance.verify import verify
-from foldlog.eventstore.recorders.base import Reader, Recorder, Transaction
+from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.types import Conversation
 from foldlog.eventstore.sources.blocks import GENESIS, SIZE, chained, hash_of, joined, of_records
 from foldlog.eventstore.sources.tables import MADE, Place, Source, Sources, SourcesToWrite
+from tests.said import said, say
+from tests.sound import assert_sound
 
-T = TypeVar("T")
 KEYS = KeyRing(["11" * 32])
 RECORDS = [b'{"n": %d, "text": "%b"}' % (number, b"x" * 50) for number in range(9)]
 NAMES = "abc", "\x00é", "名"
 
 
 @pytest.fixture(params=[None, KEYS], ids=["plain", "encrypted"])
-def store(recorder: Recorder, request: pytest.FixtureRequest) -> Store:
+def store(recorder, request) -> Store:
     return Store(recorder, WriteSettings(keys=request.param))
 
 
-def asked(store: Store, work: Callable[[Sources], T]) -> T:
-    return store.database.recorder.query(lambda reader: work(Sources(store.database, reader)))
+@contextmanager
+def sources_of(store: Store) -> Iterator[Sources]:
+    with store.database.recorder.read() as reader:
+        yield Sources(store.database, reader)
 
 
 def begun(store: Store, name: str, **fields: Any) -> Source:
@@ -67,226 +71,216 @@ def written(store: Store, work: Callable[[SourcesToWrite], object]) -> None:
 
 
 def records_of(store: Store, source: Source, start: int = 0) -> list[bytes]:
-    return asked(
-        store,
-        lambda sources: [
-            each for block in sources.blocks(source, start) for each in block.records()
-        ],
-    )
+    with sources_of(store) as sources:
+        return [each for block in sources.blocks(source, start) for each in block.records()]
 
 
 def firsts_of(store: Store, source: Source) -> list[int]:
-    return asked(store, lambda sources: [block.first for block in sources.own_blocks(source)])
+    with sources_of(store) as sources:
+        return [block.first for block in sources.own_blocks(source)]
+
+
+def source_of(store: Store, name: str) -> Source:
+    with sources_of(store) as sources:
+        found = sources.of(name)
+    assert found is not None
+    return found
+
+
+def check_made(store: Store, source: Source, made: dict[int, tuple[int, int]]) -> None:
+    """The events of each record are stored, and of each event the record is found in a few rows."""
+    end = max(first + count for first, count in made.values())
+    with sources_of(store) as sources:
+        assert sources.made(source) == made
+        for event_id in range(end + 9):
+            near = sources.made_near(source, event_id)
+            assert near.start <= event_id < near.stop
+            assert near.made.items() <= made.items()
+            inside = {n for n, (first, _) in made.items() if near.start <= first < near.stop}
+            assert inside <= set(near.made)
+            before = [n for n, (first, count) in made.items() if first + count <= event_id]
+            assert sources.records_before(source, event_id) == max(before, default=-1) + 1
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_source_is_read_as_it_was_written(store: Store, name: str) -> None:
+def test_a_source_is_read_as_it_was_written(store, name):
     source = begun(store, name, redacted=(1, 7))
-    assert asked(store, lambda sources: sources.of(name)) == source
-    assert asked(store, lambda sources: sources.find_by_key(source.conversation)) == source
-    assert asked(store, lambda sources: sources.find_by_key(source.conversation + 1)) is None
-    assert asked(store, lambda sources: sources.all()) == [source]
+    with sources_of(store) as sources:
+        assert sources.of(name) == source
+        assert sources.find_by_key(source.conversation) == source
+        assert sources.find_by_key(source.conversation + 1) is None
+        assert sources.all() == [source]
+        assert sources.record(source, 8) == RECORDS[8]
+        assert sources.hashes(source) == b"".join(map(hash_of, RECORDS))
+        gone = {hash_of(RECORDS[1]), hash_of(RECORDS[7])}
+        assert sources.redacted_hashes(source.root) == gone
     assert records_of(store, source) == RECORDS
     assert records_of(store, source, 4) == RECORDS[3:]
-    assert asked(store, lambda sources: sources.record(source, 8)) == RECORDS[8]
-    assert asked(store, lambda sources: sources.hashes(source)) == b"".join(map(hash_of, RECORDS))
-    gone = {hash_of(RECORDS[1]), hash_of(RECORDS[7])}
-    assert asked(store, lambda sources: sources.redacted_hashes(source.root)) == gone
 
 
-def test_blocks_are_replaced_and_joined(store: Store) -> None:
+def test_blocks_are_replaced_and_joined(store):
     source = begun(store, "c1")
-    blocks = asked(store, lambda sources: [*sources.own_blocks(source)])
+    with sources_of(store) as sources:
+        blocks = [*sources.own_blocks(source)]
     changed = blocks[1].with_record(4, b"{}")
+    expected = [*RECORDS[:4], b"{}", *RECORDS[5:]]
     written(store, lambda sources: sources.put_blocks(source, [changed]))
-    assert records_of(store, source) == [*RECORDS[:4], b"{}", *RECORDS[5:]]
-    whole = joined([blocks[0], changed])
-    written(store, lambda sources: sources.join_blocks(source, [blocks[0], changed], whole))
+    assert records_of(store, source) == expected
+    parts = [blocks[0], changed]
+    written(store, lambda sources: sources.join_blocks(source, parts, joined(parts)))
     assert firsts_of(store, source) == [0, 6]
-    assert records_of(store, source) == [*RECORDS[:4], b"{}", *RECORDS[5:]]
-    assert asked(store, lambda sources: sources.hashes(source)) == b"".join(map(hash_of, RECORDS))
+    assert records_of(store, source) == expected
 
 
-def test_a_fork_shares_the_records_before_it_until_it_is_left_alone(store: Store) -> None:
-    parent = begun(store, "c1")
+def test_a_fork_shares_the_records_before_it_until_it_is_left_alone(store):
+    parent, other = begun(store, "c1"), begun(store, "c2")
     written(store, lambda sources: sources.put_made(parent, {0: (0, 2), 3: (2, 1), 8: (3, 1)}))
-    other = begun(store, "c2")
-    fork = other._replace(root=parent.root, parent=parent.conversation, from_record=4)
+    fork = other._replace(root=parent.root, parent=parent.conversation, from_record=4, records=7)
+    own = [of_records(4, [b"[4]", b"[5]"]), of_records(6, [b"[6]"])]
 
     def share(sources: SourcesToWrite) -> None:
         sources.delete_blocks(fork.conversation, 0, 9)
-        sources.put_blocks(fork, [of_records(4, [b"[]", b"[1]"])])
-        sources.put(fork._replace(records=6))
+        sources.put_blocks(fork, own)
+        sources.put(fork)
         sources.put_made(fork, {5: (9, 2)})
 
+    def read_back(source: Source, number: int, count: int) -> list[list[bytes]]:
+        with sources_of(store) as sources:
+            return [[*block.records()] for block in sources.blocks_back(source, number, count)]
+
     written(store, share)
-    source = asked(store, lambda sources: sources.of("c2"))
-    assert source is not None
-    expected = [*RECORDS[:4], b"[]", b"[1]"]
-    assert records_of(store, source) == expected
-    assert asked(store, lambda sources: sources.made(source)) == {0: (0, 2), 3: (2, 1), 5: (9, 2)}
-    assert [
-        each.conversation for each in asked(store, lambda sources: sources.family(parent.root))
-    ] == [
-        parent.conversation,
-        fork.conversation,
-    ]
-    written(store, lambda sources: sources.leave_parent(source))
-    alone = asked(store, lambda sources: sources.of("c2"))
-    assert alone is not None
-    assert (alone.parent, alone.from_record) == (None, 0)
-    assert records_of(store, alone) == expected
-    assert asked(store, lambda sources: sources.made(alone)) == {0: (0, 2), 3: (2, 1), 5: (9, 2)}
+    assert read_back(parent, 4, 9) == [RECORDS[:3], RECORDS[3:6]]
+    assert read_back(parent, 8, 1) == [RECORDS[6:]]
+    assert read_back(fork, 6, 9) == [[b"[4]", b"[5]"], [b"[6]"]]
+    assert read_back(fork, 3, 9) == [RECORDS[:3], RECORDS[3:4]]
+    with sources_of(store) as sources:
+        family = [each.conversation for each in sources.family(parent.root)]
+    assert family == [parent.conversation, fork.conversation]
+
+    def check() -> None:
+        found = source_of(store, "c2")
+        assert records_of(store, found) == [*RECORDS[:4], b"[4]", b"[5]", b"[6]"]
+        with sources_of(store) as sources:
+            assert sources.made(found) == {0: (0, 2), 3: (2, 1), 5: (9, 2)}
+
+    check()
+    written(store, lambda sources: sources.leave_parent(source_of(store, "c2")))
+    check()
+    assert source_of(store, "c2").parent is None
 
 
-def test_the_record_of_an_event_is_found_in_a_few_rows(store: Store) -> None:
+def test_the_record_of_an_event_is_found_in_a_few_rows(store):
     parent, other = begun(store, "c1"), begun(store, "c2")
     fork = other._replace(root=parent.root, parent=parent.conversation, from_record=6)
     written(store, lambda sources: sources.put(fork))
     made = {number: (3 * number, 3 if number % 2 else 2) for number in range(9)}
-    for number in made:
-        written(
-            store, lambda sources, number=number: sources.put_made(parent, {number: made[number]})
-        )
+    for number, events in made.items():
+        one = {number: events}
+        written(store, lambda sources, one=one: sources.put_made(parent, one))
     own = {number: (first + 100, count) for number, (first, count) in made.items() if number >= 6}
     written(store, lambda sources: sources.put_made(fork, own))
-
-    for source, of_source in (parent, made), (fork, {**made, **own}):
-        for event_id in range(150):
-            near = asked(store, lambda sources, id=event_id, of=source: sources.made_near(of, id))
-            assert near.start <= event_id < near.stop
-            inside = {
-                number
-                for number, (first, _) in of_source.items()
-                if near.start <= first < near.stop
-            }
-            assert inside <= set(near.made)
-            assert near.made.items() <= of_source.items()
-            before = [
-                number for number, (first, count) in of_source.items() if first + count <= event_id
-            ]
-            asked_before = asked(
-                store, lambda sources, id=event_id, of=source: sources.records_before(of, id)
-            )
-            assert asked_before == max(before, default=-1) + 1
+    check_made(store, parent, made)
+    check_made(store, fork, made | own)
 
 
 def test_an_appended_block_says_what_its_records_became_until_its_source_is_changed(
-    store: Store,
-) -> None:
+    store,
+):
     source = begun(store, "c1", made=9)
-    of_rows = {number: (2 * number, 2) for number in range(MADE + 9)}
-    written(store, lambda sources: sources.put_made(source, {**of_rows}))
-    written(store, lambda sources: sources.set_progress(source, MADE + 9, MADE + 9, b"h" * 32))
-    made, head = dict(of_rows), b"h" * 32
-    first_appended = MADE + 9
-    for first in range(first_appended, first_appended + 6, 2):
+    start, head = MADE + 9, b"h" * 32
+    made = {number: (2 * number, 2) for number in range(start)}
+    written(store, lambda sources: sources.put_made(source, {**made}))
+    written(store, lambda sources: sources.set_progress(source, start, start, head))
+    for first in range(start, start + 6, 2):
         block = of_records(first, [b"[%d]" % first, b"{}"])
         some = {first: (2 * first + 5, 1), first + 1: (2 * first + 6, 2)}
         head = chained(head, block.hashes)
         made |= some
-        written(
-            store,
-            lambda sources, block=block, some=some, head=head: sources.append_block(
-                source.conversation, block, some, head
-            ),
+        append = partial(
+            SourcesToWrite.append_block,
+            conversation=source.conversation,
+            block=block,
+            made=some,
+            head=head,
         )
+        written(store, append)
 
     def check() -> Source:
-        found = asked(store, lambda sources: sources.of("c1"))
-        assert found is not None
-        assert (found.records, found.made, found.head) == (MADE + 15, MADE + 15, head)
-        assert asked(store, lambda sources: sources.made(found)) == made
-        hashes = asked(store, lambda sources: sources.hashes(found))
-        assert hashes[-16:] == hash_of(b"{}")
-        assert records_of(store, found, MADE + 13)[-2:] == [b"[%d]" % (MADE + 13), b"{}"]
-        for event_id in range(2 * MADE + 45):
-            near = asked(store, lambda sources, id=event_id: sources.made_near(found, id))
-            assert near.start <= event_id < near.stop
-            inside = {n for n, (first, _) in made.items() if near.start <= first < near.stop}
-            assert inside <= set(near.made)
-            assert near.made.items() <= made.items()
+        found = source_of(store, "c1")
+        assert (found.records, found.made, found.head) == (start + 6, start + 6, head)
+        check_made(store, found, made)
+        assert records_of(store, found, start + 4)[-2:] == [b"[%d]" % (start + 4), b"{}"]
         return found
 
     before = check()
-    changed = list[Source | None]()
-    written(store, lambda sources: changed.append(sources.settle(source.conversation)))
-    assert changed[-1] == before
-    written(store, lambda sources: sources.join_last(before, first_appended + 2))
+    settled = list[Source | None]()
+    written(store, lambda sources: settled.append(sources.settle(source.conversation)))
+    assert settled == [before]
+    written(store, lambda sources: sources.join_last(before, start + 2))
     assert check() == before  # the rows have it: the joined block does not
-    assert firsts_of(store, source) == [0, 3, 6, first_appended, first_appended + 2]
+    assert firsts_of(store, source) == [0, 3, 6, start, start + 2]
 
 
-def test_an_append_of_records_asks_nothing_and_writes_one_row_of_their_source(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    history = Histories(store)["c1"]
-    statements = list[str]()
-    asked_of = Reader.ask_sources
-    written_to = Transaction.write_sources
-
-    def ask_sources(self: Reader, statement: str, *parameters: Any) -> Any:
-        statements.append(statement)
-        return asked_of(self, statement, *parameters)
-
-    def write_sources(self: Transaction, statement: str, *parameters: Any) -> None:
-        statements.append(statement)
-        written_to(self, statement, *parameters)
-
-    def turn() -> list[str]:
-        statements.clear()
-        record = {"role": "user", "content": "x" * 50}
-        history.append_records([record], format="openai-chat")
-        return sorted(statements)
-
-    monkeypatch.setattr(Reader, "ask_sources", ask_sources)
-    monkeypatch.setattr(Transaction, "write_sources", write_sources)
-    turn()
-    turns = [turn() for _ in range(32)]
-    assert turns.count(["put_block"]) == 28
-    history.append(Message(source="user", content="no record"))
-    assert turn() == ["put_block", "source"]  # another program may have appended records
+Question = tuple[str, tuple[Any, ...], list[Any]]
+"""A statement about sources, its parameters, and the rows that it returned."""
 
 
-def test_a_turn_reads_and_writes_as_much_of_a_source_whatever_its_length(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    histories, asked_of, written_to = (
-        Histories(store),
-        Reader.ask_sources,
-        Transaction.write_sources,
-    )
-    history, counted = histories["c1"], [0, 0]
-
-    def count(columns: Any) -> None:
-        counted[0] += 1
-        counted[1] += sum(len(value) if isinstance(value, bytes) else 8 for value in columns)
+@pytest.fixture
+def questions(monkeypatch) -> list[Question]:
+    """What is asked of the tables of sources, and written to them, from now on."""
+    noted = list[Question]()
+    asked_of, written_to = Reader.ask_sources, Transaction.write_sources
 
     def ask_sources(self: Reader, statement: str, *parameters: Any) -> Any:
-        rows = asked_of(self, statement, *parameters)
-        for row in (parameters, *rows):
-            count(row)
+        rows = list(asked_of(self, statement, *parameters))
+        noted.append((statement, parameters, rows))
         return rows
 
     def write_sources(self: Transaction, statement: str, *parameters: Any) -> None:
-        count(parameters)
+        noted.append((statement, parameters, []))
         written_to(self, statement, *parameters)
-
-    def turn() -> tuple[int, int]:
-        counted[:] = 0, 0
-        record = {"role": "user", "content": f"turn {history.version():4}"}
-        (recorded,) = history.append_records([record], format="openai-chat")
-        stored = history._stored_records()
-        assert (stored.count(recorded.event), stored.record([recorded.event])) == (1, record)
-        return counted[0], counted[1]
 
     monkeypatch.setattr(Reader, "ask_sources", ask_sources)
     monkeypatch.setattr(Transaction, "write_sources", write_sources)
+    return noted
+
+
+def record_of(text: str) -> dict[str, str]:
+    return {"role": "user", "content": text}
+
+
+def test_an_append_of_records_asks_nothing_and_writes_one_row_of_their_source(store, questions):
+    history = Histories(store)["c1"]
+
+    def turn() -> list[str]:
+        questions.clear()
+        history.append_records([record_of("x" * 50)], format="openai-chat")
+        return sorted(statement for statement, _, _ in questions)
+
+    turn()
+    turns = [turn() for _ in range(32)]
+    assert turns.count(["put_block"]) == 28
+    history.append(said("no record"))
+    assert turn() == ["put_block", "source"]  # another program may have appended records
+
+
+def test_a_turn_reads_and_writes_as_much_of_a_source_whatever_its_length(store, questions):
+    history = Histories(store)["c1"]
+
+    def turn() -> tuple[int, int]:
+        questions.clear()
+        record = record_of(f"turn {history.version():4}")
+        (recorded,) = history.append_records([record], format="openai-chat")
+        stored = history._stored_records()
+        assert (stored.count(recorded.event), stored.record([recorded.event])) == (1, record)
+        columns = [row for _, parameters, rows in questions for row in (parameters, *rows)]
+        values = [value for row in columns for value in row]
+        return len(columns), sum(len(each) if isinstance(each, bytes) else 8 for each in values)
+
     turn()
     short = [turn() for _ in range(MADE)]
     for _ in range(30):
-        history.append_records([{"role": "user", "content": "x" * 50}] * 30, format="openai-chat")
-    assert history.version() > 900
+        history.append_records([record_of("x" * 50)] * 30, format="openai-chat")
     long = [turn() for _ in range(MADE)]
     most_rows, most_bytes = (max(column) for column in zip(*short, strict=True))
     for rows, size in long:
@@ -294,57 +288,46 @@ def test_a_turn_reads_and_writes_as_much_of_a_source_whatever_its_length(
         assert size <= most_bytes + SIZE // 8
 
 
-def test_places_are_found_by_name_and_by_conversation_the_newest_last(store: Store) -> None:
+def test_places_are_found_by_name_and_by_conversation_the_newest_last(store):
     one, two = begun(store, "c1"), begun(store, "c2")
+    name = b"p" * 16
     first = Place(one.conversation, 5, 9, 100, b"state", b"digest")
-    written(store, lambda sources: sources.put_place(b"p" * 16, first._replace(seen=7)))
-    written(store, lambda sources: sources.put_place(b"p" * 16, first))
     second = first._replace(conversation=two.conversation, seen=6)
-    written(store, lambda sources: sources.put_place(b"p" * 16, second))
-    assert asked(store, lambda sources: sources.places(b"p" * 16)) == [first, second]
-    assert asked(store, lambda sources: sources.places(b"q" * 16)) == []
-    assert asked(store, lambda sources: sources.places_of(two.conversation)) == [
-        (b"p" * 16, second)
-    ]
+    for place in (first._replace(seen=7), first, second):
+        written(store, lambda sources, place=place: sources.put_place(name, place))
+    with sources_of(store) as sources:
+        assert sources.places(name) == [first, second]
+        assert sources.places(b"q" * 16) == []
+        assert sources.places_of(two.conversation) == [(name, second)]
 
 
-def test_an_erasure_deletes_all_of_it_and_refuses_what_it_was(store: Store) -> None:
+def test_an_erasure_deletes_all_of_it_and_refuses_what_it_was(store):
     source = begun(store, "c1")
+    name, many = b"p" * 16, [number.to_bytes(16) for number in range(2_500)]
     written(store, lambda sources: sources.put_made(source, {0: (0, 2)}))
-    written(
-        store,
-        lambda sources: sources.put_place(b"p" * 16, Place(source.conversation, 1, 9, 1, b"", b"")),
-    )
+    place = Place(source.conversation, 1, 9, 1, b"", b"")
+    written(store, lambda sources: sources.put_place(name, place))
     erase(store, "c1", reason="asked for")
-    assert asked(
-        store, lambda sources: (sources.of("c1"), sources.find_by_key(source.conversation))
-    ) == (None, None)
+    with sources_of(store) as sources:
+        assert sources.of("c1") is sources.find_by_key(source.conversation) is None
+        assert (sources.made(source), sources.places(name)) == ({}, [])
+        assert {*sources.refused_of(source.conversation)} == {name, source.fingerprint}
+        assert sources.is_refused(name)
     assert records_of(store, source) == []
-    assert asked(store, lambda sources: (sources.made(source), sources.places(b"p" * 16))) == (
-        {},
-        [],
-    )
-    refused = asked(store, lambda sources: sources.refused_of(source.conversation))
-    assert sorted(refused) == sorted([b"p" * 16, source.fingerprint])
-    assert asked(store, lambda sources: [sources.is_refused(each) for each in refused]) == [
-        True,
-        True,
-    ]
-    written(store, lambda sources: sources.allow(b"p" * 16))
-    assert asked(store, lambda sources: sources.refused_of(source.conversation)) == [
-        source.fingerprint
-    ]
-    written(
-        store, lambda sources: sources.refuse(source.conversation, [b"r" * 16, source.fingerprint])
-    )
-    assert asked(store, lambda sources: sources.is_refused(b"r" * 16))
+    written(store, lambda sources: sources.allow(name))
+    more = [many[0], many[999], many[1_000], many[-1], source.fingerprint]
+    written(store, lambda sources: sources.refuse(source.conversation, more))
+    with sources_of(store) as sources:
+        assert {*sources.refused_of(source.conversation)} == {*more}
+        assert sources.refused_among(many) == {*more[:-1]}
+        assert not sources.is_refused(name)
 
 
-def test_records_without_events_are_met_by_each_transaction(store: Store) -> None:
+def test_records_without_events_are_met_by_each_transaction(store):
     source = begun(store, "c1")
     for work in (
         lambda: store.version("c1"),
-        lambda: store.append("c1", Message(source="user", content="hi"), expected_version=0),
+        lambda: say(store, "c1", "hi"),
         lambda: store.fork("c1", 0, "fork"),
         lambda: [*store.events("c1")],
     ):
@@ -358,62 +341,22 @@ def test_records_without_events_are_met_by_each_transaction(store: Store) -> Non
         sources.put_made(source, {number: (number, 1) for number in range(9)})
         writing.set_pending(0)
 
-    events = [Message(source="user", content=record.decode()) for record in RECORDS]
+    events = [said(record.decode()) for record in RECORDS]
     assert store.extend("c1", events, expected_version=0, also=made) == 9
     assert store.version("c1") == 9
-    assert [verdict.findings for verdict in verify(store) if verdict.findings] == []
+    assert_sound(store)
 
 
-def test_nothing_of_a_source_is_read_without_its_key(recorder: Recorder) -> None:
+def test_nothing_of_a_source_is_read_without_its_key(recorder):
     source = begun(Store(recorder, WriteSettings(keys=KEYS)), "c1")
     without = Store(recorder)
     with pytest.raises(KeyUnavailable):
-        asked(without, lambda sources: sources.of("c1"))
+        source_of(without, "c1")
     with pytest.raises(KeyUnavailable):
         records_of(without, source)
-    for statement in ("blocks", "block_indexes"):
-        with recorder.read() as reader:
-            page = (source.conversation, 0, 10) if statement == "blocks" else (source.conversation,)
-            assert b"x" * 9 not in repr(reader.ask_sources(statement, *page)).encode()
-
-
-def test_what_is_refused_among_many_is_asked_in_few_questions(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source = begun(store, "c1")
-    many = [number.to_bytes(16) for number in range(2_500)]
-    refused = {many[0], many[999], many[1_000], many[-1]}
-    written(store, lambda sources: sources.refuse(source.conversation, [*refused, b"r" * 16]))
-
-    def ask(sources: Sources) -> tuple[set[bytes], list[str]]:
-        asked_for = list[str]()
-        ask_sources = sources.reader.ask_sources
-
-        def noting(name: str, *parameters: object) -> list[tuple[object, ...]]:
-            asked_for.append(name)
-            return list(ask_sources(name, *parameters))
-
-        monkeypatch.setattr(sources.reader, "ask_sources", noting)
-        return sources.refused_among(many), asked_for
-
-    assert asked(store, ask) == (refused, ["refused_among"] * 3)
-    assert asked(store, lambda sources: sources.refused_among([])) == set()
-
-
-def test_blocks_are_read_backwards_up_to_where_a_source_is_shared(store: Store) -> None:
-    parent, other = begun(store, "c1"), begun(store, "c2")
-    fork = other._replace(root=parent.root, parent=parent.conversation, from_record=4)
-
-    def share(sources: SourcesToWrite) -> None:
-        sources.delete_blocks(fork.conversation, 0, 9)
-        sources.put_blocks(fork, [of_records(4, [b"[4]", b"[5]"]), of_records(6, [b"[6]"])])
-
-    def read(source: Source, number: int, count: int) -> list[list[bytes]]:
-        blocks = asked(store, lambda sources: sources.blocks_back(source, number, count))
-        return [[*block.records()] for block in blocks]
-
-    written(store, share)
-    assert read(parent, 4, 9) == [RECORDS[:3], RECORDS[3:6]]
-    assert read(parent, 8, 1) == [RECORDS[6:]]
-    assert read(fork, 6, 9) == [[b"[4]", b"[5]"], [b"[6]"]]
-    assert read(fork, 3, 9) == [RECORDS[:3], RECORDS[3:4]]
+    with recorder.read() as reader:
+        stored = [
+            *reader.ask_sources("blocks", source.conversation, 0, 10),
+            *reader.ask_sources("block_indexes", source.conversation),
+        ]
+    assert b"x" * 9 not in repr(stored).encode()

@@ -23,7 +23,6 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.inside import WriteTransaction
 from foldlog.eventstore.maintenance.verify import verify
-from foldlog.eventstore.recorders.base import Recorder
 from tests.reading import reading
 from tests.said import said
 
@@ -32,7 +31,7 @@ OTHER = datetime(2020, 2, 2, tzinfo=UTC)
 
 
 @pytest.fixture
-def timed(recorder: Recorder) -> Store:
+def timed(recorder) -> Store:
     """A store whose clock goes on by a second at each transaction."""
     seconds = count()
     return Store(recorder, clock=lambda: BEGIN + timedelta(seconds=next(seconds)))
@@ -44,7 +43,7 @@ def bodies(store: Store) -> list[bytes]:
     )
 
 
-def test_every_read_gives_the_time_of_the_recording(timed: Store):
+def test_every_read_gives_the_time_of_the_recording(timed):
     given = [said("one"), Action(tool="ls")]
     recorded = timed.append("c1", given, expected_version=0)
     recorded += timed.append("c1", CondensationRequest(), expected_version=2)
@@ -59,14 +58,14 @@ def test_every_read_gives_the_time_of_the_recording(timed: Store):
     assert [event.timestamp for event in given] == [None, None], "the given events are the caller's"
 
 
-def test_nothing_more_is_stored(timed: Store):
+def test_nothing_more_is_stored(timed):
     timed.append("c1", said("one"), expected_version=0)
     timed.append("c1", said("two", timestamp=OTHER), expected_version=1)
     assert [b"timestamp" in body for body in bodies(timed)] == [False, True]
     assert [verdict.findings for verdict in verify(timed, "c1")] == [()]
 
 
-def test_a_time_that_was_given_and_the_lack_of_one_in_a_source_stay(timed: Store):
+def test_a_time_that_was_given_and_the_lack_of_one_in_a_source_stay(timed):
     timed.append("c1", said("given", timestamp=OTHER), expected_version=0)
     timed.append(
         "c1", UnknownEvent(stored_kind="new", stored_schema=1, body=b"{}"), expected_version=1
@@ -76,7 +75,7 @@ def test_a_time_that_was_given_and_the_lack_of_one_in_a_source_stay(timed: Store
     assert [event.timestamp for event in timed.events("c2")] == [None, BEGIN + timedelta(seconds=2)]
 
 
-def test_a_retry_is_known_at_a_later_time(timed: Store):
+def test_a_retry_is_known_at_a_later_time(timed):
     first = timed.append("c1", said("one"), expected_version=0, idempotency_key="turn-1")
     assert timed.append("c1", said("one"), expected_version=0, idempotency_key="turn-1") == first
     with pytest.raises(IdempotencyConflict):
@@ -85,7 +84,7 @@ def test_a_retry_is_known_at_a_later_time(timed: Store):
         )
 
 
-def test_what_was_read_can_be_imported_elsewhere(timed: Store):
+def test_what_was_read_can_be_imported_elsewhere(timed):
     timed.append("c1", [said("one"), said("two")], expected_version=0)
     with open_store("memory:") as other:
         other.ingest("c1", timed.events("c1", 0, 1))
@@ -95,7 +94,7 @@ def test_what_was_read_can_be_imported_elsewhere(timed: Store):
             other.ingest("c1", [said("one", timestamp=OTHER)])
 
 
-def test_a_projection_sees_what_readers_see(timed: Store):
+def test_a_projection_sees_what_readers_see(timed):
     class Keeper:
         name = "keeper"
         seen: list[Event]

@@ -30,7 +30,7 @@ needs_descriptors = pytest.mark.skipif(
 
 
 @pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+def store(tmp_path, monkeypatch) -> Iterator[Store]:
     monkeypatch.setattr(checkpoints, "AT", AT)
     with open_store(tmp_path / "history.db") as store:
         append_in_turn(store, 1)  # the tables alone make the log long enough for a checkpoint
@@ -68,7 +68,7 @@ def versions_without_log(path: Path, tmp_path: Path) -> int:
 
 
 @pytest.fixture
-def committed_between(monkeypatch: pytest.MonkeyPatch) -> Callable[[Store], None]:
+def committed_between(monkeypatch) -> Callable[[Store], None]:
     """Have something committed after most of the log was written back, and before the write lock is
     taken. A reader sees to it that this commit does not begin the log again.
     """
@@ -88,7 +88,7 @@ def committed_between(monkeypatch: pytest.MonkeyPatch) -> Callable[[Store], None
 
 
 @pytest.fixture
-def held(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, threading.Event]:
+def held(monkeypatch) -> tuple[threading.Event, threading.Event]:
     """Writing back waits, once it is at work, until it may go on."""
     at_work, go_on = threading.Event(), threading.Event()
     write_back = maintenance.write_back
@@ -103,25 +103,21 @@ def held(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, threading.Ev
 
 
 @needs_descriptors
-def test_a_long_log_is_written_back_beside_the_commits(store: Store, tmp_path: Path):
+def test_a_long_log_is_written_back_beside_the_commits(store, tmp_path):
     append_in_turn(store, 40)
     assert store.version("c1") == 41
     assert versions_without_log(tmp_path / "history.db", tmp_path) > 10
 
 
 @needs_descriptors
-def test_a_log_that_is_always_written_begins_again(
-    store: Store, tmp_path: Path, committed_between: Callable[[Store], None]
-):
+def test_a_log_that_is_always_written_begins_again(store, tmp_path, committed_between):
     committed_between(store)
     append_in_turn(store, 200)
     assert pages_of_log(tmp_path / "history.db") < 2 * AT
 
 
 @needs_descriptors
-def test_a_log_that_is_read_begins_again_when_nobody_reads_it(
-    store: Store, tmp_path: Path, committed_between: Callable[[Store], None]
-):
+def test_a_log_that_is_read_begins_again_when_nobody_reads_it(store, tmp_path, committed_between):
     committed_between(store)
     with reading(store, "c1") as snapshot:
         append_in_turn(store, 60)
@@ -133,9 +129,7 @@ def test_a_log_that_is_read_begins_again_when_nobody_reads_it(
 
 
 @needs_descriptors
-def test_a_log_that_no_thread_writes_back_is_written_back_in_a_commit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_log_that_no_thread_writes_back_is_written_back_in_a_commit(tmp_path, monkeypatch):
     def fail(self: LogCheckpoints) -> int:
         raise sqlite3.OperationalError("disk I/O error")
 
@@ -150,9 +144,7 @@ def test_a_log_that_no_thread_writes_back_is_written_back_in_a_commit(
 
 
 @needs_descriptors
-def test_a_writer_waits_where_the_thread_does_not_keep_up(
-    store: Store, held: tuple[threading.Event, threading.Event], monkeypatch: pytest.MonkeyPatch
-):
+def test_a_writer_waits_where_the_thread_does_not_keep_up(store, held, monkeypatch):
     monkeypatch.setattr(checkpoints, "IN_COMMITS_AT", AT)
     at_work, go_on = held
 
@@ -173,9 +165,7 @@ def test_a_writer_waits_where_the_thread_does_not_keep_up(
 
 
 @needs_descriptors
-def test_a_vacuum_waits_until_the_log_has_been_written_back(
-    store: Store, held: tuple[threading.Event, threading.Event]
-):
+def test_a_vacuum_waits_until_the_log_has_been_written_back(store, held):
     at_work, go_on = held
     append(store, 2 * AT)
     assert at_work.wait(60)
@@ -190,9 +180,7 @@ def test_a_vacuum_waits_until_the_log_has_been_written_back(
 
 
 @needs_descriptors
-def test_a_store_that_is_closed_waits_for_its_checkpoint(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_store_that_is_closed_waits_for_its_checkpoint(store, monkeypatch):
     at_work, ended = threading.Event(), threading.Event()
     write_back = maintenance.write_back
 
@@ -211,7 +199,7 @@ def test_a_store_that_is_closed_waits_for_its_checkpoint(
 
 
 @needs_descriptors
-def test_a_fork_waits_for_a_checkpoint_and_both_processes_go_on(tmp_path: Path):
+def test_a_fork_waits_for_a_checkpoint_and_both_processes_go_on(tmp_path):
     program = """
 import os, sys, threading, time
 from foldlog.eventstore import ANY_VERSION, Message, open_store

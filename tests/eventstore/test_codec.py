@@ -4,95 +4,27 @@ from __future__ import annotations
 
 import base64
 import json
-import math
-from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import example, given, strategies as st
 
 from foldlog.eventstore import (
     Action,
     Annotation,
-    CondensationAction,
-    CondensationRequest,
-    CondensationSummary,
     Event,
     InvalidEvent,
     Message,
     Observation,
     Origin,
-    SystemMessage,
     UnknownEvent,
     codec,
 )
 from foldlog.eventstore.codec import KINDS, UPCASTS, decode, encode
-from foldlog.eventstore.codec_json import Undecodable, whole_pairs
+from foldlog.eventstore.codec_json import Undecodable
 
 GOLDEN = Path(__file__).parent.parent / "golden"
-
-# lone surrogates and NUL too
-text = st.text(st.characters(codec=None), max_size=8).map(whole_pairs)
-numbers = st.integers() | st.floats(allow_nan=False)
-json_values = st.recursive(
-    st.none() | st.booleans() | numbers | text,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(text, inner, max_size=3),
-    max_leaves=8,
-)
-maps = st.dictionaries(text, json_values, max_size=3)
-contents = text | st.lists(maps, max_size=2).map(tuple)
-zones = st.sampled_from(
-    [UTC, timezone(timedelta(hours=5, minutes=45)), timezone(-timedelta(hours=8))]
-)
-common = {
-    "id": st.integers(-1, 2**40),
-    "timestamp": st.none()
-    | st.datetimes(datetime(2, 1, 1), datetime(9999, 1, 1), timezones=zones).map(
-        lambda t: t.astimezone(UTC)
-    ),
-    "cause": st.none() | st.integers(0, 2**40),
-    "origin": st.none()
-    | st.builds(
-        Origin,
-        format=text,
-        id=st.none() | st.integers() | text,
-        time=st.none() | text,
-        rest=json_values,
-    ),
-    "meta": maps,
-    "source": st.sampled_from(["user", "agent", "environment"]),
-    "shown": st.booleans(),
-}
-events = st.one_of(
-    st.builds(
-        SystemMessage, content=contents, tools=st.lists(maps, max_size=2).map(tuple), **common
-    ),
-    st.builds(Message, content=contents, **common),
-    st.builds(
-        Action,
-        tool=text,
-        arguments=st.none() | text | maps,
-        call_id=st.none() | text,
-        response_id=st.none() | text,
-        thought=contents,
-        thinking=st.lists(maps, max_size=2).map(tuple),
-        **common,
-    ),
-    st.builds(
-        Observation, content=contents, tool=text, is_error=st.booleans(), extras=maps, **common
-    ),
-    st.builds(Annotation, name=text, data=json_values, **common),
-    st.builds(CondensationRequest, reason=text, **common),
-    st.builds(
-        CondensationAction,
-        forgotten_event_ids=st.lists(st.integers(-9, 99), min_size=1),
-        metadata=maps,
-        **common,
-    ),
-    st.builds(CondensationSummary, content=text, summary_of=st.none() | st.integers(0), **common),
-)
 
 
 def round_trip(event: Event) -> Event:
@@ -105,21 +37,6 @@ def round_trip(event: Event) -> Event:
         shown=stored.shown,
         structural=stored.structural,
     )
-
-
-@given(events)
-@example(Message(source="user", content="lone \ud800 and \x00"))
-@example(Annotation(name="big", data=[math.inf, -math.inf, 2**200, {"\udfff": None}]))
-def test_every_event_comes_back_as_it_was(event: Event):
-    assert round_trip(event) == event
-
-
-@given(events)
-def test_every_stored_body_is_json_that_other_tools_read(event: Event):
-    body = encode(event).body.decode("utf-8")
-    parsed = json.loads(body, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
-    assert parsed["kind"] == encode(event).kind
-    assert "\x00" not in body
 
 
 def test_values_that_json_cannot_hold_are_kept_exactly_beside_a_readable_form():
@@ -136,7 +53,7 @@ def test_two_halves_of_a_surrogate_pair_in_a_row_become_one_character():
     )
     stored = encode(event)
     assert stored.event == decode("message", 1, stored.body, event.id)
-    assert stored.event.content == "😀"  # type: ignore[union-attr]
+    assert stored.event.content == "😀"
     assert stored.event.meta == {"list": ["😀", "\ude00\ud83d", float("inf")]}
     assert b"$exact" not in encode(Message(source="user", content=halves)).body
 
@@ -159,20 +76,20 @@ def exact(**fields: Any) -> str:
         None,
     ],
 )
-def test_a_field_of_the_user_named_exact_is_a_field_like_any_other(value: Any):
+def test_a_field_of_the_user_named_exact_is_a_field_like_any_other(value):
     event = Message(
         source="user", content="list the files", extra={"$exact": value, "$blob": "ab", "mood": 1}
     )
     encoded = encode(event)
     read = decode("message", 1, encoded.body, 0)
-    assert read.content == "list the files"  # type: ignore[union-attr]
+    assert read.content == "list the files"
     assert read.extra == {"$exact": value, "$blob": "ab", "mood": 1}
     assert json.loads(encoded.body)["content"] == "list the files"
     assert encoded.event == event
 
 
 @pytest.mark.parametrize("meta", [{}, {"n": float("inf")}])
-def test_a_field_named_exact_survives_beside_what_would_be_made_of_it(meta: dict[str, Any]):
+def test_a_field_named_exact_survives_beside_what_would_be_made_of_it(meta):
     inner = exact(kind="message", content="a\ud800b", source="user")
     event = Message(source="user", content="a\ufffdb", extra={"$exact": inner}, meta=meta)
     assert decode("message", 1, encode(event).body, 0) == msgspec.structs.replace(event, id=0)
@@ -187,7 +104,7 @@ def test_a_field_named_exact_survives_beside_what_would_be_made_of_it(meta: dict
     ],
 )
 @pytest.mark.parametrize("first", [True, False])
-def test_an_exact_form_counts_only_beside_what_was_made_of_it(fields: dict[str, Any], first: bool):
+def test_an_exact_form_counts_only_beside_what_was_made_of_it(fields, first):
     hidden = exact(kind="message", content="a\ud800b", source="user")
     visible = (
         {"kind": "message", "source": "user", "content": "a\ufffdb", **fields}
@@ -201,11 +118,11 @@ def test_an_exact_form_counts_only_beside_what_was_made_of_it(fields: dict[str, 
             decode("message", 1, text, 0)
     else:
         read = decode("message", 1, text, 0)
-        assert (read.content, read.extra) == (fields["content"], {"$exact": hidden})  # type: ignore[union-attr]
+        assert (read.content, read.extra) == (fields["content"], {"$exact": hidden})
 
 
 @pytest.mark.parametrize("name", ["content", "kind", "id", "source", "meta"])
-def test_an_extra_field_cannot_take_the_place_of_a_field_of_the_event(name: str):
+def test_an_extra_field_cannot_take_the_place_of_a_field_of_the_event(name):
     with pytest.raises(
         InvalidEvent, match=f"extra field '{name}' has the name of one of its own fields"
     ):
@@ -226,7 +143,7 @@ def test_a_field_of_a_newer_version_is_kept_and_goes_back_to_its_place():
 
 
 @pytest.mark.parametrize("kind, schema", [("hologram", 1), ("message", 9)])
-def test_a_kind_or_schema_of_a_newer_version_is_carried_whole(kind: str, schema: int):
+def test_a_kind_or_schema_of_a_newer_version_is_carried_whole(kind, schema):
     body = b'{"kind":"hologram","content":{"deep":[1]}}'
     event = decode(kind, schema, body, 4, shown=True, structural=True)
     assert event == UnknownEvent(
@@ -235,7 +152,7 @@ def test_a_kind_or_schema_of_a_newer_version_is_carried_whole(kind: str, schema:
     assert encode(event)[:5] == (kind, schema, True, True, body)
 
 
-def test_an_older_schema_is_upgraded_when_it_is_read(monkeypatch: pytest.MonkeyPatch):
+def test_an_older_schema_is_upgraded_when_it_is_read(monkeypatch):
     def with_content(body: dict[str, Any]) -> dict[str, Any]:
         body["content"] = body.pop("text")
         return body
@@ -287,9 +204,7 @@ def test_an_older_schema_is_upgraded_when_it_is_read(monkeypatch: pytest.MonkeyP
         ("condensation", 1, b'{"kind":"condensation"}', "neither was given"),
     ],
 )
-def test_what_is_no_event_is_named_and_never_guessed(
-    kind: str, schema: int, body: bytes, problem: str
-):
+def test_what_is_no_event_is_named_and_never_guessed(kind, schema, body, problem):
     with pytest.raises(Undecodable, match=problem):
         decode(kind, schema, body, 0)
 
@@ -302,7 +217,7 @@ def nested(levels: int) -> Any:
 
 
 @pytest.mark.parametrize("levels", [600, 5_000, 100_000])
-def test_nesting_that_could_not_be_read_again_is_refused(levels: int):
+def test_nesting_that_could_not_be_read_again_is_refused(levels):
     with pytest.raises(InvalidEvent, match="nested"):
         encode(Annotation(name="deep", data=nested(levels)))
 
@@ -331,7 +246,7 @@ def newest_schema(kind: str) -> int:
 @pytest.mark.parametrize(
     "path", sorted(GOLDEN.glob("v*/*.json")), ids=lambda path: f"{path.parent.name}/{path.stem}"
 )
-def test_golden_bytes_are_read_for_ever(path: Path):
+def test_golden_bytes_are_read_for_ever(path):
     """Each file holds a stored body of some released schema, and the event that it must still
     give.
     """
@@ -353,7 +268,7 @@ def test_there_are_golden_bytes_of_every_schema_of_every_kind():
 
 
 @pytest.mark.parametrize("kind, schema", [("later \udcff", 1), ("later", -1), ("later", 2**31)])
-def test_an_unknown_event_whose_columns_no_database_takes_is_refused(kind: str, schema: int):
+def test_an_unknown_event_whose_columns_no_database_takes_is_refused(kind, schema):
     with pytest.raises(InvalidEvent):
         encode(UnknownEvent(stored_kind=kind, stored_schema=schema, body=b"{}"))
 
@@ -375,9 +290,7 @@ def test_who_changes_the_rest_of_an_origin_later_does_not_change_what_was_stored
         (Message(source="user", content="x", meta={"c": "d"}), ["meta", "extra"]),
     ],
 )
-def test_who_changes_the_maps_of_an_event_later_does_not_change_what_was_stored(
-    event: Event, maps: list[str]
-):
+def test_who_changes_the_maps_of_an_event_later_does_not_change_what_was_stored(event, maps):
     stored = encode(event).event
     assert stored == event
     for name in maps:

@@ -12,7 +12,6 @@ from typing import NoReturn
 import pytest
 
 from foldlog.eventstore import (
-    ANY_VERSION,
     CondensationAction,
     ConversationNotFound,
     Message,
@@ -27,11 +26,11 @@ from foldlog.eventstore.maintenance.copy import compare_stores, copy_store, keys
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
 from foldlog.eventstore.maintenance.rekey import rekey
-from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.sqlite.reader import SQLiteReader
 from foldlog.projections import Views, audit
 from tests import stored_rows
-from tests.said import said
+from tests.said import said, say
+from tests.sound import assert_sound
 
 PAGE = 4_096
 
@@ -54,11 +53,11 @@ def problems(source: Store, target: Store, *names: str) -> dict[str, str | None]
 
 def test_a_conversation_that_went_on_by_itself_is_left_as_it_is_and_named():
     with open_store("memory:") as source, open_store("memory:") as target:
-        source.append("a", [said("secret"), said("two"), said("three")], expected_version=0)
-        source.append("b", said("another"), expected_version=0)
+        say(source, "a", "secret", "two", "three")
+        say(source, "b", "another")
         list(copy_store(source, target))
         redact(source, "a", 0, reason="asked for", by="tests")
-        target.append("a", said("of its own"), expected_version=ANY_VERSION)
+        say(target, "a", "of its own")
         told = problems(source, target)
         assert told["b"] is None
         assert "conversation 'a' has 4 events, and the other history differs from event 3 on" in (
@@ -67,7 +66,7 @@ def test_a_conversation_that_went_on_by_itself_is_left_as_it_is_and_named():
         assert [
             event.content for event in target.events("a", 0, 1) if isinstance(event, Message)
         ] == ["secret"]
-        assert [verdict.findings for verdict in verify(target) if verdict.findings] == []
+        assert_sound(target)
         assert [each.conversation for each in compare_stores(source, target)] == ["a"]
 
 
@@ -123,7 +122,7 @@ def test_what_the_source_redacted_is_redacted_once_the_target_is_not_ahead():
         source.append("a", list(map(said, "abc")), expected_version=0)
         source.fork("a", 3, "fork")
         problems(source, target)
-        target.append("fork", said("of its own"), expected_version=3)
+        say(target, "fork", "of its own")
         # in the fork too, which gets no receipt
         redact(source, "a", 1, reason="asked for", by="tests")
         problems(source, target)
@@ -141,7 +140,7 @@ def test_what_the_source_redacted_is_redacted_once_the_target_is_not_ahead():
 
 def test_idempotency_keys_are_copied_while_the_key_of_the_source_changes():
     with open_store("memory:", keys=KeyRing(["11" * 32])) as source:
-        source.append("a", said("one"), expected_version=0, idempotency_key="first")
+        say(source, "a", "one", idempotency_key="first")
         found = source.database.recorder.query(lambda reader: source.database.find(reader, "a"))
         assert found is not None
         list(rekey(source, decrypt=True))
@@ -158,17 +157,15 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_a_damaged_conversation_is_copied_up_to_its_first_damaged_event(
-    tmp_path: Path, damage: str
-):
+def test_a_damaged_conversation_is_copied_up_to_its_first_damaged_event(tmp_path, damage):
     texts = ("zero", "one", "two", "three", "four")
     path = tmp_path / "history.db"
     with open_store(f"sqlite:///{path}") as store:
         for name in ("a", "b"):
             for text in texts:
-                store.append(name, said(text), expected_version=ANY_VERSION, idempotency_key=text)
+                say(store, name, text, idempotency_key=text)
         store.fork("a", 4, "fork")
-        store.append("fork", said("own"), expected_version=4)
+        say(store, "fork", "own")
         head = store.query("a", lambda read: read.head_at(2))
         with closing(stored_rows.connect(path)) as connection, connection:
             connection.execute(f"{DAMAGE[damage]} AND conversation = 1")
@@ -180,10 +177,10 @@ def test_a_damaged_conversation_is_copied_up_to_its_first_damaged_event(
             assert re.search("event 2: ", outcomes["a"].problem or "")
             for name in ("a", "fork"):
                 assert target.query(name, lambda read: read.head) == head
-                assert [event.content for event in target.events(name)] == ["zero", "one"]  # type: ignore[union-attr]
+                assert [event.content for event in target.events(name)] == ["zero", "one"]
             # and the whole store
-            assert [verdict.findings for verdict in verify(target)] == [()] * 4
-            (again,) = target.append("a", said("one"), expected_version=1, idempotency_key="one")
+            assert_sound(target)
+            (again,) = say(target, "a", "one", idempotency_key="one")
             assert again.id == 1
             assert [each.behind for each in compare_stores(store, target)] == [True, True]
         with open_store("memory:") as target:
@@ -194,12 +191,12 @@ def test_a_damaged_conversation_is_copied_up_to_its_first_damaged_event(
 
 
 @pytest.mark.parametrize("lost", ["records", "recalled", "unreadable entries"])
-def test_damage_beside_the_events_costs_no_event(monkeypatch: pytest.MonkeyPatch, lost: str):
+def test_damage_beside_the_events_costs_no_event(monkeypatch, lost):
     def refused(*_: object, **__: object) -> NoReturn:
         raise StoreDamaged("a page is damaged")
 
     with open_store("memory:") as source, open_store("memory:") as target:
-        source.append("a", [said("zero"), said("one")], expected_version=0, idempotency_key="k")
+        say(source, "a", "zero", "one", idempotency_key="k")
         if lost == "unreadable entries":
             monkeypatch.setattr(ReadTransaction, "origins", refused)
         else:
@@ -210,7 +207,7 @@ def test_damage_beside_the_events_costs_no_event(monkeypatch: pytest.MonkeyPatch
         assert [*target.events("a")] == [*source.events("a")]
 
 
-def test_an_event_with_another_head_is_not_copied(tmp_path: Path):
+def test_an_event_with_another_head_is_not_copied(tmp_path):
     path = tmp_path / "history.db"
     with (
         open_store(f"sqlite:///{path}") as store,
@@ -218,7 +215,7 @@ def test_an_event_with_another_head_is_not_copied(tmp_path: Path):
         open_store("memory:") as target,
     ):
         for each in (store, other):
-            each.append("a", [said("zero"), said("one")], expected_version=0)
+            say(each, "a", "zero", "one")
         (row,) = other.query("a", lambda read: read.rows(0, 1, 1))
         with closing(sqlite3.connect(path)) as connection, connection:
             body = connection.execute("SELECT body FROM events WHERE id = 0").fetchone()[0].encode()
@@ -226,13 +223,13 @@ def test_an_event_with_another_head_is_not_copied(tmp_path: Path):
         (moved,) = copy_store(store, target, damaged=True)
         assert (moved.damaged, moved.version) == (0, 0)
         assert [*target.conversations()] == []
-        assert [event.content for event in store.events("a")] == ["zero", "one"]  # type: ignore[union-attr]
+        assert [event.content for event in store.events("a")] == ["zero", "one"]
 
 
 def test_some_conversations_are_copied_alone():
     with open_store("memory:") as source, open_store("memory:") as target:
         for name in ("a", "b", "c"):
-            source.append(name, said(name), expected_version=0)
+            say(source, name, name)
         assert problems(source, target, "c", "a") == {"a": None, "c": None}
         assert [row.id for row in target.iter_conversations()] == ["a", "c"]
         assert list(compare_stores(source, target, "a", "c")) == []
@@ -240,11 +237,11 @@ def test_some_conversations_are_copied_alone():
             list(copy_store(source, target, "none"))
 
 
-def test_a_copy_that_is_stopped_goes_on_with_no_conversation(monkeypatch: pytest.MonkeyPatch):
+def test_a_copy_that_is_stopped_goes_on_with_no_conversation(monkeypatch):
     monkeypatch.setattr(importing, "CHUNK", 1)
     with open_store("memory:") as source, open_store("memory:") as target:
-        source.append("long", [said("x")] * 300, expected_version=0)
-        source.append("short", said("x"), expected_version=0)
+        say(source, "long", *["x"] * 300)
+        say(source, "short", "x")
         copying = copy_store(source, target, jobs=2)
         assert next(copying).conversation == "short"
         copying.close()  # as Ctrl-C in the thread that called
@@ -252,22 +249,18 @@ def test_a_copy_that_is_stopped_goes_on_with_no_conversation(monkeypatch: pytest
         assert target.database.recorder.query(lambda reader: reader.unfinished()) == []
 
 
-def test_a_page_that_cannot_be_read_costs_one_conversation(tmp_path: Path):
+def test_a_page_that_cannot_be_read_costs_one_conversation(tmp_path):
     path = tmp_path / "history.db"
     with open_store(f"sqlite:///{path}") as store:
         for name in ("a", "b", "c"):
-            store.append(
-                name,
-                [said(f"{name} number {n} " + "x" * 300) for n in range(200)],
-                expected_version=0,
-            )
+            say(store, name, *[f"{name} number {n} " + "x" * 300 for n in range(200)])
     without_page(path, lambda page: b"b number 100 " in page)
     with open_store(f"sqlite:///{path}") as source, open_store("memory:") as target:
         told = problems(source, target)
         assert (told["a"], told["c"]) == (None, None)
         assert re.match(r"conversation 'b', event (8|9|10)\d?: it cannot be read", told["b"] or "")
         assert [row.id for row in target.iter_conversations()] == ["a", "c"]
-        assert [verdict.findings for verdict in verify(target) if verdict.findings] == []
+        assert_sound(target)
 
 
 def test_a_tombstone_that_is_like_an_earlier_one_of_its_id_is_copied():
@@ -275,7 +268,7 @@ def test_a_tombstone_that_is_like_an_earlier_one_of_its_id_is_copied():
     event.
     """
     with open_store("memory:") as source, open_store("memory:") as target:
-        source.append("a", [said("one"), said("two")], expected_version=0)
+        say(source, "a", "one", "two")
         source.fork("a", 2, "fork")
         erase(source, "a", reason="asked for", detach_forks=True)
         list(copy_store(source, target))
@@ -291,7 +284,7 @@ def test_a_tombstone_that_is_like_an_earlier_one_of_its_id_is_copied():
 def test_another_conversation_with_the_same_end_is_named():
     """Both stores forked a conversation at the same event, under one id."""
     with open_store("memory:") as source, open_store("memory:") as target:
-        source.append("a", said("one"), expected_version=0)
+        say(source, "a", "one")
         list(copy_store(source, target))
         for store in (source, target):
             store.fork("a", 1, "fork")

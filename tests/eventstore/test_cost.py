@@ -5,7 +5,7 @@ clock is needed.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,7 @@ class Counting(store_file.Connection):
 
 
 @pytest.fixture(scope="module")
-def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Store]]:
+def stores(tmp_path_factory) -> Iterator[list[Store]]:
     """A store with a short history, and one with a long one."""
     connect = sqlite3.connect
     with pytest.MonkeyPatch.context() as patch:
@@ -167,9 +167,7 @@ def late_difference(store: Store) -> object:
         "late difference",
     ],
 )
-def test_a_step_costs_the_same_however_long_the_history(
-    stores: list[Store], step: Callable[[Store], object]
-):
+def test_a_step_costs_the_same_however_long_the_history(stores, step):
     costs = []
     for store in stores:
         step(store)  # statements are prepared, pages are read
@@ -182,7 +180,7 @@ def test_a_step_costs_the_same_however_long_the_history(
     )
 
 
-def test_why_of_an_early_event_reads_the_condensations_after_it_once(stores: list[Store]):
+def test_why_of_an_early_event_reads_the_condensations_after_it_once(stores):
     """Each condensation of the chain forgets the summary of the one before, down to the newest."""
     _, store = stores
     views = Views(store)

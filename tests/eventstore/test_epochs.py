@@ -10,18 +10,16 @@ from pathlib import Path
 import pytest
 
 import foldlog.eventstore.log.importing
-from foldlog.eventstore import Message, Recorded, Store, StoreRestored, open_store
+from foldlog.eventstore import Recorded, Store, StoreRestored, open_store
 from foldlog.eventstore.maintenance.backup import back_up, vacuum
 from foldlog.eventstore.maintenance.erase import erase
-from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.sqlite import maintenance
+from tests.said import said, say
+from tests.sound import assert_sound
 
 
 def append(store: Store, content: str, conversation: str = "c1") -> Recorded:
-    version = store.version(conversation)
-    return store.append(
-        conversation, Message(source="user", content=content), expected_version=version
-    )[0]
+    return say(store, conversation, content)[0]
 
 
 def texts(store: Store, position: int = 0) -> list[str]:
@@ -53,7 +51,7 @@ def in_place(backup: Path, path: Path) -> None:
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path) -> Path:
     return tmp_path / "history.db"
 
 
@@ -73,9 +71,7 @@ def lost_positions(path: Path, restore: Callable[[Path, Path], None]) -> tuple[i
 
 
 @pytest.mark.parametrize("restore", [by_rename, by_copy, in_place])
-def test_a_follower_of_a_store_that_was_restored_misses_nothing(
-    path: Path, restore: Callable[[Path, Path], None]
-):
+def test_a_follower_of_a_store_that_was_restored_misses_nothing(path, restore):
     kept, seen = lost_positions(path, restore)
     with open_store(f"sqlite:///{path}") as store:
         assert texts(store) == [f"kept {n}" for n in range(5)]
@@ -85,13 +81,13 @@ def test_a_follower_of_a_store_that_was_restored_misses_nothing(
         assert positions == list(range(positions[0], positions[0] + 5))
         assert texts(store, seen) == [f"restored {kept}", *(f"new {n}" for n in range(5))]
         assert texts(store, kept) == texts(store, seen)
-        assert [finding for verdict in verify(store) for finding in verdict.findings] == []
+        assert_sound(store)
     with open_store(f"sqlite:///{path}") as store:
         assert append(store, "next").position == positions[-1] + 1
 
 
 def test_who_has_followed_further_than_a_restored_store_can_see_it_before_the_first_write(
-    path: Path,
+    path,
 ):
     kept, seen = lost_positions(path, by_rename)
     with open_store(f"sqlite:///{path}") as store:
@@ -99,7 +95,7 @@ def test_who_has_followed_further_than_a_restored_store_can_see_it_before_the_fi
         assert append(store, "new").position > seen
 
 
-def test_each_copy_of_a_copy_begins_an_epoch_above_those_before(tmp_path: Path):
+def test_each_copy_of_a_copy_begins_an_epoch_above_those_before(tmp_path):
     positions = []
     for name, made_of in [
         ("store", None),
@@ -116,7 +112,7 @@ def test_each_copy_of_a_copy_begins_an_epoch_above_those_before(tmp_path: Path):
 
 
 def test_a_copy_made_by_hand_goes_on_when_the_beginning_of_its_epoch_is_written_back(
-    path: Path, tmp_path: Path
+    path, tmp_path
 ):
     """The file on disk says then that it is another one than it said before: this is no
     overwriting.
@@ -133,7 +129,7 @@ def test_a_copy_made_by_hand_goes_on_when_the_beginning_of_its_epoch_is_written_
         assert texts(copy) == ["first", "restored 1", "(erased)", "second", "third"]
 
 
-def test_a_copy_that_is_only_read_stays_as_it_is(path: Path, tmp_path: Path):
+def test_a_copy_that_is_only_read_stays_as_it_is(path, tmp_path):
     with open_store(f"sqlite:///{path}") as store:
         append(store, "first")
         back_up(store, str(tmp_path / "copy.db"))
@@ -143,26 +139,22 @@ def test_a_copy_that_is_only_read_stays_as_it_is(path: Path, tmp_path: Path):
     assert (tmp_path / "copy.db").read_bytes() == before
 
 
-def test_an_import_into_a_restored_store_is_followed_too(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_an_import_into_a_restored_store_is_followed_too(path, monkeypatch):
     monkeypatch.setattr(foldlog.eventstore.log.importing, "CHUNK", 10)
     kept, seen = lost_positions(path, by_rename)
     with open_store(f"sqlite:///{path}") as store:
-        store.ingest("imported", [Message(source="user", content=f"{n}") for n in range(35)])
+        store.ingest("imported", [said(f"{n}") for n in range(35)])
         assert texts(store, seen) == [f"restored {kept}", *(f"{n}" for n in range(35))]
 
 
-def test_a_clock_that_is_wrong_leaves_positions_out_all_the_same(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_clock_that_is_wrong_leaves_positions_out_all_the_same(path, monkeypatch):
     _, seen = lost_positions(path, by_rename)
     monkeypatch.setattr(maintenance.time, "time_ns", lambda: 0)
     with open_store(f"sqlite:///{path}") as store:
         assert append(store, "new").position > seen + 2**31
 
 
-def test_a_store_that_was_only_moved_within_its_disk_goes_on(path: Path, tmp_path: Path):
+def test_a_store_that_was_only_moved_within_its_disk_goes_on(path, tmp_path):
     with open_store(f"sqlite:///{path}") as store:
         assert append(store, "first").position == 1
     path.rename(tmp_path / "moved.db")
@@ -170,7 +162,7 @@ def test_a_store_that_was_only_moved_within_its_disk_goes_on(path: Path, tmp_pat
         assert append(store, "second").position == 2
 
 
-def test_an_append_that_fails_begins_no_epoch_and_the_next_one_does(path: Path):
+def test_an_append_that_fails_begins_no_epoch_and_the_next_one_does(path):
     _, seen = lost_positions(path, by_rename)
     with open_store(f"sqlite:///{path}") as store:
 
@@ -178,13 +170,11 @@ def test_an_append_that_fails_begins_no_epoch_and_the_next_one_does(path: Path):
             raise ZeroDivisionError
 
         with pytest.raises(ZeroDivisionError):
-            store.append(
-                "c1", Message(source="user", content="never"), expected_version=5, guard=fails
-            )
+            store.append("c1", said("never"), expected_version=5, guard=fails)
         assert append(store, "new").position > seen
 
 
-def test_inodes_of_any_size_can_be_kept(path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_inodes_of_any_size_can_be_kept(path, monkeypatch):
     status, of_descriptor = os.stat, os.fstat
 
     def large(found: os.stat_result) -> os.stat_result:

@@ -10,30 +10,26 @@ from pydantic import SecretStr
 
 from foldlog.eventstore import (
     CorruptEvent,
-    Message,
     Store,
     open_store,
 )
 from foldlog.eventstore.log.keys import KeyRing
 from foldlog.eventstore.maintenance.verify import verify
 from tests import stored_rows
+from tests.said import say
 
 KEYS = KeyRing([SecretStr("6b" * 32)])
 
 
 @pytest.fixture(params=[None, KEYS], ids=["plain", "encrypted"])
-def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+def path(request, tmp_path) -> Path:
     """A file with a conversation, its fork with one event of its own, and another conversation."""
     path = tmp_path / "forks.db"
     with open_store(f"sqlite:///{path}", keys=request.param) as store:
-        store.append(
-            "c", [Message(source="user", content=f"c{n}") for n in range(4)], expected_version=0
-        )
+        say(store, "c", *[f"c{n}" for n in range(4)])
         store.fork("c", 2, "f")
-        store.append("f", Message(source="user", content="own"), expected_version=2)
-        store.append(
-            "d", [Message(source="user", content=f"d{n}") for n in range(4)], expected_version=0
-        )
+        say(store, "f", "own")
+        say(store, "d", *[f"d{n}" for n in range(4)])
     return path
 
 
@@ -64,7 +60,7 @@ def changed(path: Path, statement: str) -> Store:
     ],
     ids=["its own events lost", "another past", "a missing ancestor"],
 )
-def test_a_past_that_was_changed_is_found(path: Path, statement: str, is_missing: bool):
+def test_a_past_that_was_changed_is_found(path, statement, is_missing):
     with changed(path, statement) as store:
         if is_missing:
             with pytest.raises(CorruptEvent):
@@ -72,7 +68,7 @@ def test_a_past_that_was_changed_is_found(path: Path, statement: str, is_missing
         assert any(verdict.findings for verdict in verify(store))
 
 
-def test_ancestors_that_lead_in_a_circle_are_damage(path: Path):
+def test_ancestors_that_lead_in_a_circle_are_damage(path):
     circle = (
         "UPDATE conversations SET parent_version = 2, parent = (SELECT key FROM conversations WHERE"
         " id = 'f')"
@@ -85,7 +81,7 @@ def test_ancestors_that_lead_in_a_circle_are_damage(path: Path):
 
 
 @pytest.mark.parametrize("event_id", [1, 2], ids=["of the past", "of its own"])
-def test_a_damaged_event_of_a_fork_is_named_and_not_shown(path: Path, event_id: int):
+def test_a_damaged_event_of_a_fork_is_named_and_not_shown(path, event_id):
     with changed(
         path, f"UPDATE events SET meta = meta_with(meta, 'recorded_at', 1) WHERE id = {event_id}"
     ) as store:
@@ -102,7 +98,7 @@ def test_a_damaged_event_of_a_fork_is_named_and_not_shown(path: Path, event_id: 
 
 
 @pytest.mark.parametrize("name", "cf")
-def test_no_head_is_taken_from_a_damaged_event(path: Path, name: str):
+def test_no_head_is_taken_from_a_damaged_event(path, name):
     with (
         changed(
             path, "UPDATE events SET meta = meta_with(meta, 'head', zeroblob(32)) WHERE id = 1"

@@ -6,23 +6,20 @@ from __future__ import annotations
 
 import itertools
 import sqlite3
-import threading
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from foldlog.eventstore import (
     CondensationAction,
-    EventStoreError,
     Message,
     Store,
     StoreUnavailable,
     open_store,
 )
-from foldlog.eventstore.maintenance.verify import verify
 from foldlog.projections import Views
 from tests.eventstore.interruptions import interrupted_at
+from tests.sound import assert_sound
 
 HI = Message(source="user", content="hi")
 PATIENCE_S = 60
@@ -87,7 +84,7 @@ RELAXED = "sqlite:///{}/s.db?durability=relaxed"
     ],
 )
 def test_an_append_that_is_interrupted_says_whether_it_is_written(
-    tmp_path: Path, first: int, url: str, make: Callable[[], BaseException], whole: bool
+    tmp_path, first, url, make, whole
 ):
     """In a file, each place meets one of the exceptions, and all of them with ``scripts/test
     --all``.
@@ -107,45 +104,7 @@ def test_an_append_that_is_interrupted_says_whether_it_is_written(
         Views(store)
         is_sampled = not whole and url == RELAXED
         assert places(store, write, make, *((first, 4) if is_sampled else ())) > 50
-        assert [finding for verdict in verify(store) for finding in verdict.findings] == []
+        assert_sound(store)
         assert len(list(store.follow())) == sum(
             row.version for row in store.conversations(limit=10_000)
         )
-
-
-def test_a_thread_that_is_interrupted_while_others_write_harms_none_of_them(tmp_path: Path):
-    """It is not the main thread, so it runs jobs of the others as well."""
-    stop, failed, counts = threading.Event(), [], [0, 0]
-
-    def write(n: int) -> None:
-        while not stop.is_set():
-            try:
-                store.append(f"own{n}", HI, expected_version=counts[n])
-                counts[n] += 1
-            except EventStoreError as error:
-                failed.append(error)
-
-    def interrupted() -> None:
-        try:
-            found.append(
-                places(
-                    store,
-                    lambda c: store.append(c, [HI, HI], expected_version=1),
-                    KeyboardInterrupt,
-                )
-            )
-        finally:
-            stop.set()
-
-    found: list[int] = []
-    with open_store(f"sqlite:///{tmp_path}/s.db?durability=relaxed") as store:
-        threads = [threading.Thread(target=write, args=(n,), daemon=True) for n in range(2)]
-        threads.append(threading.Thread(target=interrupted, daemon=True))
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(PATIENCE_S)
-        assert not any(thread.is_alive() for thread in threads), "a thread waits for ever"
-        assert found
-        assert failed == []
-        assert [store.version(f"own{n}") for n in range(2)] == counts

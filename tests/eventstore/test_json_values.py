@@ -147,7 +147,7 @@ def data_of(event: Event, field: str) -> Any:
 @example(value=[{"\ud800": {1: "a"}}])
 @example(value={"n": float("nan"), "big": 2**200, "t": (1, (True, -0.0))})
 def test_what_is_accepted_comes_back_with_its_types_and_what_is_refused_changes_nothing(
-    field: str, value: Any
+    field, value
 ):
     with open_store("memory:") as store:
         first = store.append("c1", Message(source="user", content="first"), expected_version=0)
@@ -181,7 +181,7 @@ DERIVED = [
 
 
 @pytest.mark.parametrize("field", FIELDS)
-def test_a_text_or_number_of_a_derived_class_is_stored_as_the_plain_one(field: str):
+def test_a_text_or_number_of_a_derived_class_is_stored_as_the_plain_one(field):
     with open_store("memory:") as store:
         store.append("c1", Message(source="user", content="first"), expected_version=0)
         appended = store.append(
@@ -250,25 +250,25 @@ def test_fields_and_documents_of_derived_classes_are_plain_too():
         ),
         (Message(source="user", content="\ud800", meta={"x": math.inf}), r"field meta\.x is inf"),
         (Message(source="user", content="x", extra={"x": math.inf}), r"field extra\.x is inf"),
-        (Message(source="user", content=b"\x00\xff"), "field content has a value of type bytes"),  # type: ignore[arg-type]
+        (Message(source="user", content=b"\x00\xff"), "field content has a value of type bytes"),
         (
             Message(source="user", content=[{"a": {1}}]),
             r"field content\[0\]\.a has a value of type set",
-        ),  # type: ignore[arg-type]
-        (Message(source="user", content=["hi"]), r"field content\[0\] is 'hi'; a part is a map"),  # type: ignore[list-item]
-        (Message(source="user", content=None), "Expected `str | array`, got `null`"),  # type: ignore[arg-type]
+        ),
+        (Message(source="user", content=["hi"]), r"field content\[0\] is 'hi'; a part is a map"),
+        (Message(source="user", content=None), "Expected `str | array`, got `null`"),
         (
             Message(source="nobody", content="hi"),
             "its source is 'nobody'; use 'user', 'agent', 'environment'",
-        ),  # type: ignore[arg-type]
-        (Action(tool="t", call_id=UUID(int=7)), "field call_id has a value of type UUID"),  # type: ignore[arg-type]
+        ),
+        (Action(tool="t", call_id=UUID(int=7)), "field call_id has a value of type UUID"),
         (
             Message(source="user", content="x", origin=Origin(format="f", id=b"x")),
             r"origin\.id has .* bytes",
         ),
     ],
 )
-def test_the_refusal_names_field_type_and_remedy(event: Event, problem: str):
+def test_the_refusal_names_field_type_and_remedy(event, problem):
     with open_store("memory:") as store, pytest.raises(InvalidEvent, match=problem):
         store.append("c1", event, expected_version=0)
 

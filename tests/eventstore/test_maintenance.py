@@ -29,12 +29,13 @@ from foldlog.eventstore.recorders.sqlite import SQLiteRecorder
 from foldlog.eventstore.recorders.types import Conversation
 from tests import stored_rows
 from tests.reading import reading
+from tests.said import said
 
-HI = Message(source="user", content="hi " * 100)
+HI = said("hi " * 100)
 
 
 @pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+def store(tmp_path, monkeypatch) -> Iterator[Store]:
     """A store with a live conversation, a published import, and rows that a killed import left."""
     monkeypatch.setattr(foldlog.eventstore.log.importing, "CHUNK", 10)
     store = open_store(f"sqlite:///{tmp_path}/store.db")
@@ -72,7 +73,7 @@ def places(store: Store) -> list[tuple[int, str, int]]:
 # --------------------------------------------------------------------------------------------------
 
 
-def test_a_backup_is_a_store_with_the_same_events_at_the_same_places(store: Store, tmp_path: Path):
+def test_a_backup_is_a_store_with_the_same_events_at_the_same_places(store, tmp_path):
     done = back_up(store, str(tmp_path / "copy.db"))
     assert (done.conversations, done.events, done.findings) == (2, 41, ())
     assert done.size_bytes == (tmp_path / "copy.db").stat().st_size
@@ -85,7 +86,7 @@ def test_a_backup_is_a_store_with_the_same_events_at_the_same_places(store: Stor
     assert store.version("live") == 6
 
 
-def test_a_backup_does_not_replace_a_file(store: Store, tmp_path: Path):
+def test_a_backup_does_not_replace_a_file(store, tmp_path):
     (tmp_path / "precious").write_text("mine")
     with pytest.raises(
         InvalidOption, match="precious already exists; choose another name for the backup"
@@ -94,7 +95,7 @@ def test_a_backup_does_not_replace_a_file(store: Store, tmp_path: Path):
     assert (tmp_path / "precious").read_text() == "mine"
 
 
-def test_a_backup_that_cannot_be_written_says_so_and_leaves_nothing(store: Store, tmp_path: Path):
+def test_a_backup_that_cannot_be_written_says_so_and_leaves_nothing(store, tmp_path):
     with pytest.raises(
         StoreUnavailable, match=r"cannot write the backup .*: No such file or directory"
     ):
@@ -109,7 +110,7 @@ def test_a_backup_that_cannot_be_written_says_so_and_leaves_nothing(store: Store
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_a_backup_is_of_one_moment_while_others_write(store: Store, tmp_path: Path):
+def test_a_backup_is_of_one_moment_while_others_write(store, tmp_path):
     """Each batch of five is in it whole, and what was recorded before it began is in it."""
     stop = threading.Event()
 
@@ -136,7 +137,7 @@ def test_a_backup_is_of_one_moment_while_others_write(store: Store, tmp_path: Pa
     assert store.version("busy") > 20
 
 
-def test_a_store_in_memory_cannot_be_backed_up_and_has_nothing_to_vacuum(tmp_path: Path):
+def test_a_store_in_memory_cannot_be_backed_up_and_has_nothing_to_vacuum(tmp_path):
     with open_store("memory:") as store:
         with pytest.raises(InvalidOption, match="only a store in a SQLite file can be backed up"):
             back_up(store, str(tmp_path / "copy.db"))
@@ -147,9 +148,7 @@ def test_a_store_in_memory_cannot_be_backed_up_and_has_nothing_to_vacuum(tmp_pat
 # --------------------------------------------------------------------------------------------------
 
 
-def test_a_position_is_never_given_twice_also_when_the_newest_rows_are_gone(
-    store: Store, tmp_path: Path
-):
+def test_a_position_is_never_given_twice_also_when_the_newest_rows_are_gone(store, tmp_path):
     newest = store.append("to erase", [HI] * 10, expected_version=0)[-1].position
     erase(store, "to erase", reason="asked for")
     vacuum(store)
@@ -161,9 +160,7 @@ def test_a_position_is_never_given_twice_also_when_the_newest_rows_are_gone(
         assert [one.conversation for one in last] == ["to erase", "live"]
 
 
-def test_vacuum_discards_what_killed_imports_left_and_spares_those_that_live(
-    store: Store, tmp_path: Path
-):
+def test_vacuum_discards_what_killed_imports_left_and_spares_those_that_live(store, tmp_path):
     """An import that goes on for hours has added something within the last one."""
     recorder = SQLiteRecorder(str(tmp_path / "store.db"))
     now = datetime.now(UTC)
@@ -186,7 +183,7 @@ def test_vacuum_discards_what_killed_imports_left_and_spares_those_that_live(
     recorder.close()
 
 
-def test_an_import_that_was_taken_for_dead_is_told_and_can_be_run_again(tmp_path: Path):
+def test_an_import_that_was_taken_for_dead_is_told_and_can_be_run_again(tmp_path):
     path = tmp_path / "store.db"
     hours = itertools.count()
     clock = iter(datetime(2026, 1, 1, tzinfo=UTC) + timedelta(hours=2 * n) for n in hours)
@@ -207,7 +204,7 @@ def test_an_import_that_was_taken_for_dead_is_told_and_can_be_run_again(tmp_path
         assert slow.ingest("c1", [HI] * 5_000).version == 5_000
 
 
-def test_readers_go_on_while_a_store_is_vacuumed(store: Store):
+def test_readers_go_on_while_a_store_is_vacuumed(store):
     with reading(store, "live") as snapshot:
         before = list(snapshot.events())
         vacuum(store)

@@ -32,7 +32,7 @@ WHEN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path) -> Path:
     path = tmp_path / "store.db"
     with open_store(f"sqlite:///{path}") as store:
         store.append(
@@ -85,7 +85,7 @@ def redact_at(path: Path, event_id: int) -> None:
 NO_RECEIPT = "it is redacted, but no later event is a receipt with this hash"
 
 
-def test_a_row_that_looks_redacted_is_reported_without_a_receipt_of_its_own(path: Path):
+def test_a_row_that_looks_redacted_is_reported_without_a_receipt_of_its_own(path):
     sound = row_of(path, 2)
     put(path, redacted_by_hand(sound))
     assert findings(path) == [f"event 2: {NO_RECEIPT}"]
@@ -110,7 +110,7 @@ def test_a_row_that_looks_redacted_is_reported_without_a_receipt_of_its_own(path
     assert findings(path) == []
 
 
-def test_a_redacted_row_with_any_content_is_reported(path: Path):
+def test_a_redacted_row_with_any_content_is_reported(path):
     redact_at(path, 2)
     row = row_of(path, 2)
     assert findings(path) == []
@@ -120,7 +120,7 @@ def test_a_redacted_row_with_any_content_is_reported(path: Path):
     assert "event 2: its content was changed" in findings(path)[0]
 
 
-def test_a_content_that_was_put_back_is_reported(path: Path):
+def test_a_content_that_was_put_back_is_reported(path):
     sound = row_of(path, 2)
     redact_at(path, 2)
     put(path, sound)
@@ -129,14 +129,14 @@ def test_a_content_that_was_put_back_is_reported(path: Path):
     ]
 
 
-def test_another_commitment_breaks_the_chain(path: Path):
+def test_another_commitment_breaks_the_chain(path):
     redact_at(path, 2)
     row = row_of(path, 2)
     put(path, with_fields(row, proof=row.proof[:HEAD_BYTES] + bytes(32)))
     assert any(line.startswith("event 2: ") for line in findings(path))
 
 
-def test_a_receipt_that_was_cut_off_is_missed(path: Path):
+def test_a_receipt_that_was_cut_off_is_missed(path):
     redact_at(path, 2)
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("DELETE FROM events WHERE conversation = 1 AND id = 6")
@@ -147,7 +147,7 @@ def test_a_receipt_that_was_cut_off_is_missed(path: Path):
 # --------------------------------------------------------------------------------------------------
 
 
-def test_another_process_that_has_the_view_in_memory_shows_it_redacted(path: Path):
+def test_another_process_that_has_the_view_in_memory_shows_it_redacted(path):
     with open_store(f"sqlite:///{path}") as one, open_store(f"sqlite:///{path}") as other:
         views = Views(other)
         one.fork("c", 3, "f")
@@ -166,7 +166,7 @@ def test_another_process_that_has_the_view_in_memory_shows_it_redacted(path: Pat
             assert view.events[2].content == "[redacted]"
 
 
-def test_a_summary_in_a_fork_quotes_only_what_stood_in_its_view(path: Path):
+def test_a_summary_in_a_fork_quotes_only_what_stood_in_its_view(path):
     """Its range holds the condensation of the redacted event, which is no event of a View."""
     with open_store(f"sqlite:///{path}") as store:
         store.append(
@@ -182,7 +182,7 @@ def test_a_summary_in_a_fork_quotes_only_what_stood_in_its_view(path: Path):
         assert [quote[:2] for quote in receipt.quotes] == [("c", 6), ("f", 8)]
 
 
-def test_the_id_of_a_source_stays_where_it_is_a_number_or_a_short_word(path: Path):
+def test_the_id_of_a_source_stays_where_it_is_a_number_or_a_short_word(path):
     """An import keeps the id of its source with its JSON type, whatever that is. Other records name
     it by that id.
     """

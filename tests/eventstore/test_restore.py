@@ -15,7 +15,6 @@ import pytest
 from pydantic import SecretStr
 
 from foldlog.eventstore import (
-    ANY_VERSION,
     InvalidOption,
     KeyRing,
     Message,
@@ -33,21 +32,21 @@ from foldlog.eventstore.recorders.sqlite import replacing
 from foldlog.eventstore.recorders.sqlite.replacing import held
 from tests.eventstore.test_store_file import Agent
 from tests.reading import reading
+from tests.said import said, say
+from tests.sound import assert_sound
 
 
 def append(store: Store, content: str, conversation: str = "c1") -> None:
-    store.append(
-        conversation, Message(source="user", content=content), expected_version=ANY_VERSION
-    )
+    say(store, conversation, content)
 
 
 def contents(path: str | Path, conversation: str = "c1", mode: str = "ro") -> list[str]:
     with open_store(f"sqlite:///{path}?mode={mode}") as store:
-        return [event.content for event in store.events(conversation)]  # type: ignore[union-attr]
+        return [event.content for event in store.events(conversation)]
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path) -> Path:
     """A store that has a backup, ``backup.db``, and an event more."""
     path = tmp_path / "history.db"
     with open_store(f"sqlite:///{path}") as store:
@@ -58,11 +57,11 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def backup(tmp_path: Path) -> str:
+def backup(tmp_path) -> str:
     return str(tmp_path / "backup.db")
 
 
-def test_an_empty_store_is_removed_unless_a_program_has_it_open(tmp_path: Path):
+def test_an_empty_store_is_removed_unless_a_program_has_it_open(tmp_path):
     path = tmp_path / "new.db"
     with open_store(path) as early:
         replacing.remove_empty(str(path))
@@ -75,7 +74,7 @@ def test_an_empty_store_is_removed_unless_a_program_has_it_open(tmp_path: Path):
     assert [each for each in tmp_path.iterdir() if "empty" in each.name] == []
 
 
-def test_a_store_with_an_import_that_runs_is_not_removed(tmp_path: Path):
+def test_a_store_with_an_import_that_runs_is_not_removed(tmp_path):
     path = tmp_path / "new.db"
     with open_store(path) as store:
 
@@ -83,13 +82,13 @@ def test_a_store_with_an_import_that_runs_is_not_removed(tmp_path: Path):
             for number in range(4_000):
                 if number == 3_500:
                     replacing.remove_empty(str(path))
-                yield Message(source="user", content=str(number))
+                yield said(str(number))
 
         store.ingest("c1", events())
     assert len(contents(path)) == 4_000
 
 
-def test_a_store_is_restored_and_its_file_is_kept(path: Path, backup: str):
+def test_a_store_is_restored_and_its_file_is_kept(path, backup):
     """Through a link, which stays; with the rights of the file that is replaced, and the backup
     where it is.
     """
@@ -110,7 +109,7 @@ def test_a_store_is_restored_and_its_file_is_kept(path: Path, backup: str):
     assert contents(path) == ["in the backup", "goes on"]
 
 
-def test_a_store_that_is_in_use_is_restored_and_whoever_uses_it_is_told(path: Path, backup: str):
+def test_a_store_that_is_in_use_is_restored_and_whoever_uses_it_is_told(path, backup):
     agent = Agent(path)
     assert agent.do("by the agent") == "done"
     with open_store(f"sqlite:///{path}") as other, reading(other, "c1") as snapshot:
@@ -124,7 +123,7 @@ def test_a_store_that_is_in_use_is_restored_and_whoever_uses_it_is_told(path: Pa
     assert contents(str(done.kept)) == ["in the backup", "after the backup", "by the agent"]
 
 
-def test_events_that_are_only_in_the_log_are_kept_too(path: Path, backup: str):
+def test_events_that_are_only_in_the_log_are_kept_too(path, backup):
     """A reader keeps the log from being written back."""
     agent = Agent(path)
     with open_store(f"sqlite:///{path}") as other, reading(other, "c1"):
@@ -135,9 +134,7 @@ def test_events_that_are_only_in_the_log_are_kept_too(path: Path, backup: str):
     assert contents(path) == ["in the backup"]
 
 
-def test_a_store_that_is_gone_or_empty_or_damaged_is_restored(
-    path: Path, backup: str, tmp_path: Path
-):
+def test_a_store_that_is_gone_or_empty_or_damaged_is_restored(path, backup, tmp_path):
     damages: list[Callable[[], object]] = [
         path.unlink,
         lambda: path.write_bytes(b""),
@@ -151,7 +148,7 @@ def test_a_store_that_is_gone_or_empty_or_damaged_is_restored(
         assert (done.kept is not None and Path(done.kept).read_bytes()) == there
 
 
-def test_a_file_of_another_program_is_not_replaced(path: Path, backup: str, tmp_path: Path):
+def test_a_file_of_another_program_is_not_replaced(path, backup, tmp_path):
     other = tmp_path / "other.db"
     with closing(sqlite3.connect(other)) as connection:
         connection.execute("CREATE TABLE precious (value)")
@@ -167,9 +164,7 @@ def test_a_file_of_another_program_is_not_replaced(path: Path, backup: str, tmp_
         assert set(tmp_path.iterdir()) == names
 
 
-def test_the_log_of_a_store_that_is_gone_does_not_get_into_the_restored_one(
-    path: Path, backup: str
-):
+def test_the_log_of_a_store_that_is_gone_does_not_get_into_the_restored_one(path, backup):
     agent = Agent(path)
     assert agent.do("in the log") == "done"
     path.unlink()
@@ -181,9 +176,7 @@ def test_the_log_of_a_store_that_is_gone_does_not_get_into_the_restored_one(
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to other users")
 @pytest.mark.parametrize("is_there", [True, False])
-def test_what_root_restores_and_locks_belongs_to_the_owner_of_the_store(
-    path: Path, backup: str, is_there: bool
-):
+def test_what_root_restores_and_locks_belongs_to_the_owner_of_the_store(path, backup, is_there):
     for owned in (path.parent, path):
         os.chown(owned, 1000, 1000)
     for gone in [Path(f"{path}-queue"), *([] if is_there else [path])]:
@@ -192,7 +185,7 @@ def test_what_root_restores_and_locks_belongs_to_the_owner_of_the_store(
     assert {file.stat().st_uid for file in (path, Path(f"{path}-queue"))} == {1000}
 
 
-def test_conversations_that_were_erased_since_are_named(path: Path, backup: str):
+def test_conversations_that_were_erased_since_are_named(path, backup):
     with open_store(f"sqlite:///{path}") as store:
         append(store, "never in the backup", "c2")
         erase(store, "c1", reason="asked to")
@@ -201,7 +194,7 @@ def test_conversations_that_were_erased_since_are_named(path: Path, backup: str)
 
 
 def test_a_backup_with_an_unfinished_erasure_is_restored_and_the_erasure_finished(
-    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    path, tmp_path, monkeypatch
 ):
     with open_store(f"sqlite:///{path}") as store, monkeypatch.context() as patched:
         patched.setattr(unfinished, "delete_rows", _kill)
@@ -212,10 +205,10 @@ def test_a_backup_with_an_unfinished_erasure_is_restored_and_the_erasure_finishe
     with open_store(restored) as store:
         assert any(verdict.findings for verdict in verify(store))
         vacuum(store)
-        assert not any(verdict.findings for verdict in verify(store))
+        assert_sound(store)
 
 
-def test_the_log_of_a_file_that_was_moved_away_is_kept_by_itself(path: Path, backup: str):
+def test_the_log_of_a_file_that_was_moved_away_is_kept_by_itself(path, backup):
     agent = Agent(path)
     assert agent.do("in the log") == "done"
     agent.kill()
@@ -231,7 +224,7 @@ def test_the_log_of_a_file_that_was_moved_away_is_kept_by_itself(path: Path, bac
     ]
 
 
-def test_another_open_store_serves_as_a_backup(path: Path, tmp_path: Path):
+def test_another_open_store_serves_as_a_backup(path, tmp_path):
     with open_store(f"sqlite:///{path}") as store:
         append(store, "in its log")
         restore_store(f"sqlite:///{tmp_path / 'second.db'}", str(path))
@@ -252,9 +245,7 @@ def test_another_open_store_serves_as_a_backup(path: Path, tmp_path: Path):
         (lambda backup: _change(backup, "PRAGMA user_version = 99"), "has schema 99"),
     ],
 )
-def test_what_is_no_sound_backup_replaces_nothing(
-    path: Path, backup: str, spoil: Callable[[str], object], problem: str
-):
+def test_what_is_no_sound_backup_replaces_nothing(path, backup, spoil, problem):
     spoil(backup)
     before = {file.name: file.read_bytes() for file in path.parent.iterdir()}
     with pytest.raises((StoreUnusable, InvalidOption), match=problem):
@@ -267,7 +258,7 @@ def _change(path: str, statement: str) -> None:
         connection.execute(statement)
 
 
-def test_a_store_is_no_backup_of_itself_and_no_server_is_restored(path: Path, backup: str):
+def test_a_store_is_no_backup_of_itself_and_no_server_is_restored(path, backup):
     with pytest.raises(InvalidOption, match="is the store itself; name a backup of it"):
         restore_store(f"sqlite:///{path}", str(path))
     with pytest.raises(InvalidOption, match="is a folder; name the file of the backup"):
@@ -276,7 +267,7 @@ def test_a_store_is_no_backup_of_itself_and_no_server_is_restored(path: Path, ba
         restore_store("postgresql://nobody@nowhere/nothing", backup)
 
 
-def test_an_encrypted_backup_is_verified_with_its_key(tmp_path: Path):
+def test_an_encrypted_backup_is_verified_with_its_key(tmp_path):
     keys = KeyRing([SecretStr("22" * 32)])
     with open_store(f"sqlite:///{tmp_path / 'history.db'}", keys=keys) as store:
         append(store, "private")
@@ -355,17 +346,13 @@ def look_after_a_kill(folder: Path, step: int, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("step", [3, 4])
-def test_a_killed_restore_leaves_a_store_that_opens(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
-):
+def test_a_killed_restore_leaves_a_store_that_opens(tmp_path, monkeypatch, step):
     """In between the file has two names, and what opens it takes the other steps."""
     assert look_after_a_kill(tmp_path, step, monkeypatch) == ["in the backup"]
 
 
 @pytest.mark.long
-def test_a_restore_that_is_killed_at_any_step_leaves_a_store_that_opens(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_restore_that_is_killed_at_any_step_leaves_a_store_that_opens(tmp_path, monkeypatch):
     """It is the old one or the new one; a process that has the old one open writes to it, or
     nothing.
     """
@@ -378,9 +365,7 @@ def test_a_restore_that_is_killed_at_any_step_leaves_a_store_that_opens(
     assert {state[1:] == [] for state in states[:-1]} == {True, False}
 
 
-def test_a_disk_that_is_full_replaces_nothing(
-    path: Path, backup: str, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_disk_that_is_full_replaces_nothing(path, backup, monkeypatch):
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
@@ -392,9 +377,7 @@ def test_a_disk_that_is_full_replaces_nothing(
         restore_store(f"sqlite:///{path}", backup)
 
 
-def test_what_a_killed_restore_left_is_removed_and_what_another_one_writes_stays(
-    path: Path, backup: str
-):
+def test_what_a_killed_restore_left_is_removed_and_what_another_one_writes_stays(path, backup):
     left, written = (
         path.with_name("history.db.aaaaaaaa.part"),
         path.with_name("history.db.bbbbbbbb.part"),
@@ -406,9 +389,7 @@ def test_what_a_killed_restore_left_is_removed_and_what_another_one_writes_stays
     assert (left.exists(), written.exists()) == (False, True)
 
 
-def test_a_full_disk_of_the_store_is_not_a_backup_that_cannot_be_read(
-    path: Path, backup: str, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_full_disk_of_the_store_is_not_a_backup_that_cannot_be_read(path, backup, monkeypatch):
     connect = sqlite3.connect
 
     def small(name: str, *given: Any, **named: Any) -> sqlite3.Connection:

@@ -11,7 +11,6 @@ import sqlite3
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -22,7 +21,6 @@ from foldlog._derived import followed
 from foldlog.eventstore import (
     ConversationErased,
     CorruptEvent,
-    Message,
     Store,
     StoreUnavailable,
     StoreUnusable,
@@ -39,8 +37,11 @@ from foldlog.eventstore.recorders.sqlite.reader import SQL
 from foldlog.eventstore.recorders.sqlite.transaction import SQLiteTransaction
 from foldlog.eventstore.recorders.statements import migrations, statements as statements_of
 from foldlog.eventstore.recorders.types import Conversation, Row, as_rows, row_of
+from tests.eventstore.test_copy import without_page
+from tests.eventstore.test_group_commit import Callers, a_held_transaction
+from tests.said import said, say
 
-HI = Message(source="user", content="hi")
+HI = said("hi")
 
 
 def row(event_id: int) -> Row:
@@ -48,12 +49,12 @@ def row(event_id: int) -> Row:
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> str:
+def path(tmp_path) -> str:
     return str(tmp_path / "store.db")
 
 
 @pytest.fixture
-def recorder(path: str) -> Iterator[SQLiteRecorder]:
+def recorder(path) -> Iterator[SQLiteRecorder]:
     recorder = SQLiteRecorder(path)
     yield recorder
     recorder.close()
@@ -68,35 +69,26 @@ def begin(recorder: SQLiteRecorder, name: str = "c1", rows: int = 1) -> int:
     return recorder.transact(work)
 
 
-@pytest.mark.parametrize("of", ["live", "imported"])
-def test_a_page_that_cannot_be_read_is_an_error_that_names_the_remedy(path: str, of: str):
+@pytest.mark.parametrize("lost", ["live", "imported"])
+def test_a_page_that_cannot_be_read_is_an_error_that_names_the_remedy(path, lost):
     with open_store(path) as store:
-        live = [Message(source="user", content=f"live {n:04} " + "x" * 300) for n in range(100)]
-        store.append("first", live, expected_version=0)
-        store.ingest(
-            "second",
-            (Message(source="user", content=f"imported {n:04} " + "x" * 300) for n in range(1_500)),
-        )
-    content = bytearray(Path(path).read_bytes())
-    for page in range(0, len(content), 4_096):
-        if f"{of} 0050 ".encode() in content[page : page + 4_096]:
-            content[page : page + 4_096] = b"\xff" * 4_096
-            break
-    Path(path).write_bytes(content)
+        say(store, "live", *[f"live {n:04} " + "x" * 300 for n in range(100)])
+        store.ingest("imported", (said(f"imported {n:04} " + "x" * 300) for n in range(1_500)))
+    without_page(Path(path), lambda page: f"{lost} 0050 ".encode() in page)
     with open_store(path) as store:
         ordered = list(followed(store, 0))
-        assert [one.position for one in ordered] == [*range(1, 1_601)]
-        lost = [one for one in ordered if isinstance(one, CorruptEvent)]
-        assert all(
-            abs(one.event_id - 50) < 25 and "it cannot be read: " in str(one) for one in lost
-        )
-        assert {one.conversation for one in lost} == {"first" if of == "live" else "second"}
+        assert [each.position for each in ordered] == [*range(1, 1_601)]
+        damaged = [each for each in ordered if isinstance(each, CorruptEvent)]
+        assert {each.conversation for each in damaged} == {lost}
+        for each in damaged:
+            assert abs(each.event_id - 50) < 25
+            assert "it cannot be read: " in str(each)
         for reverse in (False, True):
-            read = list[Message]()
+            read = list[int]()
             with pytest.raises(CorruptEvent, match=r"it cannot be read: .*copy --damaged") as found:
-                read.extend(store.events("first" if of == "live" else "second", reverse=reverse))  # type: ignore[arg-type]
+                read.extend(event.id for event in store.events(lost, reverse=reverse))
             assert abs(found.value.event_id - 50) < 25
-            assert found.value.event_id == read[-1].id + (-1 if reverse else 1)
+            assert found.value.event_id == read[-1] + (-1 if reverse else 1)
 
 
 @pytest.mark.parametrize("key", [1, 2**31 - 2, 2**31 - 1, 2**40, 2**62])
@@ -104,9 +96,7 @@ def test_events_are_staged_below_all_positions_whatever_the_key_of_their_convers
     recorder = MemoryRecorder()
     recorder.set_next_key(key)
     with Store(recorder) as store, open_store("memory:") as source:
-        source.append(
-            "c", [Message(source="user", content=f"{n}") for n in range(2_000)], expected_version=0
-        )
+        say(source, "c", *[f"{n}" for n in range(2_000)])
         copy_conversation(source.database, store.database, "c", threading.Event())
         assert store.version("c") == 2_000
 
@@ -124,7 +114,7 @@ def test_placeholders_have_no_numbers():
 # --------------------------------------------------------------------------------------------------
 
 
-def test_the_files_are_their_owners_alone(recorder: SQLiteRecorder, tmp_path: Path):
+def test_the_files_are_their_owners_alone(recorder, tmp_path):
     begin(recorder)
     modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
     assert modes == dict.fromkeys(
@@ -132,21 +122,16 @@ def test_the_files_are_their_owners_alone(recorder: SQLiteRecorder, tmp_path: Pa
     )
 
 
-def test_commits_are_synced(recorder: SQLiteRecorder, path: str):
-    assert recorder.transact(lambda _: recorder._writing.connection).execute(
-        "PRAGMA synchronous"
-    ).fetchone() == (2,)  # type: ignore[union-attr]  # FULL
-    assert recorder._writing.connection.execute("PRAGMA journal_mode").fetchone() == (b"wal",)  # type: ignore[union-attr]
+def test_commits_are_synced(recorder, path):
     relaxed = SQLiteRecorder(path, durable=False)
-    assert relaxed.transact(lambda _: relaxed._writing.connection).execute(
-        "PRAGMA synchronous"
-    ).fetchone() == (1,)  # type: ignore[union-attr]  # NORMAL
+    for each, synchronous in ((recorder, 2), (relaxed, 1)):  # FULL, NORMAL
+        connection = each.transact(lambda _, each=each: each._writing.connection)
+        assert connection.execute("PRAGMA synchronous").fetchone() == (synchronous,)
+        assert connection.execute("PRAGMA journal_mode").fetchone() == (b"wal",)
     relaxed.close()
 
 
-def test_the_log_is_never_made_longer_than_a_checkpoint_lets_it_grow(
-    recorder: SQLiteRecorder, path: str
-):
+def test_the_log_is_never_made_longer_than_a_checkpoint_lets_it_grow(recorder, path):
     key = begin(recorder)
     body = b"x" * 100_000
     for n in range(1, 100):
@@ -156,30 +141,23 @@ def test_the_log_is_never_made_longer_than_a_checkpoint_lets_it_grow(
 
 
 @pytest.mark.parametrize("name", ["a?b#c%20d.db", "ä 漢.db", "-wal"])
-def test_any_name_of_a_file_is_that_file(tmp_path: Path, name: str):
+def test_any_name_of_a_file_is_that_file(tmp_path, name):
     recorder = SQLiteRecorder(str(tmp_path / name))
     begin(recorder)
     recorder.close()
     assert {path.name for path in tmp_path.iterdir()} == {name, f"{name}-queue"}
 
 
-def test_opening_asks_for_an_existing_file_where_it_should(tmp_path: Path):
-    with pytest.raises(
-        StoreUnavailable, match="unable to open database file; check that it exists"
-    ):
-        SQLiteRecorder(str(tmp_path / "missing.db"), create=False)
-    with pytest.raises(
-        StoreUnavailable, match="unable to open database file; check that it exists"
-    ):
-        SQLiteRecorder(str(tmp_path / "missing.db"), writable=False)
+def test_opening_asks_for_an_existing_file_where_it_should(tmp_path):
+    for options in ({"create": False}, {"writable": False}):
+        with pytest.raises(StoreUnavailable, match=r"unable to open .* file; check that it exists"):
+            SQLiteRecorder(str(tmp_path / "missing.db"), **options)
     with pytest.raises(StoreUnavailable, match="No such file or directory; make its folder first"):
         SQLiteRecorder(str(tmp_path / "nowhere" / "store.db"))
     assert not (tmp_path / "missing.db").exists()
 
 
-def test_a_relative_path_that_was_meant_to_be_absolute_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_relative_path_that_was_meant_to_be_absolute_is_said(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(
         StoreUnavailable, match=r"; for the absolute path write /usr/x\.db, .* sqlite:////usr/x\.db"
@@ -193,7 +171,7 @@ def test_a_relative_path_that_was_meant_to_be_absolute_is_said(
     "content",
     [b"not a database at all, but long enough to be taken for one" * 20, b"SQLite format 3", b"X"],
 )
-def test_a_file_that_is_no_database_is_said_and_left_as_it_is(tmp_path: Path, content: bytes):
+def test_a_file_that_is_no_database_is_said_and_left_as_it_is(tmp_path, content):
     path = tmp_path / "letter.txt"
     path.write_bytes(content)
     for create, writable in ((True, True), (False, True), (False, False)):
@@ -204,9 +182,7 @@ def test_a_file_that_is_no_database_is_said_and_left_as_it_is(tmp_path: Path, co
 
 
 @pytest.mark.parametrize("writable", [True, False])
-def test_what_is_not_a_regular_file_is_said_and_nothing_is_made_beside_it(
-    tmp_path: Path, writable: bool
-):
+def test_what_is_not_a_regular_file_is_said_and_nothing_is_made_beside_it(tmp_path, writable):
     folder, pipe = tmp_path / "folder", tmp_path / "pipe"
     folder.mkdir()
     os.mkfifo(pipe)
@@ -221,10 +197,8 @@ def test_what_is_not_a_regular_file_is_said_and_nothing_is_made_beside_it(
     assert {other.name for other in tmp_path.iterdir()} == {"folder", "pipe"}
 
 
-def test_a_database_of_another_program_is_said_and_left_as_it_is(path: str):
-    with closing(sqlite3.connect(path)) as other:
-        other.execute("CREATE TABLE notes (text)")
-        other.commit()
+def test_a_database_of_another_program_is_said_and_left_as_it_is(path):
+    execute(path, "CREATE TABLE notes (text)")
     before = Path(path).read_bytes()
     with pytest.raises(
         StoreUnusable, match="is a SQLite database, but not a foldlog store; choose another file"
@@ -244,9 +218,7 @@ def become_newer(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
     monkeypatch.setattr(schema, "NEWEST", schema.NEWEST + 1)
 
 
-def test_an_older_file_is_migrated_with_all_that_is_in_it(
-    path: str, monkeypatch: pytest.MonkeyPatch
-):
+def test_an_older_file_is_migrated_with_all_that_is_in_it(path, monkeypatch):
     recorder = SQLiteRecorder(path)
     begin(recorder)
     uuid = recorder.value("uuid")
@@ -273,9 +245,7 @@ def statements(path: str) -> list[str]:
         ]
 
 
-def test_a_migration_that_fails_leaves_the_older_schema_whole(
-    path: str, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_migration_that_fails_leaves_the_older_schema_whole(path, monkeypatch):
     SQLiteRecorder(path).close()
     before = statements(path)
     become_newer(monkeypatch, "CREATE TABLE half (x);\nCREATE TABLE half (x);\n")
@@ -286,10 +256,9 @@ def test_a_migration_that_fails_leaves_the_older_schema_whole(
     SQLiteRecorder(path).close()
 
 
-def test_a_newer_file_is_refused_and_left_as_it_is(path: str):
+def test_a_newer_file_is_refused_and_left_as_it_is(path):
     SQLiteRecorder(path).close()
-    with closing(sqlite3.connect(path)) as newer:
-        newer.execute("PRAGMA user_version = 99")
+    execute(path, "PRAGMA user_version = 99")
     before = Path(path).read_bytes()
     for writable in (True, False):
         with pytest.raises(
@@ -304,19 +273,17 @@ def test_a_newer_file_is_refused_and_left_as_it_is(path: str):
 # --------------------------------------------------------------------------------------------------
 
 
-def test_a_reader_sees_one_moment(recorder: SQLiteRecorder):
+def test_a_reader_sees_one_moment(recorder):
     with recorder.read() as reader:
         assert reader.conversation("c1") is None
         begin(recorder)
         assert reader.conversation("c1") is None
 
 
-def test_what_is_read_when_a_store_is_closed_is_read_to_its_end(
-    recorder: SQLiteRecorder, tmp_path: Path
-):
+def test_what_is_read_when_a_store_is_closed_is_read_to_its_end(recorder, tmp_path):
     begin(recorder, rows=3)
     with recorder.read() as reader:
-        key = reader.conversation("c1").key  # type: ignore[union-attr]
+        key = reader.conversation("c1").key
         recorder.close()
         assert len(as_rows(reader.rows(key, 0, 9, 9))) == 3
         with (
@@ -327,7 +294,7 @@ def test_what_is_read_when_a_store_is_closed_is_read_to_its_end(
     assert {path.name for path in tmp_path.iterdir()} == {"store.db", "store.db-queue"}
 
 
-def test_closing_waits_for_the_transaction_that_runs(recorder: SQLiteRecorder):
+def test_closing_waits_for_the_transaction_that_runs(recorder):
     begun, go_on = threading.Event(), threading.Event()
 
     def work(transaction: Transaction) -> None:
@@ -349,7 +316,7 @@ def test_closing_waits_for_the_transaction_that_runs(recorder: SQLiteRecorder):
         assert connection.execute("SELECT count(*) FROM conversations").fetchone() == (1,)
 
 
-def test_a_recorder_that_is_forgotten_leaves_no_file_open(path: str):
+def test_a_recorder_that_is_forgotten_leaves_no_file_open(path):
     if not os.path.isdir("/proc/self/fd"):
         pytest.skip("open files are counted in /proc, which is not here")
     # what is made from here on stays young, and the garbage of other tests where it is
@@ -364,7 +331,7 @@ def test_a_recorder_that_is_forgotten_leaves_no_file_open(path: str):
         gc.enable()
 
 
-def test_the_data_version_never_comes_back_to_a_number_that_it_told(recorder: SQLiteRecorder):
+def test_the_data_version_never_comes_back_to_a_number_that_it_told(recorder):
     told = {recorder.value("data_version")}
     for n in range(3):
         recorder._close_poller()  # as before a fork
@@ -375,7 +342,7 @@ def test_the_data_version_never_comes_back_to_a_number_that_it_told(recorder: SQ
         told.add(version)
 
 
-def test_a_program_that_is_not_ours_and_holds_the_file_is_named(path: str):
+def test_a_program_that_is_not_ours_and_holds_the_file_is_named(path):
     with Store(SQLiteRecorder(path, patience_s=0.05)) as store:
         store.append("c1", HI, expected_version=0)
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
@@ -395,50 +362,19 @@ def test_a_program_that_is_not_ours_and_holds_the_file_is_named(path: str):
 # --------------------------------------------------------------------------------------------------
 
 
-def together(recorder: SQLiteRecorder, works: list[object], *, held: bool = True) -> list[object]:
-    """Run several pieces of work in one group; returns what each returned or raised.
-
-    They gather behind a transaction that is open, or, without ``held``, behind the write lock.
+def together(
+    recorder: SQLiteRecorder, works: list[Callable[[Transaction], object]]
+) -> list[object]:
+    """Run several pieces of work in one group; return what each returned or raised. They gather
+    behind a transaction that is open.
     """
-    begun, go_on = threading.Event(), threading.Event()
-
-    def hold(_: Transaction) -> None:
-        begun.set()
-        go_on.wait(20)
-
-    def hold_the_lock() -> None:
-        with recorder._alone():
-            begun.set()
-            go_on.wait(20)
-
-    holder = (
-        threading.Thread(target=recorder.transact, args=(hold,))
-        if held
-        else threading.Thread(target=hold_the_lock)
-    )
-    holder.start()
-    begun.wait(20)
-    outcomes: list[object] = [None] * len(works)
-
-    def run(n: int) -> None:
-        try:
-            outcomes[n] = recorder.transact(works[n], any_thread=True)  # type: ignore[arg-type]
-        except BaseException as error:  # noqa: BLE001 - it is the outcome
-            outcomes[n] = error
-
-    threads = []
-    for n in range(len(works)):
-        threads.append(threading.Thread(target=run, args=(n,)))
-        threads[-1].start()
-        while len(recorder._queue._waiting) <= n:
-            time.sleep(0.001)
-    go_on.set()
-    for thread in (holder, *threads):
-        thread.join(20)
-    return outcomes
+    callers = Callers(recorder._queue)
+    with a_held_transaction(recorder._queue, lambda transaction: None):
+        callers.add(*works)
+    return callers.finish()
 
 
-def test_a_group_shares_one_commit(recorder: SQLiteRecorder, path: str):
+def test_a_group_shares_one_commit(recorder, path):
     key = begin(recorder)
     with closing(sqlite3.connect(path)) as watching:
         before = watching.execute("PRAGMA data_version").fetchone()[0]
@@ -451,104 +387,27 @@ def test_a_group_shares_one_commit(recorder: SQLiteRecorder, path: str):
         assert watching.execute("PRAGMA data_version").fetchone()[0] - before <= 2
 
 
-def test_a_job_that_fails_after_it_wrote_takes_nothing_of_the_others_with_it(
-    recorder: SQLiteRecorder,
-):
-    key = begin(recorder)
-
-    def writes_and_fails(transaction: Transaction) -> None:
-        transaction.begin(Conversation(0, "never", 5, b"s" * 16))
-        raise ZeroDivisionError
-
-    outcomes = together(
-        recorder,
-        [
-            lambda t: t.insert(key, [row(1)]),
-            writes_and_fails,
-            lambda t: t.insert(key, [row(1)]),  # taken already
-            lambda t: t.insert(key, [row(2)]),
-        ],
-    )
-    assert [isinstance(outcome, Exception) for outcome in outcomes] == [False, True, True, False]
-    assert isinstance(outcomes[1], ZeroDivisionError)
-    assert isinstance(outcomes[2], StoreUnavailable)
-    with recorder.read() as reader:
-        assert reader.conversation("never") is None
-        assert [r.id for r in as_rows(reader.rows(key, 0, 9, 9))] == [0, 1, 2]
-        assert [(each.position, each.row[0]) for each in reader.placed_rows(0, 9)] == [
-            (1, 0),
-            (2, 1),
-            (3, 2),
-        ]
-    assert recorder.transact(lambda t: t.conversation("never")) is None
-
-
 class FollowedBy:
-    """A connection on which something happens once, right after a statement."""
+    """A connection on which something happens right after the first commit."""
 
-    def __init__(
-        self, connection: sqlite3.Connection | None, statement: str, happens: Callable[[], None]
-    ) -> None:
+    def __init__(self, connection: sqlite3.Connection, happens: Callable[[], object]) -> None:
         self._connection = connection
-        self._statement = statement
-        self._happens = happens
+        self._happens = [happens]
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._connection, name)
 
     def execute(self, statement: str, *parameters: object) -> sqlite3.Cursor:
-        assert self._connection is not None
         cursor = self._connection.execute(statement, *parameters)
-        if statement == self._statement:
-            self._statement = ""
-            self._happens()
+        if statement == "COMMIT" and self._happens:
+            self._happens.pop()()
         return cursor
 
 
-def committed_by_another(path: str, statement: str) -> Callable[[], None]:
-    """Return what a program does that is not ours, and takes no lock of ours."""
-
-    def commit() -> None:
-        with closing(sqlite3.connect(path)) as program:
-            program.execute(statement)
-            program.commit()
-
-    return commit
-
-
-@pytest.mark.parametrize(
-    "kind",
-    [KeyboardInterrupt, TimeoutError, sqlite3.OperationalError],
-    ids=lambda kind: kind.__name__,
-)
-@pytest.mark.parametrize("statement, stands", [("COMMIT", True), ("BEGIN IMMEDIATE", False)])
-def test_an_interruption_is_of_one_caller_and_says_what_was_committed(
-    recorder: SQLiteRecorder, statement: str, stands: bool, kind: type[BaseException]
-):
-    key = begin(recorder)
-    interruption = kind("from outside")
-
-    def interrupt() -> None:
-        raise interruption
-
-    recorder._writing.connection = FollowedBy(recorder._writing.connection, statement, interrupt)  # type: ignore[assignment]
-
-    def insert(event_id: int) -> Callable[[Transaction], object]:
-        return lambda transaction: transaction.insert(key, [row(event_id)])
-
-    first, last = together(recorder, [insert(1), insert(2)], held=False)
-    assert first is interruption
-    assert not isinstance(last, BaseException)
-    assert ["committed" in note for note in getattr(interruption, "__notes__", [])] == [
-        True
-    ] * stands
-    with recorder.read() as reader:
-        assert [r.id for r in as_rows(reader.rows(key, 0, 9, 9))] == (
-            [0, 1, 2] if stands else [0, 2]
-        )
-    other = SQLiteRecorder(recorder.path)
-    other.transact(lambda t: t.insert(key, [row(7)]))  # the write lock was released
-    other.close()
+def execute(path: str, statement: str) -> None:
+    """As a program that is not ours, and takes no lock of ours."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(statement)
 
 
 def appends_to(store: Store, conversation: str) -> Callable[[Transaction], int]:
@@ -564,15 +423,13 @@ def appends_to(store: Store, conversation: str) -> Callable[[Transaction], int]:
     return append
 
 
-def test_an_append_that_inserts_nothing_leaves_its_id_to_the_next(
-    path: str, monkeypatch: pytest.MonkeyPatch
-):
+def test_an_append_that_inserts_nothing_leaves_its_id_to_the_next(path, monkeypatch):
     """Its transaction is committed, for it may have other jobs."""
 
     def refuse(*_: object, **__: object) -> None:
         raise StoreUnavailable("refused", kind="taken")
 
-    with open_store(f"sqlite:///{path}") as store:
+    with open_store(path) as store:
         for version in range(2):
             store.append("c1", HI, expected_version=version)
         with monkeypatch.context() as patched:
@@ -582,7 +439,7 @@ def test_an_append_that_inserts_nothing_leaves_its_id_to_the_next(
         assert store.append("c1", HI, expected_version=2)[0].id == 2
 
 
-def test_what_was_rolled_back_is_forgotten(path: str):
+def test_what_was_rolled_back_is_forgotten(path):
     """The first job is run again, and must not go on from what it left before."""
 
     def writes_and_fails(transaction: Transaction) -> None:
@@ -599,7 +456,7 @@ def test_what_was_rolled_back_is_forgotten(path: str):
         assert [each.position for each in store.follow()] == [1, 2, 3, 4]
 
 
-def test_what_is_not_committed_is_not_told(path: str):
+def test_what_is_not_committed_is_not_told(path):
     with open_store(path) as store:
         store.append("c1", [HI, HI], expected_version=0)
         append, recorder = appends_to(store, "c1"), store.database.recorder
@@ -636,24 +493,22 @@ ERASED = (
 
 @pytest.mark.parametrize("tells", [True, False], ids=["by the log's index", "by SQLite"])
 def test_what_a_program_that_is_not_ours_commits_right_after_an_append_is_seen(
-    path: str, monkeypatch: pytest.MonkeyPatch, tells: bool
+    path, monkeypatch, tells
 ):
     if not tells:
         monkeypatch.setattr(writing, "descriptors_of", lambda _: [])
     with open_store(path) as store:
         store.append("c1", HI, expected_version=0)
         store.append("c1", HI, expected_version=1)
-        ours = store._recorder._writing  # type: ignore[attr-defined]
-        ours.connection = FollowedBy(ours.connection, "COMMIT", committed_by_another(path, ERASED))
+        ours = store._recorder._writing
+        ours.connection = FollowedBy(ours.connection, lambda: execute(path, ERASED))
         store.append("c1", HI, expected_version=2)
         with pytest.raises(ConversationErased):
             store.append("c1", HI, expected_version=3)
 
 
 @pytest.mark.parametrize("tells", [True, False], ids=["by the log's index", "by SQLite"])
-def test_two_writers_in_turn_see_what_the_other_has_appended(
-    path: str, monkeypatch: pytest.MonkeyPatch, tells: bool
-):
+def test_two_writers_in_turn_see_what_the_other_has_appended(path, monkeypatch, tells):
     if not tells:
         monkeypatch.setattr(writing, "descriptors_of", lambda _: [])
     with open_store(path) as one, open_store(path) as other:
@@ -665,29 +520,14 @@ def test_two_writers_in_turn_see_what_the_other_has_appended(
         assert [each.position for each in other.follow()] == list(range(1, 13))
 
 
-def test_errors_of_a_group_are_told_apart(recorder: SQLiteRecorder, path: str):
-    """Each caller gets an error of its own, since raising one writes its traceback into it."""
-    with closing(sqlite3.connect(path)) as newer:
-        newer.execute("PRAGMA user_version = 99")
-    errors = together(
-        recorder, [lambda transaction: transaction.value("last_position")] * 3, held=False
-    )
-    assert [
-        isinstance(error, StoreUnusable) and "has schema 99" in str(error) for error in errors
-    ] == [True] * 3
-    assert len(set(map(id, errors))) == 3
-    with pytest.raises(StoreUnusable, match="has schema 99"), recorder.read():
-        pass
-
-
 @pytest.mark.parametrize("mode", ["rw", "ro"])
-def test_a_file_of_which_nothing_is_left_is_no_empty_store(tmp_path: Path, mode: str):
+def test_a_file_of_which_nothing_is_left_is_no_empty_store(tmp_path, mode):
     path = tmp_path / "history.db"
     path.touch()
     with pytest.raises(StoreUnusable, match="is an empty file, not a store"):
         open_store(f"sqlite:///{path}?mode={mode}")
     assert path.stat().st_size == 0
-    open_store(f"sqlite:///{path}").close()
+    open_store(path).close()
 
 
 READING = """
@@ -705,9 +545,7 @@ except StoreUnavailable as error:
     "of_folder, of_file, said",
     [(0o555, 0o444, "1\n"), (0o555, 0o644, "or copy the file to a folder"), (0o755, 0o444, "1\n")],
 )
-def test_a_store_that_nobody_may_write_is_read(
-    tmp_path: Path, of_folder: int, of_file: int, said: str
-):
+def test_a_store_that_nobody_may_write_is_read(tmp_path, of_folder, of_file, said):
     """Where somebody may write it, a reader needs files beside it to be told of that, and this user
     may make none.
     """
@@ -733,33 +571,32 @@ def test_a_store_that_nobody_may_write_is_read(
 
 
 @pytest.mark.parametrize("number", [0, -1])
-def test_a_damaged_number_of_the_schema_is_not_called_somebody_elses_doing(path: str, number: int):
-    with open_store(f"sqlite:///{path}") as store:
+def test_a_damaged_number_of_the_schema_is_not_called_somebody_elses_doing(path, number):
+    with open_store(path) as store:
         store.append("c1", HI, expected_version=0)
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute(f"PRAGMA user_version = {number}")
+    execute(path, f"PRAGMA user_version = {number}")
     with pytest.raises(StoreUnusable, match=rf"names schema {number}, but schemas begin at 1: "):
-        open_store(f"sqlite:///{path}")
+        open_store(path)
 
 
-def test_an_index_or_a_table_beside_ours_is_no_harm(path: str):
-    with open_store(f"sqlite:///{path}") as store:
+def test_an_index_or_a_table_beside_ours_is_no_harm(path):
+    with open_store(path) as store:
         store.append("c1", HI, expected_version=0)
-    with closing(sqlite3.connect(path)) as connection:
-        connection.executescript("CREATE INDEX by_kind ON events (kind); CREATE TABLE notes (text)")
-    with open_store(f"sqlite:///{path}") as store:
+    execute(path, "CREATE INDEX by_kind ON events (kind)")
+    execute(path, "CREATE TABLE notes (text)")
+    with open_store(path) as store:
         store.append("c1", HI, expected_version=1)
 
 
-def test_no_connection_trusts_the_functions_of_a_schema(recorder: SQLiteRecorder):
+def test_no_connection_trusts_the_functions_of_a_schema(recorder):
     begin(recorder)
     with recorder.read():
         pass
     for connection in (recorder._writing.connection, recorder._readers._idle[0]):
-        assert connection.execute("PRAGMA trusted_schema").fetchone() == (0,)  # type: ignore[union-attr]
+        assert connection.execute("PRAGMA trusted_schema").fetchone() == (0,)
 
 
 @pytest.mark.parametrize("dialect", ["sqlite", "postgresql"])
-def test_no_statement_holds_a_comment_of_the_next_one(dialect: str):
+def test_no_statement_holds_a_comment_of_the_next_one(dialect):
     """A part with one at its end would hide what follows it in the statements that it stands in."""
     assert [name for name, sql in statements_of(dialect).items() if "--" in sql] == []

@@ -25,10 +25,11 @@ from foldlog.eventstore import (
 from foldlog.eventstore.maintenance.backup import back_up, vacuum
 from foldlog.eventstore.recorders.errors import FAILURES
 from tests.reading import reading
+from tests.said import said
 
 
 def message(content: str = "hi") -> Message:
-    return Message(source="user", content=content)
+    return said(content)
 
 
 def append(store: Store, content: str) -> None:
@@ -37,16 +38,16 @@ def append(store: Store, content: str) -> None:
 
 def contents(path: Path) -> list[str]:
     with open_store(f"sqlite:///{path}") as store:
-        return [event.content for event in store.events("c1")]  # type: ignore[union-attr]
+        return [event.content for event in store.events("c1")]
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path) -> Path:
     return tmp_path / "history.db"
 
 
 @pytest.fixture
-def store(path: Path) -> Iterator[Store]:
+def store(path) -> Iterator[Store]:
     with open_store(f"sqlite:///{path}") as store:
         append(store, "before")
         yield store
@@ -56,9 +57,7 @@ def store(path: Path) -> Iterator[Store]:
 # --------------------------------------------------------------------------------------------------
 
 
-def test_a_relative_name_is_resolved_when_the_store_is_opened(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_relative_name_is_resolved_when_the_store_is_opened(tmp_path, monkeypatch):
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
         monkeypatch.chdir(tmp_path / folder)
@@ -81,7 +80,7 @@ def test_a_relative_name_is_resolved_when_the_store_is_opened(
 
 @pytest.mark.parametrize("link", ["other.db", "folder/link.db"])
 def test_a_symbolic_link_is_the_file_behind_it_with_one_log_and_one_write_lock(
-    path: Path, tmp_path: Path, link: str
+    path, tmp_path, link
 ):
     (tmp_path / "folder").mkdir()
     (tmp_path / link).symlink_to(path)
@@ -104,9 +103,7 @@ def test_a_symbolic_link_is_the_file_behind_it_with_one_log_and_one_write_lock(
     assert contents(path) == ["link 0", "name 0", "link 1", "name 1", "link 2", "name 2"]
 
 
-def test_a_link_that_leads_to_another_store_by_now_is_not_written_through(
-    store: Store, path: Path, tmp_path: Path
-):
+def test_a_link_that_leads_to_another_store_by_now_is_not_written_through(store, path, tmp_path):
     link, other = tmp_path / "current.db", tmp_path / "other.db"
     link.symlink_to(path)
     with open_store(f"sqlite:///{other}") as second:
@@ -182,7 +179,7 @@ CHANGES = [remove, rename, rename_all, replace, replace_and_clear, replace_folde
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_what_is_not_the_file_that_was_opened_is_not_written_to(tmp_path: Path, change, caplog):
+def test_what_is_not_the_file_that_was_opened_is_not_written_to(tmp_path, change, caplog):
     """The writer is told at its next append, whatever it is, and the file that has the name now
     stays as it is.
     """
@@ -206,7 +203,7 @@ def test_what_is_not_the_file_that_was_opened_is_not_written_to(tmp_path: Path, 
             store.database.data_version()
         with pytest.raises(FAILURES, match=r"was removed or renamed|another file took the place"):
             vacuum(store)
-        assert [event.content for event in store.events("c1")] == ["in the copy", "after the copy"]  # type: ignore[union-attr]
+        assert [event.content for event in store.events("c1")] == ["in the copy", "after the copy"]
         saved = tmp_path / "saved.db"
         assert back_up(store, str(saved)).findings == ()
         if change is rename:
@@ -232,7 +229,7 @@ def remove_log(path: Path) -> None:
 
 
 @pytest.fixture
-def another(path: Path) -> Callable[[str], None]:
+def another(path) -> Callable[[str], None]:
     """Run statements in another process, which opens the store."""
 
     def run(statements: str) -> None:
@@ -246,9 +243,7 @@ def another(path: Path) -> Callable[[str], None]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has locks of one opening")
-def test_a_log_stays_where_code_of_this_process_opens_and_closes_the_file(
-    store: Store, path: Path, another: Callable[[str], None]
-):
+def test_a_log_stays_where_code_of_this_process_opens_and_closes_the_file(store, path, another):
     """That takes SQLite's own locks away, as a copy of the file does."""
     path.read_bytes()
     another("store.append('d', Message(source='user', content='d'), expected_version=0)")
@@ -268,7 +263,7 @@ def test_a_log_stays_where_code_of_this_process_opens_and_closes_the_file(
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has locks of one opening")
 def test_another_process_does_not_make_the_index_of_the_log_again_while_it_is_in_use(
-    store: Store, path: Path, another: Callable[[str], None]
+    store, path, another
 ):
     """It cuts the index if it can lock this byte: an access in that moment ends the process that
     uses it.
@@ -285,7 +280,7 @@ def test_another_process_does_not_make_the_index_of_the_log_again_while_it_is_in
         )
 
 
-def test_a_log_that_was_removed_is_not_written_to(store: Store, path: Path, tmp_path: Path):
+def test_a_log_that_was_removed_is_not_written_to(store, path, tmp_path):
     remove_log(path)
     for _ in range(2):
         with pytest.raises(
@@ -298,9 +293,7 @@ def test_a_log_that_was_removed_is_not_written_to(store: Store, path: Path, tmp_
     assert contents(tmp_path / "saved.db") == ["before"]
 
 
-def test_a_file_whose_log_was_removed_is_not_called_damaged(
-    store: Store, path: Path, another: Callable[[str], None]
-):
+def test_a_file_whose_log_was_removed_is_not_called_damaged(store, path, another):
     """SQLite takes a file with what another process wrote since for damaged."""
     checkpoint = "sqlite3.connect(sys.argv[1]).execute('PRAGMA wal_checkpoint').fetchall()"
     another(checkpoint)
@@ -328,7 +321,7 @@ def test_a_file_whose_log_was_removed_is_not_called_damaged(
     [(remove, 50, "again"), (rename, 3_000, "again"), (remove, 3_000, "when it was new")],
 )
 def test_what_a_process_has_appended_can_be_read_and_saved_also_where_it_had_read_nothing(
-    path: Path, tmp_path: Path, change, events: int, opened: str, caplog
+    path, tmp_path, change, events, opened, caplog
 ):
     if opened == "again":
         open_store(path).close()
@@ -345,18 +338,16 @@ def test_what_a_process_has_appended_can_be_read_and_saved_also_where_it_had_rea
     assert len(contents(tmp_path / "saved.db")) == events
 
 
-def test_a_file_that_was_put_back_is_written_to_again(store: Store, path: Path):
+def test_a_file_that_was_put_back_is_written_to_again(store, path):
     path.rename(path.with_name("moved.db"))
     with pytest.raises(StoreUnavailable, match="was removed or renamed"):
         append(store, "never")
     path.with_name("moved.db").rename(path)
     append(store, "again")
-    assert [event.content for event in store.events("c1")] == ["before", "again"]  # type: ignore[union-attr]
+    assert [event.content for event in store.events("c1")] == ["before", "again"]
 
 
-def test_a_new_connection_is_to_the_file_that_was_opened_or_to_none(
-    store: Store, path: Path, tmp_path: Path
-):
+def test_a_new_connection_is_to_the_file_that_was_opened_or_to_none(store, path, tmp_path):
     with open_store(f"sqlite:///{tmp_path}/other.db") as other:
         append(other, "other")
     with reading(store, "c1"):  # the one connection that there is for readers is in use
@@ -375,7 +366,7 @@ def test_a_new_connection_is_to_the_file_that_was_opened_or_to_none(
 
 
 @pytest.fixture
-def alone(path: Path) -> Path:
+def alone(path) -> Path:
     """The log of a store whose writer was killed after the file was moved away."""
     assert kill_after(path, 50) == "done"
     path.rename(path.with_name("moved.db"))
@@ -390,9 +381,7 @@ def kill_after(path: Path, events: int) -> str:
 
 
 @pytest.mark.parametrize("there", ["nothing", "an empty file"])
-def test_no_store_is_made_beside_the_log_of_a_file_that_was_moved(
-    path: Path, alone: Path, there: str
-):
+def test_no_store_is_made_beside_the_log_of_a_file_that_was_moved(path, alone, there):
     log = alone.read_bytes()
     if there == "an empty file":
         path.touch()
@@ -415,9 +404,7 @@ def test_no_store_is_made_beside_the_log_of_a_file_that_was_moved(
 # --------------------------------------------------------------------------------------------------
 
 
-def test_a_file_with_a_second_name_is_not_opened_nor_written_to_as_long_as_it_has_it(
-    store: Store, path: Path
-):
+def test_a_file_with_a_second_name_is_not_opened_nor_written_to_as_long_as_it_has_it(store, path):
     os.link(path, path.with_name("second.db"))
     with pytest.raises(StoreUnavailable, match="has 2 names"):
         append(store, "never")

@@ -183,7 +183,7 @@ def said_with_bytes(path: Path, name: bytes, row: Row, body: bytes, data_key: by
 
 @pytest.mark.parametrize("compression", ["none", "zlib", "zstd"])
 @pytest.mark.parametrize("sealed", [False, True])
-def test_bytes_are_read_by_the_page(tmp_path: Path, compression: Any, sealed: bool):
+def test_bytes_are_read_by_the_page(tmp_path, compression, sealed):
     path = tmp_path / "store.db"
     with open_store(
         f"sqlite:///{path}",
@@ -281,7 +281,7 @@ def fill(path: Path, *, prefix: str = "", **how: Any) -> None:
 
 @pytest.mark.parametrize("compression", ["none", "zlib", "zstd"])
 @pytest.mark.parametrize("sealed", [False, True])
-def test_a_store_is_read_by_the_page(tmp_path: Path, compression: Any, sealed: bool):
+def test_a_store_is_read_by_the_page(tmp_path, compression, sealed):
     keys = KeyRing([SecretStr(WRAPPING_KEY.hex())]) if sealed else None
     fill(tmp_path / "store.db", compression=compression, keys=keys)
     events = assert_reads(tmp_path / "store.db")
@@ -302,7 +302,7 @@ def proved(data_key: bytes, tag: bytes, place: bytes) -> bool:
     return AESGCM(data_key).decrypt(tag[:12], tag[12:], place) == b""
 
 
-def test_marks_proofs_and_encrypted_records_are_read_by_the_page(tmp_path: Path):
+def test_marks_proofs_and_encrypted_records_are_read_by_the_page(tmp_path):
     path = tmp_path / "store.db"
     with open_store(f"sqlite:///{path}") as store:
         store.append("c1", history()[:2], expected_version=0, idempotency_key="turn-0")
@@ -375,7 +375,7 @@ def test_the_example_on_the_page_can_be_computed_again():
         assert_checksums(b"c1", row)
 
 
-def test_the_records_beside_the_events_have_the_checksums_of_the_page(tmp_path: Path):
+def test_the_records_beside_the_events_have_the_checksums_of_the_page(tmp_path):
     fill(tmp_path / "store.db")
     with closing(sqlite3.connect(tmp_path / "store.db")) as connection:
         records = connection.execute(
@@ -417,11 +417,11 @@ def test_every_kind_and_field_is_on_the_page():
 
 
 @given(st.binary(max_size=3_000), st.integers(0, 2**32 - 1))
-def test_the_checksum_is_that_of_zlib(data: bytes, start: int):
+def test_the_checksum_is_that_of_zlib(data, start):
     assert crc32(data, start) == zlib.crc32(data, start)
 
 
-def test_a_store_is_read_without_the_package(tmp_path: Path):
+def test_a_store_is_read_without_the_package(tmp_path):
     url = f"sqlite:///{tmp_path}/store.db"
     with open_store(url) as store:
         store.append("c1", Message(source="user", content="hello"), expected_version=0)

@@ -22,7 +22,6 @@ from foldlog.eventstore import (
     CorruptEvent,
     Erased,
     EventStoreError,
-    Message,
     open_store,
 )
 from foldlog.eventstore.maintenance import rekey_steps
@@ -32,6 +31,7 @@ from foldlog.eventstore.maintenance.verify import Published, Verdict, verify
 from foldlog.eventstore.recorders import statements as sql_files
 from foldlog.eventstore.recorders.types import as_rows
 from tests import stored_rows
+from tests.said import said, say
 
 NAMES = ("a", "b")
 LENGTH = 12
@@ -45,22 +45,18 @@ STRAY = "it does not follow the event before it: one of the two was changed, or 
 
 
 @pytest.fixture(scope="module")
-def made_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def made_once(tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("once") / "sound.db"
     with open_store(f"sqlite:///{path}") as store:
         for name in NAMES:
             for n in range(LENGTH):
-                event = (
-                    CondensationRequest()
-                    if n == 5
-                    else Message(source="user", content=f"{name} says {n}")
-                )
+                event = CondensationRequest() if n == 5 else said(f"{name} says {n}")
                 store.append(name, event, expected_version=n)
     return path
 
 
 @pytest.fixture
-def path(tmp_path: Path, made_once: Path) -> Path:
+def path(tmp_path, made_once) -> Path:
     return Path(shutil.copy(made_once, tmp_path / "history.db"))
 
 
@@ -95,7 +91,7 @@ def of(conversation: str, event_id: int) -> str:
 
 
 def test_a_rekey_names_a_row_with_a_damaged_head_and_not_the_first_of_its_next_step(
-    path: Path, monkeypatch: pytest.MonkeyPatch
+    path, monkeypatch
 ):
     monkeypatch.setattr(rekey_steps, "_ROWS_FIRST", 8)
     spoil(
@@ -105,7 +101,7 @@ def test_a_rekey_names_a_row_with_a_damaged_head_and_not_the_first_of_its_next_s
         assert [each.damaged for each in rekey(store)] == [(7,), ()]
 
 
-def test_a_sound_store_has_no_findings_and_says_how_many_events_were_checked(path: Path):
+def test_a_sound_store_has_no_findings_and_says_how_many_events_were_checked(path):
     assert found(path) == {}
     assert [(v.conversation, v.version) for v in verdicts(path).values()] == [
         ("a", LENGTH),
@@ -254,19 +250,17 @@ def neither_stored(events: int, of: int = 2 * LENGTH) -> list[str]:
         ),
     ],
 )
-def test_what_was_spoilt_is_named_and_nothing_else(
-    path: Path, spoilt: list[str], told: dict[str, list[str]]
-):
+def test_what_was_spoilt_is_named_and_nothing_else(path, spoilt, told):
     spoil(path, *spoilt)
     assert found(path) == told
 
 
 @pytest.mark.parametrize("flag", ["shown", "structural"])
-def test_an_event_that_a_column_calls_shown_or_structural_is_not_read_as_one(path: Path, flag: str):
+def test_an_event_that_a_column_calls_shown_or_structural_is_not_read_as_one(path, flag):
     with open_store(f"sqlite:///{path}") as store:
         store.append(
             "a",
-            [Annotation(name="n"), Message(source="user", content="x")],
+            [Annotation(name="n"), said("x")],
             expected_version=LENGTH,
         )
     spoil(path, f"UPDATE events SET {flag} = 1 WHERE {of('a', LENGTH)}")
@@ -283,7 +277,7 @@ def test_an_event_that_a_column_calls_shown_or_structural_is_not_read_as_one(pat
         assert len([*store.events("a")]) == LENGTH + 2
 
 
-def test_an_event_that_a_column_hides_at_an_end_of_an_interval_is_missed(path: Path):
+def test_an_event_that_a_column_hides_at_an_end_of_an_interval_is_missed(path):
     spoil(path, f"UPDATE events SET shown = 0 WHERE {of('a', 7)}")
     with open_store(f"sqlite:///{path}") as store:
         for interval in ((0, 7), (7, 11), (0, 11)):
@@ -305,26 +299,22 @@ def rewritten(path: Path, conversation: str, event_id: int, body: bytes) -> None
         stored_rows.put(connection, conversation, [row._replace(body=body)])
 
 
-def test_a_change_with_a_new_checksum_is_found_by_its_head(path: Path):
+def test_a_change_with_a_new_checksum_is_found_by_its_head(path):
     rewritten(path, "a", 7, b'{"kind":"message","content":"I never said that","source":"user"}')
     assert found(path) == {"a": [f"event 7: {STRAY}"]}
 
 
-def test_a_changed_first_and_a_changed_last_event_are_found(path: Path):
+def test_a_changed_first_and_a_changed_last_event_are_found(path):
     for event_id in (0, LENGTH - 1):
         rewritten(path, "a", event_id, b'{"kind":"message","content":"x","source":"user"}')
     assert found(path) == {"a": [f"event 0: {STRAY}", f"event 11: {STRAY}"]}
 
 
-def test_an_inserted_event_and_a_removed_one_shift_what_follows(tmp_path: Path):
+def test_an_inserted_event_and_a_removed_one_shift_what_follows(tmp_path):
     path = tmp_path / "long.db"
     with open_store(f"sqlite:///{path}") as store:
         for name in ("a", "b"):
-            store.append(
-                name,
-                [Message(source="user", content=str(n)) for n in range(60)],
-                expected_version=0,
-            )
+            say(store, name, *[str(n) for n in range(60)])
     spoil(
         path,
         "UPDATE events SET id = id + 1000 WHERE id >= 20",
@@ -345,7 +335,7 @@ def published(path: Path, name: str) -> Published:
     return Published(verdict.version, verdict.head)
 
 
-def test_a_cut_tail_shows_against_a_published_head(path: Path):
+def test_a_cut_tail_shows_against_a_published_head(path):
     head = published(path, "a")
     spoil(
         path, f"DELETE FROM events WHERE {of('a', 11)}", f"DELETE FROM events WHERE {of('a', 10)}"
@@ -356,7 +346,7 @@ def test_a_cut_tail_shows_against_a_published_head(path: Path):
     ]
 
 
-def test_a_history_that_was_written_anew_shows_against_a_published_head(path: Path):
+def test_a_history_that_was_written_anew_shows_against_a_published_head(path):
     head = published(path, "a")
     spoil(
         path,
@@ -364,13 +354,12 @@ def test_a_history_that_was_written_anew_shows_against_a_published_head(path: Pa
         "DELETE FROM conversations WHERE id = 'a'",
     )
     with open_store(f"sqlite:///{path}") as store:
-        for n in range(LENGTH):
-            store.append("a", Message(source="user", content="all new"), expected_version=n)
+        say(store, "a", *["all new"] * LENGTH)
     (finding,) = found(path, a=head)["a"]
     assert "at version 12 its head differs from the published head" in finding
 
 
-def test_a_conversation_that_is_gone_shows_against_a_published_head(path: Path):
+def test_a_conversation_that_is_gone_shows_against_a_published_head(path):
     head = published(path, "a")
     spoil(path, "DELETE FROM conversations WHERE id = 'a'")
     findings = found(path, a=head)
@@ -378,21 +367,16 @@ def test_a_conversation_that_is_gone_shows_against_a_published_head(path: Path):
     assert findings[""] == ["12 events belong to conversation number 1, which does not exist"]
 
 
-def test_a_head_published_early_is_met_on_the_way(path: Path):
+def test_a_head_published_early_is_met_on_the_way(path):
     head = published(path, "a")
     with open_store(f"sqlite:///{path}") as store:
-        store.append("a", Message(source="user", content="more"), expected_version=LENGTH)
+        say(store, "a", "more")
     assert found(path, a=head) == {}
 
 
-def test_keys_and_records_that_know_more_than_the_events_tell_of_a_cut(path: Path):
+def test_keys_and_records_that_know_more_than_the_events_tell_of_a_cut(path):
     with open_store(f"sqlite:///{path}") as store:
-        store.append(
-            "a",
-            Message(source="user", content="x"),
-            expected_version=LENGTH,
-            idempotency_key="turn-9",
-        )
+        say(store, "a", "x", idempotency_key="turn-9")
     spoil(path, f"DELETE FROM events WHERE {of('a', LENGTH)}")
     assert found(path)["a"] == [
         "an idempotency key stands for events 12 to 12, and there are only 12: its end may be"
@@ -400,21 +384,21 @@ def test_keys_and_records_that_know_more_than_the_events_tell_of_a_cut(path: Pat
     ]
 
 
-def test_what_is_missing_is_one_finding_also_where_it_is_long(tmp_path: Path):
+def test_what_is_missing_is_one_finding_also_where_it_is_long(tmp_path):
     path = tmp_path / "long.db"
     with open_store(f"sqlite:///{path}") as store:
-        store.ingest("a", (Message(source="user", content=str(n)) for n in range(4_500)))
+        store.ingest("a", (said(str(n)) for n in range(4_500)))
     spoil(path, "DELETE FROM events WHERE id BETWEEN 900 AND 3100")
     assert found(path)["a"] == ["events 900 to 3100: they are missing"]
 
 
-def test_an_index_that_loses_the_end_is_named(path: Path):
+def test_an_index_that_loses_the_end_is_named(path):
     lose_entry(path, LENGTH - 1)
     assert f"row {2 * LENGTH} missing from index events_by_id" in found(path)[""]
 
 
 @pytest.mark.parametrize("index", ["events_of_views", "events_by_id"])
-def test_a_missing_index_is_named(path: Path, index: str):
+def test_a_missing_index_is_named(path, index):
     """Also one without which a question of the check cannot be answered."""
     spoil(path, f"DROP INDEX {index}")
     problem = (
@@ -425,16 +409,14 @@ def test_a_missing_index_is_named(path: Path, index: str):
 
 
 @pytest.mark.parametrize("table", ["listed", "made", "tracking", "unfinished"])
-def test_a_missing_table_is_named(path: Path, table: str):
+def test_a_missing_table_is_named(path, table):
     """Also one that the check itself does not read."""
     spoil(path, f"DROP TABLE {table}")
     problem = f"the table {table} is missing, so calls that need it fail; restore a backup"
     assert any(finding.startswith(problem) for finding in found(path)[""])
 
 
-def test_what_a_later_schema_makes_is_named_where_it_is_missing(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_what_a_later_schema_makes_is_named_where_it_is_missing(path, monkeypatch):
     script = "CREATE TRIGGER first_trigger AFTER DELETE ON events BEGIN SELECT 1; END"
     monkeypatch.setattr(sql_files, "migrations", lambda dialect: {1: "", 2: script})
     missing = "the trigger first_trigger is missing"
@@ -443,7 +425,7 @@ def test_what_a_later_schema_makes_is_named_where_it_is_missing(
     assert "" not in found(path)
 
 
-def test_an_index_with_an_entry_too_many_is_named(path: Path):
+def test_an_index_with_an_entry_too_many_is_named(path):
     """The index still knows an event that the table no longer has, as after an interrupted
     repair.
     """
@@ -466,7 +448,7 @@ def test_an_index_with_an_entry_too_many_is_named(path: Path):
         "INSERT INTO listing VALUES (99, 1, 1, zeroblob(16))",
     ],
 )
-def test_lists_that_contradict_their_conversations_are_found(path: Path, change: str):
+def test_lists_that_contradict_their_conversations_are_found(path, change):
     with open_store(f"sqlite:///{path}") as store:
         Histories(store).create("c", {"team": "red"})
         assert len(Histories(store).list().conversations) == len(NAMES) + 1
@@ -508,7 +490,7 @@ def describe_index(connection: sqlite3.Connection, sql: str) -> None:
 
 
 @pytest.mark.parametrize("column", ["meta", "kind", "body", "shown"])
-def test_a_column_of_another_type_is_found_and_named(path: Path, column: str):
+def test_a_column_of_another_type_is_found_and_named(path, column):
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("PRAGMA writable_schema = ON")
         connection.execute(
@@ -531,26 +513,19 @@ def test_a_column_of_another_type_is_found_and_named(path: Path, column: str):
 
 
 @pytest.mark.parametrize("change", ["first_id = -1", "events = 0", "events = -3"])
-def test_a_key_that_stands_for_impossible_events_is_named(path: Path, change: str):
+def test_a_key_that_stands_for_impossible_events_is_named(path, change):
     with open_store(f"sqlite:///{path}") as store:
-        store.append(
-            "a",
-            Message(source="user", content="x"),
-            expected_version=LENGTH,
-            idempotency_key="turn-9",
-        )
+        say(store, "a", "x", idempotency_key="turn-9")
     spoil(path, f"UPDATE idempotency_keys SET {change}")
     assert found(path) == {"a": ["the record of an idempotency key is damaged"]}
 
 
 def test_a_damaged_entry_of_the_ledger_is_found_and_that_of_an_erasure_is_followed_all_the_same(
-    path: Path,
+    path,
 ):
     with open_store(f"sqlite:///{path}") as store:
         erase(store, "a", reason="asked for")
-        Histories(store).create("a", replace_erased=True).append(
-            Message(source="user", content="new")
-        )
+        Histories(store).create("a", replace_erased=True).append(said("new"))
         store.fork("b", 2, "fork")
         followed = list(store.follow())
     spoil(
@@ -591,12 +566,12 @@ def change_type(path: Path, table: str, column: str, value: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def of_all_tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def of_all_tables(tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("once") / "all.db"
     with open_histories(path) as histories:
         for name in ("a", "b"):
             history = histories.create(name, {"user": "u"})
-            history.append([Message(source="user", content="x")] * 2, idempotency_key="k")
+            history.append([said("x")] * 2, idempotency_key="k")
         history.fork(id="fork")
         histories.erase("a", reason="asked for")
         histories.list()
@@ -641,7 +616,7 @@ def test_a_column_of_another_type_is_damage_and_no_error_of_python(
         for history in map(histories.__getitem__, ("a", "b", "fork")):
             calls += [
                 history.view,
-                partial(history.append, Message(source="user", content="x"), idempotency_key="k"),
+                partial(history.append, said("x"), idempotency_key="k"),
             ]
         for call in calls:
             with suppress(EventStoreError):

@@ -20,15 +20,15 @@ import pytest
 from foldlog.eventstore import (
     ANY_VERSION,
     InvalidOption,
-    Message,
     Store,
     StoreUnavailable,
     open_store,
 )
 from foldlog.eventstore.recorders.sqlite import SQLiteRecorder
 from foldlog.eventstore.recorders.sqlite.write_lock import WriteLock
+from tests.said import said
 
-HI = Message(source="user", content="hi")
+HI = said("hi")
 PATIENCE_S = 60
 HOLD = """
 import sys
@@ -47,7 +47,7 @@ def within(seconds: float) -> float:
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> str:
+def path(tmp_path) -> str:
     return str(tmp_path / "store.db")
 
 
@@ -67,12 +67,12 @@ def held_by_another_process(path: str) -> Iterator[subprocess.Popen[str]]:
 
 def until(condition: object) -> None:
     patience = time.monotonic() + PATIENCE_S
-    while not condition():  # type: ignore[operator]
+    while not condition():
         assert time.monotonic() < patience
         time.sleep(0.001)
 
 
-def test_a_stopped_writer_is_named_when_the_patience_of_another_ends(path: str):
+def test_a_stopped_writer_is_named_when_the_patience_of_another_ends(path):
     with (
         Store(SQLiteRecorder(path, patience_s=0.2)) as store,
         held_by_another_process(path) as holder,
@@ -98,7 +98,7 @@ def test_a_stopped_writer_is_named_when_the_patience_of_another_ends(path: str):
         assert store.append("c", HI, expected_version=0)[0].id == 0
 
 
-def test_a_lock_that_comes_after_its_waiter_gave_up_is_released(path: str):
+def test_a_lock_that_comes_after_its_waiter_gave_up_is_released(path):
     ours, other = WriteLock(path, 0.1), WriteLock(path, 60)
     other.take(within(0))
     with pytest.raises(StoreUnavailable, match="waited"):
@@ -112,7 +112,7 @@ def test_a_lock_that_comes_after_its_waiter_gave_up_is_released(path: str):
     other.close()
 
 
-def test_a_waiter_gets_the_lock_when_it_is_released_and_holds_it(path: str):
+def test_a_waiter_gets_the_lock_when_it_is_released_and_holds_it(path):
     ours, other = WriteLock(path, 60), WriteLock(path, 60)
     other.take(within(0))
     taken = threading.Thread(target=ours.take, args=(within(PATIENCE_S),), daemon=True)
@@ -128,9 +128,7 @@ def test_a_waiter_gets_the_lock_when_it_is_released_and_holds_it(path: str):
     other.close()
 
 
-def test_where_no_thread_can_be_started_the_lock_is_asked_for_again_and_again(
-    path: str, monkeypatch: pytest.MonkeyPatch
-):
+def test_where_no_thread_can_be_started_the_lock_is_asked_for_again_and_again(path, monkeypatch):
     def no_more(*_: object, **__: object) -> None:
         raise RuntimeError("can't start new thread")
 
@@ -149,7 +147,7 @@ def test_where_no_thread_can_be_started_the_lock_is_asked_for_again_and_again(
 
 
 @pytest.mark.parametrize("content", [b"", b"\0" * 300, b"?? not a name", b"\xff\xfe\n"])
-def test_a_lock_file_without_a_name_is_no_harm(path: str, content: bytes):
+def test_a_lock_file_without_a_name_is_no_harm(path, content):
     ours = WriteLock(path, 60)
     with held_by_another_process(path):
         Path(f"{path}-queue").write_bytes(content)
@@ -158,7 +156,7 @@ def test_a_lock_file_without_a_name_is_no_harm(path: str, content: bytes):
     ours.close()
 
 
-def test_a_full_disk_is_no_reason_not_to_take_the_lock(path: str):
+def test_a_full_disk_is_no_reason_not_to_take_the_lock(path):
     if not os.path.exists("/dev/full"):
         pytest.skip("a full disk is played by /dev/full, which is not here")
     lock = WriteLock(path, 60)
@@ -183,7 +181,7 @@ lock.take(0.0)
 """
 
 
-def test_a_lock_file_that_is_cut_does_not_end_the_process(path: str):
+def test_a_lock_file_that_is_cut_does_not_end_the_process(path):
     """As a full disk in memory does, which has no room for a page of the file: reading it by a
     mapping is a SIGBUS.
     """
@@ -193,7 +191,7 @@ def test_a_lock_file_that_is_cut_does_not_end_the_process(path: str):
 
 
 @pytest.mark.parametrize("address", ["sqlite:///{}", "postgresql://h/d"])
-def test_a_patience_that_is_none_is_refused(tmp_path: Path, address: str):
+def test_a_patience_that_is_none_is_refused(tmp_path, address):
     for patience in ("0", "-1", "soon", "1.5", "", "1000000", "٣"):
         with pytest.raises(
             InvalidOption, match=r"sets patience_s to .* use a whole number from 1 to 999999"
@@ -201,14 +199,14 @@ def test_a_patience_that_is_none_is_refused(tmp_path: Path, address: str):
             open_store(f"{address.format(tmp_path / 'h.db')}?patience_s={patience}")
 
 
-def test_the_patience_of_the_url_is_the_recorders(path: str):
+def test_the_patience_of_the_url_is_the_recorders(path):
     with open_store(f"sqlite:///{path}?patience_s=7") as store:
-        assert store._recorder._patience_s == 7.0  # type: ignore[attr-defined]
+        assert store._recorder._patience_s == 7.0
     with open_store(f"sqlite:///{path}") as store:
-        assert store._recorder._patience_s == 60.0  # type: ignore[attr-defined]
+        assert store._recorder._patience_s == 60.0
 
 
-def test_a_thread_of_this_process_that_holds_up_the_others_is_named(path: str):
+def test_a_thread_of_this_process_that_holds_up_the_others_is_named(path):
     begun, go_on = threading.Event(), threading.Event()
 
     def hold(_: object) -> None:
