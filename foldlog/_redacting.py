@@ -42,6 +42,7 @@ from foldlog.eventstore import (
     Event,
     EventStoreError,
     InvalidArgument,
+    KeyUnavailable,
     Store,
     summary_of,
 )
@@ -264,7 +265,12 @@ class Redacting:
         names = [
             row.id for row in (self.store.iter_conversations() if self.everywhere else self.rows)
         ]
-        imported = source_files(self.store, names)
+        readable = [name for name in names if name not in self.problems]
+        imported = source_files(self.store, readable)
+        for name in self.problems:
+            # A search names the missing key; the other conversations are redacted and reported.
+            with suppress(KeyUnavailable):
+                imported |= source_files(self.store, [name])
         noted = erased_sources(self.store)
         paths_by_name = {
             name: list(dict.fromkeys((*imported.get(name, ()), *noted.get(name, ()))))

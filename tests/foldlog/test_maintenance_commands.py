@@ -94,47 +94,6 @@ def test_vacuum_says_that_the_files_stay_large_while_a_reader_is_open(foldlog, f
     assert foldlog("store vacuum --json").document["space_returned"]
 
 
-def test_a_backup_is_restored_and_says_where_the_old_file_is(foldlog, five_messages, tmp_path):
-    foldlog("import", five_messages)
-    assert foldlog("view five").status == 0  # which makes its events
-    foldlog("store backup copy.db")
-    foldlog("store erase five --yes --reason 'asked to'")
-    done = foldlog("store restore copy.db --yes")
-    assert done.status == 1
-    assert (
-        "restored 6 events of 1 conversation, every event verified; the former file is " in done.out
-    )
-    assert "conversations that were erased exist again: 'five'; " in done.err
-    assert "'foldlog store erase five --reason TEXT' erases them again" in done.err
-    assert foldlog("view five --json").status == 0
-    again = foldlog("store restore copy.db --yes --json")
-    assert (again.status, again.err) == (0, "")
-    document = again.document
-    kept = document.pop("kept")
-    assert document == {
-        "file": str(tmp_path / "foldlog.db"),
-        "conversations": 1,
-        "events": 6,
-        "records": 0,
-        "redacted_since": [],
-        "erased_since": [],
-    }
-    assert foldlog("view five --json --db", f"sqlite:///{kept}").status == 0
-
-
-def test_what_is_no_backup_is_refused(foldlog, five_messages):
-    foldlog("import", five_messages)
-    for name, problem in (
-        ("five.jsonl", "file is not a database"),
-        ("five.jsonl", "'foldlog store copy five.jsonl NEW.db --damaged REST.jsonl'"),
-        ("nothing.db", "the backup nothing.db does not exist"),
-    ):
-        refused = foldlog("store restore --yes", name)
-        assert refused.status == 2
-        assert problem in refused.err
-    assert foldlog("view five").status == 0
-
-
 REMOVALS = {
     "erase": ("store", "erase", "five", "--reason", "asked to", "--yes"),
     "redact": ("store", "redact", "five", 1, "--reason", "asked to", "--yes"),
