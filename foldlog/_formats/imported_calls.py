@@ -10,7 +10,7 @@ from foldlog.eventstore import Event
 
 
 def calls_of_imported(events: Iterable[Event], format: str) -> Iterator[ModelCall]:
-    """Yield the calls that imported events of one history record."""
+    """Yield the calls of models that the imported events of one history record."""
     recorded = _usage_in_format(format)
     imported = (event for event in events if event.origin is not None)
     for call in (recorded.calls or calls_of_replies)(imported):
@@ -31,5 +31,5 @@ def counts_on(format: str) -> bool:
 def _usage_in_format(format: str) -> RecordedUsage:
     try:
         return format_named(format).recorded_usage
-    except UnknownFormat:  # of a package that is not installed any more
+    except UnknownFormat:  # the package of the format is not installed any more
         return IN_REPLIES

@@ -1,24 +1,24 @@
-"""Logs of Inspect, ``.eval`` and ``.json``: one history for each sample, in the messages of its
+"""Logs of Inspect, ``.eval`` and ``.json``. Each sample is a history, made of the messages of its
 agent.
 
     x.eval   a zip of ``header.json`` and ``samples/<id>_epoch_<n>.json``
     x.json   {"version", "status", "eval", …, "samples": [{"id", "epoch", "messages": […], …}]}
 
-The records are the messages, with the texts of its ``attachments`` in their places, and at the end
-what the log tells of the sample without its events. They become:
+The records are the messages, in which the texts of the sample's ``attachments`` replace the
+references to them. The last record has the other fields of the sample, except its events. They
+become:
 
     system                   SystemMessage
     user                     Message; with ``summary`` in its metadata a CondensationAction: Inspect
-                             sends the system's
-                             messages, the input and the summary
-    assistant                Message, or an Action for each call; reasoning before them is their
+                             sends the system messages, the input and the summary
+    assistant                Message, or an Action for each call; the reasoning before it is its
                              thinking
-    tool                     Observation; where it has an error, the error's message, as Inspect
-                             sends it
+    tool                     Observation; if it has an error, its content is the error's message,
+                             which Inspect sends to the model
     the end of the sample    Annotation for each model that the sample used, with its tokens
 
-Inspect's other compactions (trim, edit, native) leave nothing in the messages: the View shows what
-they left out.
+Inspect's other compactions (trim, edit, native) are not recorded in the messages: the View still
+shows the messages that they removed.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _NOT_KEPT = frozenset(
         "setup",
     )
 )
-"""Fields of a sample that repeat its messages, or are no part of the history."""
+"""The fields of a sample that repeat its messages, or do not belong to the history."""
 _SAMPLE = re.compile(r"samples/.+\.json")
 _LOG = re.compile(rb'\s*\{\s*"version"\s*:\s*\d+\s*,\s*"status"\s*:')
 _ZIP = re.compile(rb"PK\x03\x04.{26}(_journal/start|header)\.json", re.DOTALL)
@@ -109,9 +109,9 @@ class _Logs(FileReader):
 
 def _in_zip(path: Path) -> Iterator[Contained]:
     with zipfile.ZipFile(path) as log:
-        # a header may be written again behind the others
+        # a header may be written again after the other files
         entries = {entry.filename: entry for entry in log.infolist()}
-        # the latter while it runs
+        # the journal exists while the evaluation runs
         header = entries.get("header.json", entries.get("_journal/start.json"))
         about = None if header is None else _read(log, header)[0]
         for name in sorted(filter(_SAMPLE.fullmatch, entries)):
@@ -119,7 +119,7 @@ def _in_zip(path: Path) -> Iterator[Contained]:
 
 
 def _read(log: zipfile.ZipFile, entry: zipfile.ZipInfo) -> tuple[Any, str | None]:
-    """Return the value of a file in the log, and the problem with it."""
+    """Return the value of a file in the log, or None and the problem with the file."""
     try:
         return (
             parse(_unpacked(log, entry) if entry.compress_type == _ZSTD else log.read(entry)),
@@ -130,7 +130,9 @@ def _read(log: zipfile.ZipFile, entry: zipfile.ZipInfo) -> tuple[Any, str | None
 
 
 def _unpacked(log: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
-    """Return a file that is compressed with zstd, which Python reads since 3.14."""
+    """Return the content of a file that is compressed with zstd. Python can read it itself since
+    3.14.
+    """
     file = log.fp
     assert file is not None  # it is open
     file.seek(entry.header_offset + 26)
@@ -168,7 +170,7 @@ def _accepts(record: Any) -> bool:
 
 
 def _matches(record: Any) -> bool:
-    """Return whether ``record`` has what only messages of Inspect have, or is the end of a
+    """Return whether ``record`` has fields that only messages of Inspect have, or is the end of a
     sample.
     """
     if not _accepts(record):
@@ -191,8 +193,8 @@ def _matches(record: Any) -> bool:
 
 
 class _Decoder(FollowingDecoder):
-    """For each shown event it keeps whether a summary leaves the event in the View: the events of
-    the input, or, without an input, all events up to the first user's message.
+    """The tag of a shown event says whether the event stays in the View after a summary. The events
+    of the input stay. If there is no input, all events up to the first user's message stay.
     """
 
     has_own_ids = True

@@ -1,8 +1,8 @@
-"""Parse JSON text exactly, and name the problem of text that cannot be parsed.
+"""Parse JSON text exactly, and describe the problem if a text cannot be parsed.
 
-msgspec parses strict JSON. If it fails, the standard library tries: it accepts lone surrogates,
-``NaN``, numbers that no double holds and a byte order mark, and these are kept. If a key occurs
-twice, the last value counts.
+msgspec parses strict JSON. If it fails, the standard library tries: it also accepts lone
+surrogates, ``NaN``, numbers that are too large for a double, and a byte order mark. All of these
+are preserved. If a key occurs twice, the last value counts.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from foldlog.eventstore.codec_json import brackets, plain
 from foldlog.eventstore.errors import InvalidEvent
 
 DEPTH_MAX = 480
-"""Levels of nesting in a record. The store accepts 500, and an event adds some levels around its
-content.
+"""The largest number of nested levels in a record. The store accepts 500 levels, and an event adds
+some levels around its content.
 """
 
 RECORD_SIZE_MAX = 16 * 2**20
@@ -33,7 +33,9 @@ _encode = msgspec.json.Encoder(enc_hook=plain).encode
 
 
 class UnreadableJson(ValueError):
-    """This text is not JSON, or JSON that cannot be stored: a finding at its place."""
+    """This text is not JSON, or is JSON that cannot be stored. An import reports it as a
+    finding.
+    """
 
 
 def parse(text: bytes) -> Any:
@@ -52,8 +54,8 @@ def parse(text: bytes) -> Any:
 
 
 def parse_stored(text: bytes) -> Any:
-    """Return the value of a text that ``parse`` accepted before it was stored, in half of the
-    time.
+    """Return the value of a text that ``parse`` accepted before it was stored. This takes half of
+    the time of ``parse``.
     """
     try:
         return _strict.decode(text)
@@ -62,7 +64,9 @@ def parse_stored(text: bytes) -> Any:
 
 
 def parsed(value: Any) -> Any:
-    """Return what a text of JSON holds, another value as it is, and None for another text."""
+    """Return the value of a JSON text, and None for any other text. A value that is not a text is
+    returned unchanged.
+    """
     try:
         return parse(value.encode()) if type(value) is str else value
     except (UnreadableJson, UnicodeEncodeError):
@@ -71,7 +75,7 @@ def parsed(value: Any) -> Any:
 
 def _parse_leniently(text: bytes) -> Any:
     try:
-        # as it is: a tab in a text is a tab
+        # not strict: a text may contain a tab
         return json.loads(text.decode("utf-8-sig"), strict=False)
     except UnicodeDecodeError as error:
         raise UnreadableJson(f"not UTF-8 at byte {error.start:,}") from error
@@ -84,13 +88,13 @@ def _parse_leniently(text: bytes) -> Any:
 
 
 def fault(error: json.JSONDecodeError) -> str:
-    """Return the standard library's message about an invalid JSON text, without the place."""
+    """Return the standard library's message about an invalid JSON text, without the position."""
     return error.msg.removesuffix(" starting at").removesuffix(" at")
 
 
 def check_depth(value: Any) -> None:
-    """Raise ``UnreadableJson`` if ``value`` nests deeper than ``DEPTH_MAX``. Cost: its content,
-    level by level.
+    """Raise ``UnreadableJson`` if ``value`` is nested deeper than ``DEPTH_MAX``. Cost: one pass
+    over the value.
     """
     level = [value] if type(value) is dict or type(value) is list else []
     for _ in range(DEPTH_MAX):
@@ -114,7 +118,9 @@ def value_of(text: str) -> Any:
 
 
 def bytes_of(value: Any) -> bytes:
-    """Return a value as JSON, the same each time: in ASCII where strict JSON cannot hold it."""
+    """Return a value as JSON. Equal values make equal bytes. If strict JSON cannot represent the
+    value, the bytes are ASCII.
+    """
     try:
         return _encode(value)
     except (ValueError, OverflowError, RecursionError):  # texts that are not Unicode, long numbers
@@ -122,17 +128,17 @@ def bytes_of(value: Any) -> bytes:
 
 
 def json_text(value: Any) -> str:
-    """Return a text as it is, and the JSON text of another value."""
+    """Return a text unchanged, and the JSON text of any other value."""
     return value if isinstance(value, str) else json_of(value).decode()
 
 
 def json_of(value: Any) -> bytes:
-    """Return the JSON text of a record: ASCII where strict JSON cannot hold it. Raises
-    ``InvalidEvent``.
+    """Return the JSON text of a record. If strict JSON cannot represent the record, the text is
+    ASCII. Raises ``InvalidEvent``.
     """
     try:
         text = _encode(value)
-        # msgspec writes a value that JSON lacks as null or a text
+        # msgspec writes null or a text for a value that JSON does not have
         if _strict.decode(text) == value:
             return text
     except (TypeError, ValueError, OverflowError, RecursionError):

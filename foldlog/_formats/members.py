@@ -1,5 +1,5 @@
-"""The content of a View while records are read or written: what a condensation of a source forgets,
-and what stays.
+"""Follow the content of a View while records are read or written, to know what a condensation of
+the source forgets and what stays.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ T = TypeVar("T")
 
 
 class MemberLink(Generic[T]):
-    """The newest member, after those before it: the id of an event or of a summary, and what the
-    format knows of it.
+    """The newest member of a View, linked to the earlier members. A member is the id of an event or
+    of a summary, and its tag, which the format chooses.
     """
 
     __slots__ = ("before", "member")
@@ -25,15 +25,17 @@ class MemberLink(Generic[T]):
 
 
 class Members(Generic[T]):
-    """The present content of a View, in order. It is as large as the View.
+    """The present content of a View, in order. Memory: the size of the View.
 
-    To remember the members, keep ``newest``: later changes affect nothing before a link.
+    To remember the present members, store ``newest``: later changes never change an existing link.
     """
 
     def __init__(self) -> None:
         self.newest: MemberLink[T] | None = None
         self._stages: list[tuple[int, MemberLink[T] | None]] = []
-        """The members before each change that ``follow`` applied, by the id of its event."""
+        """For each change that ``follow`` applied: the id of its event, and the newest member
+        before it.
+        """
         self.condensed_at = -1
         """The id of the newest condensation; -1 if there is none."""
 
@@ -49,8 +51,8 @@ class Members(Generic[T]):
         return list(self.newest_first())[::-1]
 
     def follow(self, event: Event, known: T) -> None:
-        """Add an event, or apply its change of the View: then ``known`` is of the summary that it
-        brings.
+        """Add a shown event with the tag ``known``, or apply a change of the View. If the change
+        adds a summary, ``known`` is the tag of the summary.
         """
         if type(event) is CondensationAction:
             self._stages.append((event.id, self.newest))

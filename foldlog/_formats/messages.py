@@ -1,9 +1,10 @@
 """Read events from a message of OpenAI's chat or of Anthropic, or from an item of OpenAI's
 Responses.
 
-``append`` and imports both use this module, so the same message becomes the same events. Text
-beside calls is the thought of the first call, with the model's thinking. Parts for which no event
-has a field become annotations. The events have no ids and no origins yet.
+``append`` and imports both use this module, so the same message always becomes the same events. If
+a message has text and calls, the text is the thought of the first call, and so is the model's
+thinking. Parts for which no event has a field become annotations. The events have no ids and no
+origins yet.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ Part = dict[str, Any]
 SPEAKERS: Mapping[str, Source] = {"user": "user", "assistant": "agent"}
 ROLES = frozenset((*SPEAKERS, "system", "developer", "tool", "function"))
 _OF_NO_MODEL = ("environment", "exit")
-"""Further roles in formats of agents."""
+"""Further roles in the formats of agents."""
 _THINKING = (*THINKING, "reasoning")
 _BLOCKS_OF_ANTHROPIC = THINKING | {
     "tool_use",
@@ -73,12 +74,14 @@ _TYPES = (
     "computer_call",
 )
 CALLS: Final = frozenset((*_TYPES, "tool_search_call", "mcp_approval_request"))
-"""Items that a client answers. Calls of the server's own tools contain their results."""
+"""The types of calls that a client answers. A call of the server's own tools contains its
+result.
+"""
 OUTPUTS: Final = frozenset(
     (*(f"{kind}_output" for kind in _TYPES), "tool_search_output", "mcp_approval_response")
 )
 IDS: Final = ("call_id", "approval_request_id", "id")
-"""The fields that may hold the id of an item's call."""
+"""The fields that may have the id of the call in an item."""
 _ARGUMENTS = ("arguments", "action", "operation")
 _OF_PLAIN = dict.fromkeys(("function_call_output", "custom_tool_call_output"), ("type",))
 _OF_ITEMS = ("type", "id", "name", "status")
@@ -96,8 +99,8 @@ _OF_ANTHROPIC = (
 
 
 def is_message_of_anthropic(message: Part) -> bool:
-    """Return whether a message of the user or the assistant has blocks of Anthropic's. A part of a
-    user is one only if its name says so, since a user may send any part to any server.
+    """Return whether a message of the user or the assistant has blocks of Anthropic's. In a user's
+    message only some types of blocks show this, because a user may send any part to any server.
     """
     role = message.get("role")
     if role not in ("user", "assistant"):
@@ -110,7 +113,7 @@ def is_message_of_anthropic(message: Part) -> bool:
 
 
 def is_message_item(item: Part) -> bool:
-    """Return whether an item of OpenAI's Responses is a message."""
+    """Return whether an item of OpenAI's Responses API is a message."""
     return item.get("type", "message") == "message" and type(item.get("role")) is str
 
 
@@ -120,7 +123,9 @@ def unknown_role(role: str) -> str:
 
 
 def with_exit_code(event: Event, record: dict[str, Any]) -> Event:
-    """Return a result with the exit code of its command, if mini-SWE-agent wrote one beside it."""
+    """Return the event. If it is a result and mini-SWE-agent recorded the exit code of the command,
+    the result gets this exit code.
+    """
     code = within(record, "extra", "returncode")
     if code is None or not isinstance(event, Observation):
         return event
@@ -128,12 +133,13 @@ def with_exit_code(event: Event, record: dict[str, Any]) -> Event:
 
 
 COMPACTED_BY_PROVIDER = "the model's provider compacted the context"
-"""The reason of a condensation before a compaction that a provider made."""
+"""The reason in the metadata of a condensation that stands for a provider's compaction."""
 
 
 def compaction_in(item: Any) -> Message | None:
-    """Return the message for an item of OpenAI's Responses that replaces all items before it; None
-    for any other item. Only its server can read it, and gets it back unchanged.
+    """Return a message with the item, if an item of OpenAI's Responses API is a compaction, which
+    replaces all earlier items. Return None for any other item. Only OpenAI's server can read the
+    compaction, and gets it back unchanged.
     """
     if kind_of(item) != "compaction" or not text_or_empty(item.get("encrypted_content")):
         return None
@@ -142,8 +148,8 @@ def compaction_in(item: Any) -> Message | None:
 
 
 def compacts(event: Event) -> bool:
-    """Return whether an event holds the compaction of a provider, which replaces all earlier events
-    of the prompt. An Anthropic block without content is a compaction that failed.
+    """Return whether an event contains a provider's compaction, which replaces all earlier events
+    of the prompt. If Anthropic's block of a compaction has no content, the compaction failed.
     """
     if not isinstance(event, Message | Action):
         return False
@@ -169,26 +175,29 @@ def spoken(role: str, content: Content) -> Event:
 
 
 class MessageReader:
-    """Reads messages for an import. It never raises: values of another form are read as far as
-    possible, and blocks that only Anthropic's server knows are skipped, since other programs have
-    blocks of their own in this form.
+    """Reads messages for an import. It never raises an error: malformed values are read as far as
+    possible. Blocks that only Anthropic's server knows are not sent back to it, because other
+    programs have their own blocks in this format.
     """
 
     of_replies = False
-    """True for replies that a program appends: then a model may request a condensation, and every
-    block that only Anthropic's server knows is sent back to it.
+    """Whether the messages are replies that a program appends. Then a model may request a
+    condensation, and every block that only Anthropic's server knows is sent back to this server.
     """
 
     def refuse(self, problem: str) -> None:
-        """Note a value of another form. If this does not raise, its JSON text is read instead."""
+        """Handle a malformed value. If this method does not raise an error, the JSON text of the
+        value is used instead.
+        """
 
     def arguments(self, arguments: Part | str | None) -> Part | str | None:
-        """Return the arguments of a call as an event holds them."""
+        """Return the arguments of a call in the form of an ``Action``."""
         return arguments
 
     def other_fields(self, name: str, fields: Part, *taken: str) -> Part:
-        """Return the ``meta`` that holds, under this name, the fields that are not ``taken`` by an
-        event. A content is taken, unless its texts have other fields.
+        """Return a ``meta`` with the key ``name`` for the fields of a message that an event does
+        not have. ``taken`` are the names of the fields that it has. A content counts as taken,
+        unless its texts have further fields.
         """
         return {}
 
@@ -224,22 +233,22 @@ class MessageReader:
     def _assistant(
         self, message: Part, content: Content, response_id: str | None, meta: Part
     ) -> list[Event]:
-        # litellm has some fields of a provider only here, and some also in the message itself.
+        # litellm stores some fields of a provider only here, and others also in the message itself.
         if specific_fields := dict_or_empty(message.get("provider_specific_fields")):
             message = {**specific_fields, **message}
         calls = [self.call(call) for call in calls_in(message)]
         transcript = dict_or_empty(message.get("audio")).get("transcript")
         content = content or text_or_empty(message.get("refusal")) or text_or_empty(transcript)
         thinking = dicts_in(message.get("thinking_blocks"))
-        # Servers have two names for the same text.
+        # Servers use two names for the same text.
         reasoning = message.get("reasoning_content") or message.get("reasoning")
         if not thinking and isinstance(reasoning, str) and reasoning:
             thinking = [{"type": "thinking", "thinking": reasoning}]
         return self.response_events(content, calls, thinking, response_id, meta)
 
     def call(self, call: Any, name: str = "call", id_key: str = "id") -> Action:
-        """Return the action of a call in a chat message, an item or a block. Its other fields are
-        in ``meta`` under ``name``. ``id_key`` is the field with the id of the call.
+        """Return the action for a call in a chat message, an item or a block. Further fields of the
+        call are in ``meta`` under ``name``. ``id_key`` is the field with the id of the call.
         """
         fields = dict(dict_or_empty(call))
         fields |= dict_or_empty(fields.pop("function", None) or fields.pop("custom", None))
@@ -263,7 +272,7 @@ class MessageReader:
         return Action(
             tool=tool or "",
             arguments=self.arguments(arguments),
-            # Without an id, its result names the tool.
+            # If a call has no id, its result names the tool.
             call_id=tool if call_id is None else call_id,
             meta=meta | self.other_fields(name, fields, *taken),
         )
@@ -276,8 +285,8 @@ class MessageReader:
         response_id: str | None,
         meta: Part,
     ) -> list[Event]:
-        """Return the events of one response: a message, or actions with the text as the thought of
-        the first one. A response with thinking alone is an annotation.
+        """Return the events of one response: a message, or an action for each call, with the text
+        as the thought of the first action. A response with only thinking is an annotation.
         """
         actions = list(calls)
         if self.of_replies:
@@ -358,8 +367,8 @@ class MessageReader:
     def anthropic(
         self, message: Part, response_id: str | None = None, meta: Part | None = None
     ) -> list[Event]:
-        """Return the events of a message. A user's message has its results first; a model's message
-        with thinking alone has no events.
+        """Return the events of one of Anthropic's messages. In a user's message the results come
+        first. A model's message with only thinking has no events.
         """
         description = f"the {message['role']} message"
         blocks = self.parts(message.get("content") or [], description)
@@ -380,7 +389,7 @@ class MessageReader:
     ) -> list[Event]:
         """Return the events of a model's message with these blocks."""
         blocks = with_results(blocks, singles=self.of_replies)
-        # The server has called its own tool and paused: the result comes in a later message.
+        # The server called its own tool and paused. The result comes in a later message.
         unfinished = [block for block in blocks if "input" in block and is_of_server(block)]
         own_kinds = ("tool_use", "tool_result", *_THINKING)
         content_blocks = [
@@ -421,16 +430,16 @@ class MessageReader:
     # --- content ---
 
     def content(self, value: Any, description: str) -> Content:
-        """Return the content of an event: a text, or parts in the form of OpenAI's chat. A single
-        text part becomes a text. ``description`` names the content in errors.
+        """Return the content for an event: a text, or parts in the format of OpenAI's chat. A
+        single text part becomes a text. ``description`` names the content in errors.
         """
         if value is None or isinstance(value, str):
             return value or ""
         return _content(self.parts(value, description))
 
     def parts(self, value: Any, description: str) -> list[Part]:
-        """Return the parts of a content. Refuse a part that is neither a text nor a map, and a part
-        of type text that has no text.
+        """Return the parts of a content. Pass to ``refuse`` a part that is neither a text nor a
+        map, and a part of the type ``text`` without a text.
         """
         if not isinstance(value, str | list):
             self.refuse(
@@ -458,8 +467,8 @@ READER: Final = MessageReader()
 
 
 def calls_in(message: Part) -> list[Any]:
-    """Return the calls of a chat message. In OpenAI's earlier form it is the call of a single
-    function.
+    """Return the calls of a chat message. In OpenAI's earlier format, a message had a single call
+    of a function.
     """
     calls = message.get("tool_calls")
     function = message.get("function_call")
@@ -485,7 +494,9 @@ def _content(parts: Sequence[Part]) -> Content:
 
 
 def _part(part: Part) -> Part:
-    """Return a text or an image in the form of OpenAI's chat, and any other part unchanged."""
+    """Return a part with a text or an image in the format of OpenAI's chat, and any other part
+    unchanged.
+    """
     if part.get("type") == "refusal" and isinstance(part.get("refusal"), str):
         return {"type": "text", "text": part["refusal"]}
     converted = part_of(part)
@@ -503,7 +514,7 @@ def _part(part: Part) -> Part:
 
 
 def is_odd(content: Any) -> bool:
-    """Return whether texts in a content have fields that no event has."""
+    """Return whether text parts in a content have fields that an event cannot have."""
     texts = (block for block in dicts_in(content) if block.get("type") in (*_TEXTS, "refusal"))
     return any(not filled(block).keys() <= _OF_TEXTS for block in texts)
 

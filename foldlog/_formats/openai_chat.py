@@ -3,22 +3,23 @@
 The messages, and the events that they become:
 
     system, developer               SystemMessage
-    assistant with tool calls       one Action a call; what it says is the first one's thought
+    assistant with tool calls       an Action for each call; the text is the thought of the first
+                                    call
     tool, function                  Observation of the call that it answers
     user, assistant                 Message, from the user or the agent
-    exit                            Message from the environment: mini-SWE-agent says so how a run
-                                    ended
+    exit                            Message from the environment, in which mini-SWE-agent says how a
+                                    run ended
 
-A message of any other role is not read, since its author is not known. A call without an id gets
-the name of its tool as its id. A result without an id belongs to the first open call, in the newest
-reply, of the tool that it names. A message may have its time, and an assistant's message ``model``,
-``usage`` and ``cost``; mini-SWE-agent has them in ``extra``, where a result has the exit code of
-its command. Call ids may be used again within a history: a result is for the newest reply with an
-open call of its id, and there for the first of them. Messages have no ids of their own, so an
-event's ``origin.id`` is None.
+A message with any other role is not read, because its author is unknown. A call without an id gets
+the name of its tool as its id. A result without an id answers the first open call of the tool that
+it names, in the newest reply. A message may have a time, and an assistant's message may have
+``model``, ``usage`` and ``cost``. mini-SWE-agent has these fields in ``extra``, and there also the
+exit code of a command. Ids of calls may be used again within a history: a result answers the newest
+reply with an open call of its id, and in this reply the first such call. Messages have no ids, so
+an event's ``origin.id`` is None.
 
-Other agents keep such messages too, with more in them: subclasses of the decoder and the encoder
-say what.
+Other agents store such messages with further fields, which subclasses of the decoder and the
+encoder handle.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ EXPECTED = "a chat message with a text under 'role'"
 
 
 def accepts(record: Any) -> bool:
-    """Return whether ``record`` has a role that is known, or ``exit``, with which mini-SWE-agent
+    """Return whether ``record`` has a known role, or the role ``exit``, with which mini-SWE-agent
     ends a run.
     """
     return _has_role(record) and (record["role"] in ROLES or record["role"] == "exit")
@@ -107,12 +108,12 @@ _PARTS = frozenset(
         *("input_text", "output_text", "input_image", "input_file", "thinking", "reasoning"),
     )
 )
-"""Types of parts that messages of a chat have, with servers and tools of several makers."""
+"""The types of parts in chat messages, also for servers and tools of other providers."""
 
 
 def parts_of_others(record: Any) -> list[str]:
-    """Return the types of those parts of a message that a chat never has, such as calls in the
-    parts of other programs.
+    """Return the types of parts in a message that chat messages never have, such as the calls of
+    other programs.
     """
     if not _has_role(record) or is_message_of_anthropic(record):
         return []
@@ -129,7 +130,7 @@ def _is_of_another(record: Any) -> bool:
 
 
 def _calls_or_answers(record: Any) -> bool:
-    """Return whether a message calls or answers in OpenAI's form."""
+    """Return whether a message has calls or a result in OpenAI's format."""
     has_calls = type(record.get("tool_calls")) is list or type(record.get("function_call")) is dict
     return has_calls or record["role"] in ("tool", "function")
 
@@ -138,7 +139,8 @@ def beside(fields: Mapping[str, Any], records: Sequence[Any]) -> Beside:
     """Return the answer and the usage in the ``response`` of a log of one call, and the usage in
     SWE-agent's ``info``.
 
-    Of several choices the first is the answer. It is left out where the messages end with it.
+    If there are several choices, the first one is the answer. If the messages already end with this
+    answer, it is left out.
     """
     response = fields.get("response")
     cost = fields.get("cost")
@@ -165,15 +167,15 @@ def beside(fields: Mapping[str, Any], records: Sequence[Any]) -> Beside:
 
 
 def time_of_message(message: Any) -> SourceTime:
-    """Return when a message was sent, if it says so. The form has no field for that: programs add
-    one of these.
+    """Return the time of a message, if it has one. OpenAI's format has no field for the time:
+    programs add one of these fields.
     """
     return time_told(message, "timestamp", "created_at", "created")
 
 
 def alike(one: Any, other: Any) -> bool:
-    """Return whether two messages say and call the same, and differ at most in fields that one of
-    them leaves empty.
+    """Return whether two messages have the same text and calls, and differ at most in fields that
+    are empty in one of them.
     """
     if not (accepts(one) and accepts(other)):
         return False
@@ -190,14 +192,14 @@ def alike(one: Any, other: Any) -> bool:
 
 
 class OpenAIChatDecoder(FollowingDecoder):
-    """Messages of one history to events: one, or one for each call that a message makes or
-    answers.
+    """Makes events of the messages of one history: an event for each message, or for each call that
+    a message makes or answers.
     """
 
     keeps_shown = False
 
     def given(self, message: dict[str, Any]) -> Sequence[dict[str, Any]]:
-        """Return the messages that OpenAI would have in the place of a message."""
+        """Return the messages in OpenAI's format that correspond to a message."""
         return [message]
 
     def check(self, record: Any) -> None:
@@ -209,7 +211,7 @@ class OpenAIChatDecoder(FollowingDecoder):
         if kinds := parts_of_others(record):
             self.options.findings.append(
                 f"has parts of the type {' and '.join(map(repr, kinds))}, which no chat message"
-                " has; it is kept, and calls and results in it are not shown"
+                " has; the message is stored, but calls and results in it are not shown"
             )
         extra = dict_or_empty(record.get("extra"))
         if record["role"] == "assistant":
@@ -231,13 +233,15 @@ class OpenAIChatDecoder(FollowingDecoder):
 
 
 class OpenAIChatEncoder(RepliesEncoder):
-    """Events of one history to messages."""
+    """Makes messages of the events of one history."""
 
     has_all_fields = False
-    """Whether a message has each field that it was appended with, and each call the form."""
+    """Whether a message is written with all fields of the appended message, and a call in its
+    original form.
+    """
 
     def shaped(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Return a message from the message that OpenAI would have."""
+        """Return the message for a message in OpenAI's format."""
         return message
 
     def records(self, event: Event) -> Sequence[Any] | None:
@@ -254,8 +258,8 @@ class OpenAIChatEncoder(RepliesEncoder):
 
 
 def message_of(events: Sequence[Event]) -> dict[str, Any] | None:
-    """Return the message of ``events``; None if no message has this content. What the message was
-    that they were read of is in ``meta``.
+    """Return the message for ``events``; None if a message cannot have this content. ``meta`` has
+    the further fields of the message from which the events were made.
     """
     event = events[0]
     role = role_of(events[0])
@@ -295,7 +299,9 @@ def message_of(events: Sequence[Event]) -> dict[str, Any] | None:
 
 
 def thought(thinking: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the field of a message for the model's thinking: no field without thinking."""
+    """Return the field of a message with the model's thinking; an empty dict if there is no
+    thinking.
+    """
     if thinking and all(block.keys() == {"type", "thinking"} for block in thinking):
         return {"reasoning_content": "\n".join(str(block["thinking"]) for block in thinking)}
     return {"thinking_blocks": list(thinking)} if thinking else {}

@@ -1,26 +1,25 @@
-"""Items of OpenAI's Responses API: what a client sends as ``input``, in the order of the list.
+"""Items of OpenAI's Responses API, in the order in which a client sends them as ``input``.
 
 The items, and the events that they become:
 
     message of the system, a developer      SystemMessage
-    message of the user or the assistant    Message; one of a role that is not known is not read
-    message of the role exit                Message from the environment: mini-SWE-agent says so how
-                                            a run ended
+    message of the user or the assistant    Message; a message with an unknown role is not read
+    message of the role exit                Message from the environment, in which mini-SWE-agent
+                                            says how a run ended
     function_call, custom_tool_call, and every other call that the client answers   Action
     function_call_output, and every other such output                               Observation
     reasoning                               Annotation that stays with the next item: a server
-                                            refuses one without it
-    compaction                              CondensationAction of all but what the system and the
-                                            user said; the item is
-                                            a part of a Message, which goes back to the server as it
-                                            is
+                                            refuses either item without the other
+    compaction                              CondensationAction of all events except messages of the
+                                            system and the user; the item is a part of a Message,
+                                            which goes back to the server unchanged
     every other type, such as the server's own tools, and an encrypted item   Annotation
     a whole response, as mini-SWE-agent keeps it    the events of its ``output``, with its usage
 
 Any part of a history can be written. Items do not say which calls belong to one response. foldlog
-takes calls as one response up to a result or a message from somebody else, together with what the
-model says before them in the phase "commentary". An item_reference has the id of another item.
-Every annotation is shown: it keeps its place in the View.
+assigns calls to one response until a result or a message from somebody else comes. The model's text
+before them in the phase "commentary" belongs to the same response. An item_reference has the id of
+another item. Every annotation is shown, and keeps its place in the View.
 """
 
 from __future__ import annotations
@@ -85,8 +84,8 @@ _PARTS = frozenset(("input_text", "output_text", "input_image", "input_file", "r
 
 
 def matches(record: Any) -> bool:
-    """Return whether ``record`` is an item and nothing else: a typed call, an output, or a message
-    of typed parts.
+    """Return whether ``record`` can only be an item: a typed call, an output, or a message with
+    typed parts.
     """
     if type(record) is not dict or "payload" in record:
         return False
@@ -113,8 +112,9 @@ _is_response = has(object=str, output=list, type=type(None))
 
 
 def accepts(record: Any) -> bool:
-    """Return whether ``record`` has a type or a role, if it is a message one that is known, or is a
-    whole response, or an item that the SDK's ``EncryptedSession`` wrote.
+    """Return whether ``record`` can be an item. It must have a type or a role, and a message must
+    have a known role. A whole response, and an item that the SDK's ``EncryptedSession`` wrote, are
+    accepted too.
     """
     is_item = _is_typed(record) or _has_role(record)
     return (
@@ -131,12 +131,12 @@ def _is_of_unknown(record: Any) -> bool:
 
 
 class ResponsesDecoder(FollowingDecoder):
-    """Items to events, one item after the other."""
+    """Makes events of items, one item after the other."""
 
     def tag(self, event: Event, read: RecordEvents) -> bool:
-        """Return whether an event stays where the server compacted: a system prompt, or words of
-        the user. A compaction on request comes with the user's messages, and items do not say which
-        kind it was.
+        """Return whether an event stays after a compaction of the server. System prompts and
+        messages of the user stay: a compaction on request keeps the user's messages, and items do
+        not say which kind of compaction it was.
         """
         return isinstance(event, SystemMessage) or (
             isinstance(event, Message) and event.source == "user"
@@ -149,7 +149,7 @@ class ResponsesDecoder(FollowingDecoder):
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
         if _is_response(record):
-            self._response = None  # this one begins
+            self._response = None  # a new response begins
             read.tell(record.get("model"), within(record, "extra", "cost"), record.get("usage"))
             for item in dicts_in(record["output"]):
                 self._read_item(read, item, COMMENTARY)
@@ -182,9 +182,9 @@ class ResponsesDecoder(FollowingDecoder):
 
 
 class _CallItems:
-    """Writes calls and results as items of OpenAI's Responses. Calls and results of a custom tool,
-    which takes a text, have another form. A server refuses the output of a custom tool's call in
-    another form than its call.
+    """Writes calls and results as items of OpenAI's Responses API. A custom tool accepts a text,
+    and its calls and results have their own types of items. A server refuses an output whose type
+    does not match its call.
     """
 
     def __init__(self) -> None:
@@ -220,7 +220,9 @@ def _is_custom(call: Action) -> bool:
 
 
 class _Encoder(RepliesEncoder):
-    """Writes items of events as a client would; a summary is a user's message."""
+    """Writes events as the items that a client would send. A summary becomes a message of the
+    user.
+    """
 
     def __init__(self) -> None:
         super().__init__()

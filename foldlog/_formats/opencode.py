@@ -1,15 +1,19 @@
-"""OpenCode: messages with their parts, from its storage folder, its database, or what ``opencode
-export`` writes.
+"""OpenCode: messages with their parts, from its storage folder, its database, or a file that
+``opencode export`` wrote.
 
-The records of a session are those of an export, in the order in which OpenCode reads its messages:
+The records of a session have the format of an export, in the order in which OpenCode reads its
+messages:
 
-    {"info": {"id", "projectID", …}}                          the session, as it began
+    {"info": {"id", "projectID", …}}                          the session, with the fields that
+                                                              never change
     {"info": {"id", "sessionID", "role", …}, "parts": […]}    a message
-    {"info": {"id", "projectID", "revert": {…}}}              where it is reverted, if it is
+    {"info": {"id", "projectID", "revert": {…}}}              where the session is reverted, if it
+                                                              is
 
-docs/IMPORTING.md says what the parts become, and the tables below which parts a model is told in
-other words. A message without an event is an Annotation, and so are an answer that failed and the
-session, with its title. A session that was reverted takes back the messages from ``revert`` on.
+docs/IMPORTING.md says what the parts become. The tables below list the parts that a model gets as
+another text. A message without any other event is an Annotation. So is an answer that failed, and
+the session with its title. In a reverted session, a retraction takes back the messages from
+``revert`` on.
 """
 
 from __future__ import annotations
@@ -73,8 +77,8 @@ _WORDS = {
     "compaction": "What did we do so far?",
     "subtask": "The following tool was executed by the user",
 }
-"""What OpenCode tells its model in the place of a part that a user has. Untold are those of an
-answer.
+"""The text that OpenCode sends to its model in place of a part of a user's message. The parts
+``_UNTOLD`` of an answer are not sent.
 """
 _USAGE = {
     "prompt_tokens": ("input", "read", "write"),
@@ -86,7 +90,7 @@ _USAGE = {
 
 
 class _Decoder(FollowingDecoder):
-    """Makes events of the records of one session. For each shown event it keeps the id of the
+    """Makes events of the records of one session. The tag of a shown event is the id of its
     message.
     """
 
@@ -95,7 +99,9 @@ class _Decoder(FollowingDecoder):
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self._messages: dict[str | None, tuple[int, _Part | None]] = {}
-        """The version before each message, and its part that asks for a compaction."""
+        """For each message, the version before it, and its part that asks for a compaction, if
+        there is one.
+        """
 
     def read(self, read: RecordEvents, record: _Part) -> None:
         info = record["info"]
@@ -131,7 +137,9 @@ class _Decoder(FollowingDecoder):
         read.close(str(role), None)
 
     def _condense(self, read: RecordEvents, info: _Part, parts: list[_Part]) -> bool:
-        """Add the condensation for a summary, if OpenCode continues after this summary."""
+        """Add the condensation for a summary, if OpenCode continues from this summary. Return
+        whether it was added.
+        """
         parent = text_or_empty(info.get("parentID"))
         _, asked = self._messages.get(parent, (0, None))
         done = info.get("summary") is True and info.get("finish") and not info.get("error")
@@ -150,8 +158,8 @@ class _Decoder(FollowingDecoder):
 
 
 def _read_response(read: RecordEvents, parts: list[_Part]) -> None:
-    """Add what a model says in each step, its calls, and their results. Thinking that nothing
-    follows belongs to the next step.
+    """Add the model's texts, calls and results of each step. Thinking at the end of a step belongs
+    to the next step.
     """
     name = read.response
     steps = 0
@@ -182,14 +190,14 @@ def _read_response(read: RecordEvents, parts: list[_Part]) -> None:
 
 
 def _told(parts: list[_Part]) -> list[_Part]:
-    """Return the parts of a content that a model is sent."""
+    """Return the parts of a content as they are sent to a model."""
     return said_in(
         [_WORDS.get(kind_of(part) or "", part) for part in parts if part.get("ignored") is not True]
     )
 
 
 def _result(state: _Part) -> _Part:
-    """Return the result of a call as a model is sent it, and whether it is an error."""
+    """Return the result of a call as it is sent to a model, and whether it is an error."""
     match state:
         case {"status": "completed", "time": {"compacted": int() | float()}}:
             return {"content": "[Old tool result content cleared]"}
@@ -207,8 +215,8 @@ def _result(state: _Part) -> _Part:
 
 
 def _usage(info: _Part, parts: list[_Part]) -> _Part:
-    """Return the usage of a response: the sum of its steps, or, if no step reports any, the usage
-    of the message.
+    """Return the usage of a response: the sum over its steps, or, if no step reports usage, the
+    usage of the message.
     """
     steps = dicts_in([part.get("tokens") for part in parts if part.get("type") == "step-finish"])
     flat = [

@@ -1,19 +1,20 @@
-"""Where OpenCode keeps its sessions, and the messages of OpenCode 2 as those that ``opencode.py``
-reads.
+"""Find the sessions of OpenCode in its files, and convert the messages of OpenCode 2 into the
+format that ``opencode.py`` reads.
 
     storage/        a file for each session, message and part
-    an export       what ``opencode export`` writes: the session under ``info``, its messages under
-                    ``messages``
-    opencode.db     tables of these; OpenCode 2 leaves them as they are, and goes on in
-                    ``session_v2`` and
-                    ``session_message``, which begins with copies of what it found, in other words
+    an export       the output of ``opencode export``: the session under ``info``, its messages
+                    under ``messages``
+    opencode.db     tables with sessions, messages and parts. OpenCode 2 leaves these tables
+                    unchanged, and writes ``session_v2`` and ``session_message``. The latter begins
+                    with copies of the old messages in another format
 
-So of a session that is in both, the older tables have its past, and the newer ones what came then.
+So if a session is in both, the older tables have its past, and the newer tables the messages after
+that.
 
-What OpenCode writes again while a session goes on is left out of its records, or each import would
-find another source: of the session its title, its times and its sums, of what a user said the files
-that changed then. A reverted session says so in a record after its messages, until OpenCode
-continues without these messages.
+Fields that OpenCode changes while a session goes on are left out of the records, because otherwise
+each import would find another source. These are the title, the times and the sums of the session,
+and the list of changed files in a user's message. If a session is reverted, a record after its
+messages says so, until OpenCode continues without the reverted messages.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from foldlog._open_files import SQLITE
 
 _Part = dict[str, Any]
 Read = Callable[[str, str], Iterator[Located]]
-"""Reads the rows of a table that belong to a session or a message."""
+"""A function that reads the rows of a table that belong to a session or a message."""
 
 _SESSIONS = (
     """SELECT id, time_created,
@@ -66,14 +67,14 @@ _UNREAD = (
 )
 _EXPORT = re.compile(rb'\s*\{\s*"info"\s*:\s*\{')
 _ID = 16
-"""How many characters of an id tell which message it is: a copy of what OpenCode itself said there
-has others then.
+"""How many characters of an id identify a message. In the copy of a message that OpenCode itself
+wrote, the characters after these differ.
 """
 
 
 class Sessions(FileReader):
-    """Finds sessions in databases, in storage folders, there without those that moved to the
-    database beside it, and in exports.
+    """Finds sessions in databases, in exports and in storage folders. In a storage folder, sessions
+    that were moved to the database next to it are left out.
     """
 
     def holds(self, path: Path, begin: bytes) -> bool:
@@ -116,8 +117,8 @@ def _title_of(info: Any) -> str:
 
 
 def _sessions_in(path: Path) -> str:
-    """Return the query for all sessions in a database; one that fails where it has no table of
-    them.
+    """Return the query for all sessions in a database. The query fails if the database has no table
+    of sessions.
     """
     kept = [query for query in _SESSIONS if rows_in(path, f"EXPLAIN {query}")]
     tables = " UNION ALL ".join(kept or _SESSIONS)
@@ -125,8 +126,8 @@ def _sessions_in(path: Path) -> str:
 
 
 def _in_storage(storage: Path) -> Iterator[Contained]:
-    """Yield the sessions of a storage. Messages of one that is gone are not read, as OpenCode reads
-    none.
+    """Yield the sessions of a storage folder. Messages of a deleted session are not read, as in
+    OpenCode.
     """
     database = storage.absolute().parent / "opencode.db"
     moved = {name for name, _ in rows_in(database, _sessions_in(database))}
@@ -165,7 +166,7 @@ def _in_tables(path: Path, session: str, unread: list[Located]) -> Iterator[Loca
 
 
 def _reading(path: Path, database: sqlite3.Connection) -> Read:
-    """Return what reads the rows of a table that belong to a session or a message."""
+    """Return a function that reads the rows of a table that belong to a session or a message."""
     tables = {
         name for (name,) in database.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")
     }
@@ -179,8 +180,8 @@ def _reading(path: Path, database: sqlite3.Connection) -> Read:
 def _rows(
     path: Path, database: sqlite3.Connection, select: _Part, table: str, of: str
 ) -> Iterator[Located]:
-    """Yield rows as an export has them: ``parent_id`` is ``parentID``, and ``time_created`` in
-    ``time``.
+    """Yield rows in the format of an export: ``parent_id`` becomes ``parentID``, and
+    ``time_created`` becomes ``created`` in ``time``.
     """
     for row in map(dict, database.execute(select[table], (of,)) if table in select else ()):
         told: _Part = {}
@@ -195,15 +196,17 @@ def _rows(
 
 
 def _session(read: Read, session: str) -> Located | None:
-    """Return what is stored of a session, by the newest OpenCode."""
+    """Return the stored row of a session. The row of the newer version of OpenCode has
+    precedence.
+    """
     return next(
         (told for table in ("session_v2", "session") for told in read(table, session)), None
     )
 
 
 def _records(read: Read, session: str) -> Iterator[Located]:
-    """Yield what does not change of a session, its messages, each with the parts that can be read,
-    and where it is reverted.
+    """Yield the records of a session: its fields that never change, its messages with their
+    readable parts, and where the session is reverted.
     """
     about = _session(read, session)
     if about is not None:
@@ -227,11 +230,11 @@ def _records(read: Read, session: str) -> Iterator[Located]:
 
 
 _STABLE = ("id", "projectID", "parentID")
-"""What both tables have of a session, and never change."""
+"""The fields of a session that are in both tables and never change."""
 
 
 def session_record(info: Any) -> _Part:
-    """Return the record of a session: what it keeps from its beginning on."""
+    """Return the record of a session, with the fields that never change."""
     told = dict_or_empty(info)
     stable = {key: told[key] for key in _STABLE if key in told}
     created = within(told, "time", "created")
@@ -239,8 +242,8 @@ def session_record(info: Any) -> _Part:
 
 
 def revert_record(info: Any) -> _Part | None:
-    """Return the record that says from which message on a session is reverted; None for one that is
-    not.
+    """Return the record that says from which message on a session is reverted; None if it is not
+    reverted.
     """
     told = dict_or_empty(info)
     if type(told.get("revert")) is not dict:
@@ -249,8 +252,8 @@ def revert_record(info: Any) -> _Part | None:
 
 
 def _without_summary(info: Any) -> _Part:
-    """Return a message without the files that changed in its turn: OpenCode adds these to what a
-    user said when the turn ends.
+    """Return a message without the list of files that changed in its turn. OpenCode adds this list
+    to a user's message when the turn ends.
     """
     told = dict_or_empty(info)
     is_sum = told.get("role") == "user" and type(told.get("summary")) is dict
@@ -261,13 +264,13 @@ def _without_summary(info: Any) -> _Part:
 # --------------------------------------------------------------------------------------------------
 
 IN_WORDS = ("text/plain", "application/x-directory")
-"""Types of files whose words are texts beside them."""
+"""Types of files whose content is also sent as a text part."""
 
 
 def _message(info: _Part) -> _Part:
-    """Return a message of OpenCode 2 with its contents as parts; what it has beside these stays in
-    ``info``. What is said in the place of a user is ``synthetic``. An answer is included even if it
-    failed, for example because the user stopped it.
+    """Return a message of OpenCode 2 with its contents as parts. Its other fields stay in ``info``.
+    A text that OpenCode itself writes in the role of the user is ``synthetic``. An answer is
+    included even if it failed, for example because the user stopped it.
     """
     role = text_or_empty(info.get("type"))
     parts = list[_Part]()
@@ -308,7 +311,7 @@ def _message(info: _Part) -> _Part:
 
 
 def _taken(holder: _Part, key: str) -> list[_Part]:
-    """Return the objects in an array, and take it out if it has nothing else."""
+    """Return the objects in an array of ``holder``. If the array has only objects, remove it."""
     found = dicts_in(holder.get(key))
     if holder.get(key) == found:
         del holder[key]
@@ -334,7 +337,9 @@ def _answer(part: _Part) -> _Part:
 
 
 def _file(file: _Part) -> _Part:
-    """Return a file as a part, and one of words as a text; a text as it is."""
+    """Return a file as a part. A file with text becomes a text part, and a text part is returned
+    unchanged.
+    """
     kind, data, name = (text_or_empty(file.get(key)) for key in ("mime", "data", "name"))
     if file.get("type") == "text":
         return file

@@ -1,25 +1,25 @@
-"""Sessions of pi and OpenClaw: JSON Lines, a ``session`` first, then entries that make a tree.
+"""Sessions of pi and OpenClaw: JSON Lines with a ``session`` first, and then entries that form a
+tree.
 
 The entries, and the events that they become:
 
-    message of a user, an assistant   Message; of an assistant with calls an Action, one a call
+    message of a user, an assistant   Message; if the assistant calls tools, an Action for each call
     message of a toolResult           Observation
-    message of a bashExecution        Message from the environment, in the words that pi's model is
-                                      told
+    message of a bashExecution        Message from the environment, with the text that pi sends to
+                                      its model
     custom_message, branch_summary, and the same as a message   Message from the environment
-    message of a system               SystemMessage: first the prompt, then what changes in it
-    context_edit                      CondensationAction: an entry is left out, or other words take
-                                      its place
-    compaction                        CondensationAction: its model is sent the summary and what
-                                      comes from
-                                      ``firstKeptEntryId`` on, which may be before an earlier
-                                      compaction
+    message of a system               SystemMessage: first the prompt, then changes of it
+    context_edit                      CondensationAction: an entry is left out, or replaced by
+                                      another text
+    compaction                        CondensationAction: pi sends its model the summary and the
+                                      entries from ``firstKeptEntryId`` on, which may be before an
+                                      earlier compaction
     every other type                  Annotation; the name in ``session_info`` is the title
 
-The View is the branch that ends in the last entry: where an entry does not follow the one before
-it, a Retraction takes the branch back that it leaves. An entry whose parent is missing follows the
-one before it, as all do before version 2: there they have no ids, and ``firstKeptEntryIndex``
-counts lines. pi writes a session again to bring it to version 3.
+The View is the branch that ends in the last entry. If an entry does not follow the entry before it,
+a Retraction takes back the branch that it leaves. An entry whose parent is missing follows the
+entry before it. So do all entries before version 2, which have no ids; there
+``firstKeptEntryIndex`` counts lines. pi rewrites a session to convert it to version 3.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _FIELDS = {
     "label": "targetId",
     "session_info": "parentId",
 }
-"""A field of each type of entries that others with such a type do not have."""
+"""For each type of entry, a field that the same type of other programs does not have."""
 _ONLY_MESSAGES = ("timestamp", "provider", "toolCallId", "command", "customType")
 
 
@@ -91,16 +91,14 @@ _CAME_BACK = (
     "The following is a summary of a branch that this conversation came back"
     " from:\n\n<summary>\n{}</summary>"
 )
-"""The words in which pi tells its model a summary."""
+"""The text with which pi sends a summary to its model."""
 _PROMPT = 2**63
 _NOT_SENT = ("error", "aborted")
 _ENVELOPE = ("type", "id", "parentId", "timestamp")
 
 
 class _Place(NamedTuple):
-    """An entry: its number among the records, the version after it, and the entry that it
-    follows.
-    """
+    """An entry: its number among the records, the version after it, and its parent entry."""
 
     number: int
     version: int
@@ -110,8 +108,8 @@ class _Place(NamedTuple):
 class PiDecoder(FollowingDecoder):
     """Makes events of the entries of one session. The View shows the branch of the newest entry.
 
-    For each shown event it keeps the number of the entry. A compaction of pi never keeps an earlier
-    summary, and always keeps what the system says.
+    The tag of a shown event is the number of its entry. A compaction of pi never keeps an earlier
+    summary, and always keeps system messages.
     """
 
     has_own_ids = True
@@ -146,7 +144,7 @@ class PiDecoder(FollowingDecoder):
             completion_tokens="output",
         )
         if "usage" in read.meta and message.get("stopReason") in _NOT_SENT:
-            # Anthropic's server tells a reply's tokens in its beginning and at its end
+            # Anthropic's server reports the tokens at the beginning and at the end of a reply.
             read.meta["begun"] = True
         if kind == "session_info" and (named := text_or_none(message.get("name"))):
             read.meta["title"] = named
@@ -159,7 +157,7 @@ class PiDecoder(FollowingDecoder):
         self._count += 1
 
     def _followed(self, record: dict[str, Any]) -> _Place | None:
-        """Return the entry that one follows; None for the first of a new tree."""
+        """Return the parent entry of a record; None for the first entry of a new tree."""
         parent = record.get("parentId", self)
         if parent is None and self._newest is not None and type(record.get("id")) is str:
             return None
@@ -170,7 +168,7 @@ class PiDecoder(FollowingDecoder):
     def _read_message(
         self, read: RecordEvents, kind: str, message: dict[str, Any], above: _Place | None
     ) -> None:
-        """Read what an entry says. ``message`` is its message, or the entry itself."""
+        """Read the content of an entry. ``message`` is its message, or the entry itself."""
         source: Source = "environment"
         content = message.get("content")
         summary = message.get("summary")
@@ -227,8 +225,8 @@ class PiDecoder(FollowingDecoder):
     def _read_compaction(
         self, read: RecordEvents, record: dict[str, Any], above: _Place | None
     ) -> None:
-        """Forget what comes before the first entry that is kept; all of it where that is not on
-        this branch.
+        """Forget the entries before the first entry that pi keeps. If this entry is not on the
+        branch, forget all entries.
         """
         named = record.get("firstKeptEntryId")
         number = record.get("firstKeptEntryIndex")
@@ -249,8 +247,8 @@ class PiDecoder(FollowingDecoder):
 
 
 def _thinking(block: dict[str, Any], *, is_signed: bool) -> dict[str, Any]:
-    """Return thinking as Anthropic's blocks, which is the form that events have. Signatures of
-    others are opaque.
+    """Return thinking as a block of Anthropic's, which is the format in events. Signatures of other
+    providers are left out.
     """
     if is_signed:
         signature = text_or_empty(block.get("thinkingSignature"))
@@ -264,7 +262,7 @@ def _thinking(block: dict[str, Any], *, is_signed: bool) -> dict[str, Any]:
 
 
 def _ran(message: dict[str, Any]) -> str:
-    """Return what pi sends its model about a command that the user ran."""
+    """Return the text that pi sends its model about a command that the user ran."""
     output = message.get("output")
     code = message.get("exitCode")
     told = f"Ran `{text_or_empty(message.get('command'))}`\n" + (

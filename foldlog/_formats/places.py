@@ -1,7 +1,8 @@
-"""Which events came of one record: the later ones say how many of its events stand before them.
+"""Record which events came from the same record: each event has the number of events of its record
+before it.
 
-``origin.rest`` has that number; it is None for the first event, and for a step to another branch,
-which has no record.
+``origin.rest`` is that number. It is None for the first event of a record, and for a step to
+another branch, which has no record.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from foldlog.eventstore import CondensationAction, Event, Origin, Retraction
 
 
 def number(events: Sequence[Event], format: str) -> None:
-    """Give the events of one record, which no other code has yet, their format and their places."""
+    """Set the format and the place in the origin of all events of one record. No other code may use
+    the events yet.
+    """
     of_record = (
         [event for event in events if not is_step_aside(event)] if len(events) > 1 else events
     )

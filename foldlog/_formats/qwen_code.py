@@ -4,20 +4,21 @@ it follows.
     {"uuid", "parentUuid", "sessionId", "type": …, "message": {"role", "parts"}}    a content of
                                                                                     Google's API
 
-    user                 Message; from the environment where Qwen Code wrote it
+    user                 Message; from the environment if Qwen Code wrote it
     assistant            a Message, or an Action for each call; with its thinking
     tool_result          an Observation for each result
     system               an Annotation, by its ``subtype``:
-        chat_compression     CondensationAction of all that was shown, after the events of the
-                             contents that it kept
+        chat_compression     CondensationAction of all shown events, after events for the contents
+                             that it keeps
         custom_title         the title; ``parent_session`` names the session that started this one
-        agent_bootstrap      the events of the contents with which a sub-agent began, as copies
-        slash_command        takes back the words of a user that were a command, and not sent
+        agent_bootstrap      events for the contents with which a sub-agent began, as copies
+        slash_command        takes back the user's message, which was a command and not sent to the
+                             model
 
-The View is the branch that ends in the last line: where a line does not follow the one before it, a
-Retraction takes the branch back that it leaves. A line whose parent is missing follows the line
-before it. Lines that no model reads, such as a title, are beside the branch. The lines of
-sub-agents in the file of a session are kept and not shown.
+The View is the branch that ends in the last line. If a line does not follow the line before it, a
+Retraction takes back the branch that it leaves. A line whose parent is missing follows the line
+before it. Lines that are not sent to a model, such as a title, are not a part of the branch. The
+lines of sub-agents in the file of a session are stored and not shown.
 """
 
 from __future__ import annotations
@@ -45,9 +46,9 @@ _Part = dict[str, Any]
 
 _TYPES = ("user", "assistant", "tool_result", "system")
 _BY_USER = (None, "mid_turn_user_message", "cron")
-"""The subtypes of what a user wrote."""
+"""The subtypes of messages that a user wrote."""
 _NOT_SENT = ("realtime_message", "code_mode_tool_result")
-"""The subtypes of lines with a content that no model reads."""
+"""The subtypes of lines with a content that is not sent to a model."""
 _FAILED = ("error", "cancelled")
 _USAGE = {
     "prompt_tokens": ("promptTokenCount", "toolUsePromptTokenCount"),
@@ -84,14 +85,16 @@ def _session_in(record: Any) -> str | None:
 
 
 class _Decoder(FollowingDecoder):
-    """Lines of one session to events, one line after the other."""
+    """Makes events of the lines of one session, one line after the other."""
 
     has_own_ids = True
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self._ends: dict[str, int] = {}
-        """The version after each line, or after the last line before it that a model reads."""
+        """The version after each line. For a line that does not change the View, it is the version
+        after the last line before it that does.
+        """
         self._tip = 0
         """The version after the branch that is shown."""
         self._is_sidechain: bool | None = None
@@ -113,7 +116,7 @@ class _Decoder(FollowingDecoder):
         changes_view = any(event.shown or event.structural for event in read.events)
         read.close(_kind_of(record), record.get("systemPayload"))
         self._tip = read.version if changes_view else self._tip
-        # a line may go on with the one before it, under its id
+        # a line may continue the line before it, under the same id
         self._ends[record["uuid"]] = self._tip
         is_said = record["type"] == "user" and record.get("subtype") is None
         words = joined_text(content_of(within(record, "message", "parts")))
@@ -121,7 +124,7 @@ class _Decoder(FollowingDecoder):
             self._said = (begun, words) if is_said else None
 
     def _go_to(self, read: RecordEvents, record: _Part) -> None:
-        """Take the branch back that a line leaves."""
+        """Take back the branch that a line leaves, if it leaves one."""
         parent = record["parentUuid"]
         is_rewound = record.get("subtype") == "rewind"
         root = 0 if parent is None or is_rewound else self._tip
@@ -167,8 +170,8 @@ class _Decoder(FollowingDecoder):
                 read.meta = {"parent": f"{self.options.prefix}{parent}"}
 
     def _compress(self, read: RecordEvents, history: list[_Part]) -> None:
-        """Forget all that is shown, after the events of the contents that stay. The first of them
-        is the summary.
+        """Forget all shown events, after adding events for the contents that stay. The first of the
+        contents is the summary.
         """
         gone = {event_id for event_id, _ in self.shown.all()}
         self.calls = OpenCalls()
@@ -208,7 +211,7 @@ class _Decoder(FollowingDecoder):
 
 
 def _read_reply(read: RecordEvents, parts: list[_Part]) -> None:
-    """Read what the model thought and said, and its calls."""
+    """Read the model's thinking, text and calls."""
     read.thinking = [*map(thinking_of, filter(None, thoughts_in(parts)))]
     read.parts = said_parts(parts)
     for call in held_in(parts, "functionCall"):
@@ -217,8 +220,8 @@ def _read_reply(read: RecordEvents, parts: list[_Part]) -> None:
 
 
 def _is_local(payload: _Part, said: tuple[int, str] | None) -> bool:
-    """Return whether a result belongs to the command that the user wrote last, which no model was
-    shown.
+    """Return whether a result belongs to the command that the user wrote last, and was not sent to
+    the model.
     """
     shown = dicts_in(payload.get("outputHistoryItems"))
     is_answered = bool(shown) and all(item.get("type") == "assistant" for item in shown)

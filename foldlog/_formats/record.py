@@ -1,5 +1,5 @@
-"""Types and functions that the formats share: the place of a record, errors of records, and texts,
-counts and times in a record.
+"""Types and functions that the formats share: for the place of a record, for its errors, and for
+texts, counts and times in a record.
 """
 
 from __future__ import annotations
@@ -18,21 +18,23 @@ from foldlog.eventstore.inside import EventTime, in_utc, parse_event_time
 INCOMPLETE = "incomplete"
 """The attribute whose text says which records of an imported source could not be read."""
 UNREAD = "unread records"
-"""The document that has, for each of these records, the number of readable records before it, and
-the id of the event after it.
+"""The document about the records that could not be read. For each of them it has the number of
+readable records before it, and the id of the event after it.
 """
 
 _encode = msgspec.json.Encoder().encode
 
 
 class NotAnEvent(EventStoreError, ValueError):
-    """This record is not an event of the format: a finding at its place. The rest is imported."""
+    """This record is not an event of the format. An import reports it as a finding, and imports the
+    other records.
+    """
 
 
 class ImportFinding(NamedTuple):
-    """A part of a source that could not be imported: its place, and its problem. For a record that
-    could not be read, ``before`` is the number of records that were read before it, and the id of
-    the event after it.
+    """A part of a source that could not be imported: its place, and the problem. If a record could
+    not be read, ``before`` is the number of records that were read before it, and the id of the
+    event after it.
     """
 
     place: str
@@ -46,7 +48,7 @@ class ImportFinding(NamedTuple):
 class Located(NamedTuple):
     """A JSON value and its place, or the problem there.
 
-    ``source``   the file in which it stands on a ``line``; without a line, a text for the place
+    ``source``   the file that has the value on a ``line``; without a line, a text for the place
     ``value``    the value; if there is a problem, as much of it as can be read
     ``text``     the bytes of the value, if they are known, at ``offset`` in the file or in the text
                  of its document
@@ -65,7 +67,7 @@ class Located(NamedTuple):
 
 
 def at(source: str, value: Any, problem: str | None = None) -> Located:
-    """Return a value whose place ``source`` says, or the problem there."""
+    """Return a value, or a problem, at a place that ``source`` describes."""
     return Located(0, 0, value, problem, source)
 
 
@@ -90,7 +92,7 @@ _JSON_NAMES = {
 
 
 def described(value: Any) -> str:
-    """Name the type of a JSON value for a message: ``an array``, ``null``."""
+    """Return the name of the type of a JSON value for a message: ``an array``, ``null``."""
     name = _JSON_NAMES.get(type(value))
     if name is None:
         return "null" if value is None else f"a {type(value).__name__}"
@@ -98,25 +100,25 @@ def described(value: Any) -> str:
 
 
 def text_or_empty(value: Any) -> str:
-    """Return a text of a record; an empty text for any other value."""
+    """Return the value if it is a text; otherwise an empty text."""
     return value if type(value) is str else ""
 
 
 def text_or_none(value: Any) -> str | None:
-    """Return a text of a record; None for any other value."""
+    """Return the value if it is a text; otherwise None."""
     return value if type(value) is str else None
 
 
 def time_in(text: Any) -> EventTime | None:
-    """Return the time in a text, to compare with others: see ``in_utc``; None for another text or
-    value.
+    """Return the time in a text, in UTC, to compare it with other times: see ``in_utc``. Return
+    None for any other text or value.
     """
     at = parse_event_time(text)
     return None if at is None else in_utc(at)
 
 
 def dict_or_empty(value: Any) -> dict[str, Any]:
-    """Return an object of a record; an empty object for any other value."""
+    """Return the value if it is an object; otherwise an empty object."""
     return value if type(value) is dict else {}
 
 
@@ -135,14 +137,16 @@ def has(**types: type) -> Callable[[Any], bool]:
 
 
 def within(record: Any, *names: str) -> Any:
-    """Return the value under these names, one inside the other; None if one of them is missing."""
+    """Return the value at a path of names in nested objects; None if one of the names is
+    missing.
+    """
     for name in names:
         record = record.get(name) if type(record) is dict else None
     return record
 
 
 def strings_in(value: Any) -> list[str]:
-    """Return the texts in an array of a record; an empty list for any other value."""
+    """Return the texts in an array; an empty list for any other value."""
     if type(value) is list:
         return [item for item in value if type(item) is str]
     return []
@@ -157,9 +161,7 @@ def refused(expected: str, value: Any) -> NotAnEvent:
 
 
 def joined_text(content: Content) -> str:
-    """Return the texts of a content with a blank line between them, as Views join them, without its
-    images.
-    """
+    """Return the texts of a content, joined by blank lines as in Views, without its images."""
     if isinstance(content, str):
         return content
     texts = strings_in([part.get("text") for part in content])
@@ -168,12 +170,12 @@ def joined_text(content: Content) -> str:
 
 _SECONDS_LEAST = 10**8
 _MILLISECONDS_LEAST = 10**11
-"""The smallest numbers that are read as seconds or milliseconds: times in 1973. As seconds, the
-second one would be the year 5138.
+"""The smallest numbers that are read as seconds and as milliseconds. Both are times in 1973. As
+seconds, the second number would be in the year 5138.
 """
 
 _NO_TIMES = datetime.fromtimestamp(0, UTC), datetime(1970, 1, 1)
-"""The times that programs write if they have none, with a zone and without."""
+"""The times that programs write for a missing time, with a zone and without."""
 SourceTime = tuple[datetime | None, str | None]
 """The time of a record as an event has it: a timestamp if the source names its zone, otherwise the
 text for ``origin.time``.
@@ -181,11 +183,12 @@ text for ``origin.time``.
 
 
 def read_time(text: Any) -> SourceTime:
-    """Return the time in a text of a source. No time for any other text, and for the first moment
-    of 1970, which programs write if they have none.
+    """Return the time in a text of a source. Return no time for any other text, and for the first
+    second of 1970, which programs write for a missing time.
     """
     time = parse_event_time(text)
-    # The year is compared first, since comparing two times takes longer than reading one.
+    # The year is compared first, because the comparison of two times takes longer than the parsing
+    # of one.
     if time is None or (time.year == 1970 and time in _NO_TIMES):
         return None, None
     if time.tzinfo is None:
@@ -194,15 +197,15 @@ def read_time(text: Any) -> SourceTime:
 
 
 def dicts_in(value: Any) -> list[dict[str, Any]]:
-    """Return the objects in an array of a record; an empty list for any other value."""
+    """Return the objects in an array; an empty list for any other value."""
     if type(value) is list:
         return [item for item in value if type(item) is dict]
     return []
 
 
 def count_in(counts: Any, *names: str) -> float | None:
-    """Return the sum of these counts of a record: NaN if one of them cannot be read, None if there
-    are none.
+    """Return the sum of the counts with these names. Return NaN if one of them is not a count, and
+    None if there are no counts.
     """
     if type(counts) is not dict:
         return None
@@ -220,12 +223,13 @@ def usage_meta(
     cost: Any = None,
     **others: Any,
 ) -> dict[str, Any]:
-    """Return the ``meta`` of a response with its usage, its ``cost``, and of ``others`` the
-    ``model``, ``reply`` and ``calls`` that the record has. Empty if there is neither a token nor a
-    cost. If a program writes a cost of 0 for a model without a price, leave it out.
+    """Return the ``meta`` of a response with its usage, its ``cost``, and the ``model``, ``reply``
+    and ``calls`` in ``others`` that are not empty. Return an empty dict if there are neither tokens
+    nor a cost. If a program writes a cost of 0 for a model without a price, the caller must leave
+    the cost out.
 
-    ``counts`` are the tokens: see ``usage_of``. ``named`` has, for each of our names, the name that
-    the source has for this count, or several names whose counts have to be added up.
+    ``counts`` are the tokens: see ``usage_of``. ``named`` has, for each of foldlog's names, the
+    name of this count in the source, or several names whose counts must be added up.
     """
     usage = usage_of(counts if named is None else _counts_by_our_names(counts, named))
     cost_usd = cost_of(cost)
@@ -245,8 +249,9 @@ def usage_meta(
 def _counts_by_our_names(
     counts: Any, named: Mapping[str, str | Sequence[str]]
 ) -> dict[str, float | None]:
-    """Return the counts of a source by our names. If several of its names stand for one of ours,
-    add them up, unless the total of the source shows that the first of them contains the others.
+    """Return the counts of a source by foldlog's names. If several counts of the source belong to
+    one name, add them up, unless the total of the source shows that the first count contains the
+    others.
     """
     sums = dict[str, float | None]()
     firsts = dict[str, float | None]()
@@ -262,8 +267,8 @@ def _counts_by_our_names(
 
 
 def time_at(number: Any, units_per_second: int = 1) -> datetime | None:
-    """Return the time a number of units after 1970, by default seconds. None for any other value,
-    and for 0, which programs write if they have no time.
+    """Return the time that is ``number`` units after 1970. The unit is a second by default. Return
+    None for any other value, and for 0, which programs write for a missing time.
     """
     if type(number) not in (int, float) or number == 0:
         return None
@@ -275,7 +280,7 @@ def time_at(number: Any, units_per_second: int = 1) -> datetime | None:
 
 def time_told(record: Mapping[str, Any], *names: str) -> SourceTime:
     """Return the first time that a record has under these names: a text, or seconds or milliseconds
-    after 1970. A small number is skipped, since it may be the duration of a run.
+    after 1970. A small number is skipped, because it may be the duration of a run.
     """
     for value in map(record.get, names):
         if isinstance(value, int | float) and value >= _SECONDS_LEAST:
@@ -288,13 +293,13 @@ def time_told(record: Mapping[str, Any], *names: str) -> SourceTime:
 
 
 def time_text(timestamp: datetime | None, origin: Origin | None) -> str | None:
-    """Return a text from which ``read_time`` reads this time: a text without a zone unchanged, any
-    other time in UTC with a Z.
+    """Return a text from which ``read_time`` reads the same time. A time without a zone keeps its
+    text, and any other time is written in UTC with a Z.
     """
     if timestamp is None:
         return None if origin is None else origin.time or None
     aware = timestamp if timestamp.tzinfo is UTC else timestamp.astimezone(UTC)
-    text = _encode(aware)[1:-1].decode()  # what ``isoformat`` returns, in a tenth of the time
+    text = _encode(aware)[1:-1].decode()  # ten times as fast as ``isoformat``
     microsecond = aware.microsecond
     if microsecond % 1000:
         return text

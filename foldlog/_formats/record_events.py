@@ -1,5 +1,5 @@
-"""Decoders that remember what they made: the open calls, and the events that the model is shown.
-``RecordEvents`` collects the events of one record.
+"""Decoders that remember the open calls and the shown events of a history. ``RecordEvents``
+collects the events of one record.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from foldlog.eventstore import (
 )
 
 _AGAIN = (
-    "is the last of records that say all that the ones before them say, and a model is shown both;"
-    " if the source was written twice, import it once"
+    "ends a series of records that repeats all earlier records, and both are shown to a model; if"
+    " the source was written twice, import it once"
 )
 COMMENTARY = "commentary"
-"""The ``phase`` of what a model says before calls in the same reply, in items of OpenAI's
-Responses.
+"""The ``phase`` of a model's text before calls of the same reply, in items of OpenAI's Responses
+API.
 """
 
 
@@ -71,30 +71,31 @@ def time_and_id_of(rules: Format, record: Any) -> TimeAndId:
 
 
 def time_if_without_id(time_and_id: TimeAndId) -> datetime | None:
-    """Return the time of a record without an id, by which ``Repeats`` recognizes that it comes
-    again. None for a record with an id.
+    """Return the time of a record without an id, which ``Repeats`` needs to recognize a repetition.
+    Return None for a record with an id.
     """
     (timestamp, _), source_id = time_and_id
     return timestamp if source_id is None else None
 
 
 class FollowingDecoder(RecordDecoder):
-    """A decoder that remembers what it made: the ``calls`` that wait for results, and the events
-    that a View shows (``shown``).
+    """A decoder that remembers the ``calls`` that wait for results, and the events that a View
+    shows (``shown``).
 
-    A subclass adds the events of a record in ``read``. It gives each shown event a ``tag``, such as
-    a record id, by which its compactions say what they forget. ``rules`` is the format.
+    A subclass adds the events of a record in ``read``. Each shown event gets a ``tag``, such as the
+    id of its record. The compactions of the format select by these tags what they forget. ``rules``
+    is the format.
     """
 
     keeps_shown: ClassVar[bool] = True
-    """Whether ``shown`` is filled. A format whose records never need it saves the memory."""
+    """Whether ``shown`` is filled. A format that never uses it saves the memory."""
     repeat: ClassVar[Literal["records", "logs", "events"]] = "records"
-    """What makes no events when it comes again: ``records`` (each record with an id of its own),
-    ``logs`` (only a whole log), or nothing (``events``: an equal record makes its events again).
+    """Which repetitions make no events: ``records`` (of each record with its own id), ``logs``
+    (only of a whole log), or ``events`` (none: an equal record makes its events again).
     """
 
     has_own_ids: ClassVar[bool] = False
-    """Whether an id names only one record even in a source without times."""
+    """Whether an id identifies one record even in a source without times."""
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
@@ -107,14 +108,15 @@ class FollowingDecoder(RecordDecoder):
         self._response: Any = None
 
     def follow(self, event: Event) -> None:
-        """Note the next event."""
+        """Note the next event: open its call, and follow its response."""
         if type(event) is Action:
             self.calls.open(event)
         self._response = _response_after(event, self._response)
 
     def response(self, version: int) -> str:
-        """Return the response of a call whose record does not name one: the response of the calls
-        before it, unless a result, a message of somebody else or a compaction came since.
+        """Return the response of a call whose record does not name a response. It is the response
+        of the calls before it, unless a result, a message of somebody else or a compaction came
+        after them.
         """
         return self._response or f"response-{version}"
 
@@ -160,7 +162,7 @@ class FollowingDecoder(RecordDecoder):
             raise refused(self.rules.expected, record)
 
     def begin_record(self, record: dict[str, Any], time_and_id: TimeAndId) -> RecordEvents:
-        """Return the events of a record before it is read: none yet, with its id and its time."""
+        """Return a ``RecordEvents`` for a record that is not read yet, with its id and its time."""
         (timestamp, time), source_id = time_and_id
         return RecordEvents(
             self, Origin(format=self.rules.name, id=source_id, time=time), timestamp
@@ -172,11 +174,11 @@ class FollowingDecoder(RecordDecoder):
 
 
 class RecordEvents:
-    """The events of a record while it is read, and the text and thinking that follow the last of
-    them.
+    """Collects the events of a record while it is read, and the text and thinking for the next
+    event.
 
-    ``shown``     whether its next events are shown
-    ``tag``       the tag of its next events: see ``FollowingDecoder``
+    ``shown``     whether the next events are shown
+    ``tag``       the tag of the next events: see ``FollowingDecoder``
     ``response``  the model's response to which its calls belong
     ``parts``, ``thinking``  text and thinking for the next call or message
     """
@@ -191,8 +193,8 @@ class RecordEvents:
         """The ``meta`` of the next event."""
         self.shown = True
         self.is_copy = False
-        """Whether its events are copies from another history. No figure counts their calls and
-        requests.
+        """Whether the events are copies from another history. Figures do not count the calls and
+        requests of copies.
         """
         self.tag: Any = None
         self.response: str | None = (
@@ -202,11 +204,11 @@ class RecordEvents:
         self.begin(origin, timestamp)
 
     def begin(self, origin: Origin, timestamp: datetime | None) -> None:
-        """Begin the record, or a part of it that has an id of its own."""
+        """Begin the record, or a part of it that has its own id."""
         self.origin = origin
         self.timestamp = timestamp
         self.is_empty = True
-        """Whether no event stands for it yet."""
+        """Whether the record, or this part of it, has no event yet."""
 
     @property
     def version(self) -> int:
@@ -239,8 +241,8 @@ class RecordEvents:
 
     def take(self, event: Event, phase: Any = None) -> None:
         """Add an event that was read from a single message. A result without an id answers a call
-        of the newest reply. A call without a response belongs to the present response, and so does
-        a text in the ``phase`` before calls.
+        of the newest reply. A call without a response belongs to the current response. So does a
+        text in the ``phase`` before calls.
         """
         if isinstance(event, Observation):
             call_id = self._decoder.calls.of_result(event.call_id, event.tool)
@@ -257,15 +259,16 @@ class RecordEvents:
 
     def tell(self, model: Any, cost: Any, counts: Any, **names: str | Sequence[str]) -> None:
         """Store the model, cost and tokens of a response in the ``meta`` of the next event.
-        ``names`` are the names in ``counts`` for our counts; the default are the names of servers.
+        ``names`` maps foldlog's names of counts to the names in ``counts``. By default ``counts``
+        has the names that servers use.
         """
         if type(model) is str:
             self.meta["model"] = model
         self.meta |= usage_meta(counts, names or None, model=model, cost=cost)
 
     def call(self, tool: Any, arguments: Any, call_id: Any, thought: Content | None = None) -> Any:
-        """Add a call with the text and the thinking before it. ``thought`` replaces the text by
-        another form of it.
+        """Add a call with the text and the thinking before it. If ``thought`` is given, it replaces
+        the text.
         """
         text = content_of_parts(self.parts)
         thinking = tuple(self.thinking)
@@ -291,16 +294,16 @@ class RecordEvents:
         cause: int | None = None,
         **fields: Any,
     ) -> Any:
-        """Add the result of a call. ``tool`` is the name of the tool if its call is not known;
-        ``cause`` is the event id of the call, if the source names it.
+        """Add the result of a call. ``tool`` is the name of the tool, which is used if the call is
+        unknown. ``cause`` is the event id of the call, if the source names it.
         """
         result_id, cause, called_tool = self._decoder.calls.close(call_id, cause)
         names = {"tool": called_tool or text_or_empty(tool), "call_id": result_id, "cause": cause}
         return self.add(Observation, content=content, is_error=is_error, **names, **fields)
 
     def say(self, source: Source, *, as_text: bool = False, **fields: Any) -> None:
-        """Add a message of the parts that no call took, if there are any. With ``as_text``, a
-        single text part becomes a text.
+        """Add a message with the parts that are not the thought of a call, if there are any. If
+        ``as_text`` is true, a single text part becomes a text.
         """
         if self.parts:
             content = content_of_parts(self.parts) if as_text else tuple(self.parts)
@@ -319,8 +322,8 @@ class RecordEvents:
         *,
         offset: int | None = None,
     ) -> None:
-        """Forget all shown events except those with a tag that ``stays``. The ``summary`` comes
-        after the first ``offset`` events that stay, by default after all of them.
+        """Forget all shown events except the events for whose tag ``stays`` is true. The
+        ``summary`` comes after the first ``offset`` events that stay, by default after all of them.
         """
         after: list[int | str] = [
             event_id for event_id, tag in self._decoder.shown.all() if stays(tag)
@@ -332,8 +335,8 @@ class RecordEvents:
     def change(
         self, after: Sequence[int | str], because: Cause | None = None, metadata: Any = None
     ) -> None:
-        """Add the event after which the prompt consists of the events with these ids. A text among
-        the ids is a new summary.
+        """Add the event after which the prompt consists of the events in ``after``. A text among
+        these ids is a new summary.
         """
         shown = self._decoder.shown
         before = [event_id for event_id, _ in shown.all()]

@@ -1,4 +1,5 @@
-"""The formats: our own, formats that a program registers, and formats of installed packages.
+"""The formats: foldlog's own formats, formats that a program registers, and formats of installed
+packages.
 
 A package adds a format with an entry point in the group ``foldlog.formats``, whose object is a
 ``Format``:
@@ -21,7 +22,7 @@ from foldlog.eventstore.inside import check_text
 
 GROUP = "foldlog.formats"
 AUTO = "auto"
-"""The word in the place of a name for the format that the records have."""
+"""The name to use if the format should be detected from the records."""
 
 OURS: Final = (
     "openhands-v0",
@@ -50,9 +51,9 @@ OURS: Final = (
     "claude-ai",
     "otlp-genai",
 )
-"""Our formats whose records are recognized. Each is ``FORMAT`` in a file or folder of this name,
-with ``_`` for ``-``: see ``_load``. To add a format, add its folder and its name here. A record
-belongs to the first format that matches it; no record should match two.
+"""foldlog's formats whose records are recognized. Each is ``FORMAT`` in a file or folder with this
+name, with ``_`` for ``-``: see ``_load``. To add a format, add its file or folder, and its name
+here. A record belongs to the first format that matches it. No record should match two formats.
 """
 _OF_ADAPTERS: Final = (
     "agent-framework",
@@ -62,18 +63,20 @@ _OF_ADAPTERS: Final = (
     "pydantic-ai",
     "strands",
 )
-"""Our formats of the records that an adapter writes: their files are beside the adapters, not
-beside this one. ``llama-index`` is not in ``OURS``: it is used only where it is named.
+"""foldlog's formats for records that an adapter writes. Their files are next to the adapters.
+``llama-index`` is not in ``OURS``: it is used only if the user names it.
 """
 REGISTERED: dict[str, Format] = {}
-"""The formats that the program registered, and those of installed packages once they are needed, by
-their names.
+"""By their names, the formats that the program registered, and the formats of installed packages
+after these were loaded.
 """
 
 
 @cache
 def _load(name: str) -> Format:
-    """Return one of our formats. Most processes need one or two of them."""
+    """Return one of foldlog's formats. It is imported here, because most processes need only one or
+    two formats.
+    """
     if name in _OF_ADAPTERS:
         room = "foldlog.adapters._records"
     else:
@@ -83,21 +86,25 @@ def _load(name: str) -> Format:
 
 
 def _sent_by_name(format: Format) -> Format:
-    """Let another process get a format by its name: it has to know the format too."""
-    # copyreg looks up the exact type, and some formats are of a subclass of ``Format``.
+    """Let ``format`` be pickled by its name. The process that unpickles it must know the format
+    too.
+    """
+    # copyreg looks up the exact type, and some formats have a subclass of ``Format``.
     copyreg.pickle(type(format), lambda sent: (format_named, (sent.name,)))
     return format
 
 
 _refused: list[str] | None = None
-"""Why formats of installed packages cannot be used; None if no package was loaded yet."""
+"""The reasons why formats of installed packages cannot be used; None if no package was loaded
+yet.
+"""
 
 
 _OF_PROGRAMS = {
     **dict.fromkeys(("cline", "roo", "roo-code"), "anthropic-messages"),
     "claude": "claude-code",
 }
-"""Formats that people ask for by the name of a program."""
+"""The names of programs that people use in place of a format, and the format of each."""
 
 
 class UnknownFormat(EventStoreError, ValueError):
@@ -115,12 +122,12 @@ class UnknownFormat(EventStoreError, ValueError):
 
 
 def register(format: Format) -> Format:
-    """Add your own format, for this process, and return it. Adding the same format again changes
-    nothing.
+    """Register your own format in this process, and return it. If the same format is registered
+    again, nothing changes.
 
-    Its name is stored in ``origin.format`` of every event that is imported, so it must never
-    change. Raises ``InvalidArgument`` if another format has the name, or ``--format`` cannot
-    take it; ``UnusableFormat`` if it is not a ``Format``.
+    The name of the format is stored in ``origin.format`` of every imported event, so it must never
+    change. Raises ``InvalidArgument`` if another format has the name, or ``--format`` cannot take
+    it; ``UnusableFormat`` if it is not a ``Format``.
     """
     return _added("the registered format", format)
 
@@ -148,10 +155,9 @@ def _is_ours(name: str) -> bool:
 
 def formats() -> Mapping[str, Format]:
     """Return all formats by their names: foldlog's formats, then formats of installed packages.
-    Cost: installed packages are loaded once.
+    Cost: the first call loads the installed packages.
 
-    Raises ``UnusableFormat``, at each call, if a package has something that cannot be
-    registered.
+    Raises ``UnusableFormat``, at each call, if a format of a package cannot be registered.
     """
     if refused := _load_packages():
         raise UnusableFormat(refused[0])
@@ -159,18 +165,20 @@ def formats() -> Mapping[str, Format]:
 
 
 def each_format() -> Iterator[Format]:
-    """Yield all formats, formats of installed packages last: these are loaded only if no other
-    format fits.
+    """Yield all formats. Formats of installed packages come last, and are loaded only if the caller
+    reads that far.
     """
     yield from map(_load, OURS)
     yield from [*formats().values()][len(OURS) :]
 
 
 def _load_packages() -> list[str]:
-    """Register the formats of installed packages, once. Return why some are refused."""
+    """Register the formats of installed packages, once. Return the reasons why some were
+    refused.
+    """
     global _refused
     if _refused is None:
-        from importlib.metadata import entry_points  # most processes read formats of ours alone
+        from importlib.metadata import entry_points  # most processes read only foldlog's formats
 
         _refused = []
         for entry_point in entry_points(group=GROUP):
@@ -188,8 +196,8 @@ def _load_packages() -> list[str]:
 
 
 def format_named(name: str) -> Format:
-    """Return the format with this name. Raises ``UnknownFormat``, or what ``formats`` raises: it
-    may be the cause.
+    """Return the format with this name. Raises ``UnknownFormat``, or the error of ``formats``,
+    which may be the reason why the name is unknown.
     """
     if _is_ours(check_text("format", name)):
         return _load(name)

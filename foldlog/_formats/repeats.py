@@ -1,4 +1,4 @@
-"""Find records that stand in a log twice: a file that was appended to itself, or a line that was
+"""Find records that a log contains twice, because a file was appended to itself or a line was
 written again.
 """
 
@@ -15,17 +15,19 @@ from foldlog.eventstore import Annotation, Event
 REPEATED = "repeated record"
 """The name of the annotation for a record that repeats an earlier one."""
 _RECORDS_MIN = 3
-"""Fewer equal records may be the same words, said twice."""
+"""The smallest number of equal records that count as a repetition. Fewer equal records may be the
+same message, sent twice.
+"""
 
 
 class Repeats:
     """Recognizes records that repeat an earlier one.
 
-    An equal record with an id of its own is a repetition. In a log with times, a repetition also
-    begins with the first record, or with a record that is older than the newest, and goes on as
-    long as the records come in their earlier order.
+    If an equal record has its own id, it is a repetition. In a log with times, a repetition also
+    begins with an equal of the first record, or of any record that is older than the newest record.
+    It goes on as long as the records come in the same order as before.
 
-    Memory: some words for each record.
+    Memory: about a hundred bytes for each record.
     """
 
     def __init__(self) -> None:
@@ -35,7 +37,9 @@ class Repeats:
         self._newest = datetime.min.replace(tzinfo=UTC)
         self._is_timed = False
         self._again = 0
-        """The place after the earlier record that the last record repeats; 0 if that was new."""
+        """The place after the earlier record that the last record repeats; 0 if the last record was
+        new.
+        """
 
     @property
     def is_again(self) -> bool:
@@ -49,8 +53,8 @@ class Repeats:
         return key in self._keys_with_id or (self._is_timed and self._repeated_place(key, at) > 0)
 
     def add(self, key: int, at: datetime | None, *, is_own: bool, is_timed: bool) -> bool:
-        """Add a record. Return whether the whole log up to now stands in it twice, without ids or
-        times that would prove it.
+        """Add a record. Return whether the whole log so far consists of the same records twice,
+        without ids or times that would prove the repetition.
         """
         if is_own:
             self._keys_with_id.add(key)
@@ -76,7 +80,8 @@ class Repeats:
         """
         if not self._in_order:
             return 0
-        # The record that follows the last repeated one, or the first record if that was new.
+        # The expected record is the one after the last repeated record, or the first record if the
+        # last record was new.
         if self._in_order[self._again] == key:
             return self._again + 1
         is_late = self._is_timed and at is not None and at < self._newest
@@ -86,8 +91,8 @@ class Repeats:
 
 
 def key_of(record: Any) -> int:
-    """Return a number by which equal records are recognized in this process. Raises ``NotAnEvent``
-    for a record that is nested too deep.
+    """Return a number that is the same for equal records in this process. Raises ``NotAnEvent`` for
+    a record that is nested too deep.
     """
     try:
         return hash(bytes_of(record))
@@ -96,5 +101,5 @@ def key_of(record: Any) -> int:
 
 
 def is_repeated(event: Event) -> bool:
-    """Return whether an event stands for a record that repeats an earlier one."""
+    """Return whether an event was made of a record that repeats an earlier one."""
     return isinstance(event, Annotation) and event.name == REPEATED and event.origin is not None

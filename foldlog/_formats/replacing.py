@@ -1,5 +1,5 @@
-"""Events that a source has again, later: its program wrote a part of the log once more. Figures
-count them once.
+"""Find events that a source contains again later, because its program wrote a part of the log once
+more. Figures count such events once.
 """
 
 from __future__ import annotations
@@ -13,20 +13,21 @@ from foldlog.eventstore import Event, Retraction
 from foldlog.projections import contains, intervals_kept
 
 WRITTEN_AGAIN = "the source has this again"
-"""The reason of a retraction before records that a source has twice."""
+"""The reason of a retraction before records that a source contains for the second time."""
 
 
 def is_replacing(event: Event) -> bool:
-    """Return whether an event takes back what its source has again."""
+    """Return whether an event is a retraction of events that the source contains again."""
     if not isinstance(event, Retraction) or event.origin is None:
         return False
     return event.reason == WRITTEN_AGAIN
 
 
 def standing_in(structural: Iterable[Event], version: int) -> Callable[[Event], bool]:
-    """Return a function that says whether an event stands up to a version. An event does not stand
-    if its source has it again later: then the later copy stands for it. An event that its program
-    took back before the program wrote the log again has no later copy, so it stands too.
+    """Return a function that says whether an event counts in figures up to a version. An event does
+    not count if its source contains it again later: then the later copy counts. If the program
+    itself took the event back before it wrote the log again, there is no later copy, so the event
+    counts.
     """
     retractions = [
         event for event in structural if isinstance(event, Retraction) and event.id < version
@@ -41,8 +42,8 @@ def standing_in(structural: Iterable[Event], version: int) -> Callable[[Event], 
             return True
         next_index = bisect(retractions, event.id, key=attrgetter("id"))
         later = islice(retractions, next_index, None)
-        # The first retraction that takes the event back decides: if that one is the program's own,
-        # the event was gone already when the source got the rest again.
+        # The first retraction that takes the event back decides. If the program itself made this
+        # retraction, the event was gone before the program wrote the rest again.
         taken_back_by = next((each for each in later if each.version <= event.id), None)
         return taken_back_by is not None and not is_replacing(taken_back_by)
 

@@ -1,4 +1,4 @@
-"""Write events for formats of messages: the calls of a reply together, and their results after
+"""Write events in formats of messages: the calls of a reply together, and their results after
 them.
 """
 
@@ -23,27 +23,31 @@ from foldlog.eventstore import (
 from foldlog.projections.units import WaitingCalls
 
 HELD_MAX = 32
-"""A call waits for its result while at most this many messages follow."""
+"""A call waits for its result as long as at most this number of messages follow it."""
 
 
 class RepliesEncoder(RecordEncoder):
-    """Writes the calls of a reply together, and their results after them as a prompt does: servers
-    refuse others. Calls that wait hold back what follows. What changes a View has no record, nor
-    bookkeeping.
+    """Writes the calls of a reply together, and their results after them, because servers refuse
+    any other order. While calls wait for results, the records after them are held back. Changes of
+    a View and bookkeeping have no record.
     """
 
     def __init__(self) -> None:
         self._held = deque[list[Any]]()
-        """The calls of a reply, results without calls, or a message."""
+        """Groups of events that are not written yet: the calls of a reply, results without calls,
+        or a message.
+        """
         self._reply: list[Any] = []
-        """The calls of the newest reply; empty once the model said something else."""
+        """The calls of the newest reply; empty after the model sent another message."""
         self._waiting = WaitingCalls()
         self._results: dict[int, Observation] = {}
-        """The results of calls, by the ids of their events."""
+        """The results of calls, by the event ids of the calls."""
 
     @abstractmethod
     def written(self, events: Sequence[Any]) -> Sequence[Any]:
-        """Return the records of a message, of the calls of a reply, or of results of such calls."""
+        """Return the records of a message, of the calls of a reply, or of the results of these
+        calls.
+        """
 
     def called(
         self, calls: Sequence[Action], results: Sequence[Observation | None]
@@ -53,7 +57,7 @@ class RepliesEncoder(RecordEncoder):
         return [*self.written(calls), *(self.answered(told) if told else ())]
 
     def answered(self, results: Sequence[Observation]) -> Sequence[Any]:
-        """Return the records of results of a reply."""
+        """Return the records of the results of a reply's calls."""
         return [record for result in results for record in self.written([result])]
 
     def records(self, event: Event) -> Sequence[Any] | None:
@@ -69,7 +73,7 @@ class RepliesEncoder(RecordEncoder):
         return None if isinstance(event, NOT_WRITTEN) else ()
 
     def say(self, event: Event, *, ends_reply: bool) -> Sequence[Any]:
-        """Return the records that are complete with a message."""
+        """Return the records that are complete after a message."""
         if ends_reply:
             self._reply = []
         self._held.append([event])
@@ -80,7 +84,7 @@ class RepliesEncoder(RecordEncoder):
         if not self._reply or not call.response_id == self._waiting.response_id is not None:
             self._reply = []
             complete = self.complete()
-        if not self._held:  # no later result is for an earlier call
+        if not self._held:  # no later result can answer an earlier call
             self._waiting = WaitingCalls()
         if self._waiting.add(call, call.id) or not self._reply:
             self._reply = []
@@ -101,8 +105,8 @@ class RepliesEncoder(RecordEncoder):
         return self.complete(0)
 
     def complete(self, most: int = HELD_MAX) -> Sequence[Any]:
-        """Return the records of the replies that wait for no result, and of the held replies beyond
-        this number.
+        """Return the records of the groups that do not wait for a result. If more than ``most``
+        groups are held back, return also the records of the oldest groups.
         """
         held = self._held
         waiting = self._waiting.waiting
@@ -132,12 +136,12 @@ class RepliesEncoder(RecordEncoder):
 
 
 def said_before(calls: Sequence[Action]) -> Content:
-    """Return what the model said before the calls of a reply."""
+    """Return the model's text before the calls of a reply."""
     return joined(call.thought for call in calls)
 
 
 def joined(contents: Iterable[Content]) -> Content:
-    """Return contents as one."""
+    """Return several contents joined into one."""
     said = [each for each in contents if each]
     texts = [each for each in said if isinstance(each, str)]
     if len(texts) == len(said):
@@ -148,5 +152,5 @@ def joined(contents: Iterable[Content]) -> Content:
 
 
 def thinking_before(calls: Sequence[Action]) -> tuple[dict[str, Any], ...]:
-    """Return what the model thought before the calls of a reply."""
+    """Return the model's thinking before the calls of a reply."""
     return tuple(block for call in calls for block in call.thinking)

@@ -1,8 +1,7 @@
 """The skeleton of a record: the fields that lists, figures and titles need, read in one typed pass.
 
-Fields that a skeleton does not name are never made into Python objects. After a redaction, only the
-skeleton of a record stays, without its texts. So ``blank`` has to take every text of a user out of
-it.
+Fields that are not in a skeleton never become Python objects. After a redaction, only the skeleton
+of a record stays, without its texts. So ``blank`` must remove every text of a user from it.
 """
 
 from __future__ import annotations
@@ -24,19 +23,21 @@ from foldlog.eventstore.sources.blocks import HASH_BYTES, each_hash
 UNNAMED_TOOL = "(not named)"
 _KEY_BYTES: Final = 5
 _SHOWN_MAX: Final = 300
-"""The characters of a title that lists show."""
+"""The largest number of characters of a title in lists."""
 ENDS_WITH = {"agent": "answer", "user": "request"}
-"""What a conversation ends with after a message of this source."""
+"""The name for the end of a conversation whose last message has this source."""
 _ERROR_MAX = 200
 OF_ANOTHER_SHAPE = "?"
-"""The kind of a record that is JSON, but of a shape that its program has not written so far."""
+"""The kind of a record that is JSON, but has a shape that foldlog does not know from its
+program.
+"""
 
 _any_json = msgspec.json.Decoder().decode
 
 
 class SourceState(Struct):
-    """The counts of a source whose events are not made. They are stored beside the source, and
-    counted on when it grows.
+    """The counts of a source, made without making its events. They are stored with the source, and
+    continued when it grows.
 
     ``conversation``  the name that its records give it
     ``parent``        the session that started it
@@ -44,7 +45,8 @@ class SourceState(Struct):
     ``asked``         the first request of a user
     ``said``          the first text of a user, for a source without a request
     ``first_at``, ``last_at``  the first and the last time in its records
-    ``longest_wait_s``  the longest time from one record to the next that a model or a tool made
+    ``longest_wait_s``  the longest time between a record of a model or a tool and the record before
+                      it
     ``reached``       the time of the last record
     ``kinds``, ``days``, ``tools``, ``tool_errors``  the number of parts by kind and by day, and of
                       calls and errors by tool
@@ -61,7 +63,7 @@ class SourceState(Struct):
     ``newest``        the latest time of a record
     ``again``         the place after the earlier record that the last record repeats; 0 if the last
                       record was new
-    ``is_timed``      whether the first record has a time, as then the others have
+    ``is_timed``      whether the first record has a time, and so all others
     """
 
     conversation: str | None = None
@@ -105,7 +107,7 @@ def _seconds_between(before: str, after: str) -> float:
 
 
 def beginning_of(text: str) -> str:
-    """Return the beginning of the text of an error, in one line."""
+    """Return the beginning of an error's text, on one line."""
     return " ".join(text[: 10 * _ERROR_MAX].split())[:_ERROR_MAX]
 
 
@@ -114,19 +116,19 @@ class Seen:
     or six bytes for each record.
 
     Records are compared by the first bytes of their hashes. An equal record may also be the same
-    words, said twice. So if the records of a format have ids, an equal record with an id is a
-    repetition, and an equal one without an id only right after a repetition. If the records have
-    no ids, a repetition begins with any earlier record except the newest (or with the first), and
-    goes on while the records come in the same order as before.
+    message, sent twice. So if the records of a format have ids, an equal record with an id is a
+    repetition, and an equal record without an id only directly after a repetition. If the records
+    have no ids, a repetition begins with the first record or with any record before the newest one.
+    It goes on while the records come in the same order as before.
     """
 
     def __init__(self, state: SourceState, hashes: bytes, *, have_ids: bool) -> None:
-        """``hashes`` are the hashes of the records that were counted so far."""
+        """Continue after the records that were counted so far; ``hashes`` are their hashes."""
         self._state = state
         self._last_was_again = False
         self._known_hashes = HashSet() if have_ids else None
         self._order = bytearray()
-        """The beginnings of the hashes of records without ids, in their order."""
+        """The beginnings of the hashes of all records, in order, if the records have no ids."""
         for record_hash in each_hash(hashes[: HASH_BYTES * state.records]):
             if self._known_hashes is not None:
                 self._known_hashes.add(record_hash)
@@ -153,10 +155,11 @@ class Seen:
         return state.is_timed and state.again > 0
 
     def _repeated_place(self, key: bytes, at: str | None) -> int:
-        """Return the place after the earlier record that the next record repeats; 0 if the next
-        record is new.
+        """Return the place after the earlier record that the next record repeats. Return 0 if the
+        next record is new.
         """
-        # The record that follows the last repeated one, or the first record if that was new.
+        # The expected record is the one after the last repeated record, or the first record if the
+        # last record was new.
         expected = self._state.again
         start = _KEY_BYTES * expected
         if self._order[start : start + _KEY_BYTES] == key:
@@ -167,8 +170,8 @@ class Seen:
 
 
 def located(where: Mapping[str, str], **values: Any) -> dict[str, str]:
-    """Return where a source was written, changed by the values of another record. The first ``cwd``
-    stays; of the other fields, the last values count.
+    """Return ``where`` with the values of another record. The first ``cwd`` stays. For the other
+    fields, the last values count.
     """
     texts = {name: value for name, value in values.items() if value and isinstance(value, str)}
     if "cwd" in where:
@@ -185,15 +188,15 @@ class Skeleton(ABC):
 
     record: ClassVar[type[Struct]]
     have_ids: ClassVar[bool] = True
-    """Whether most records have ids of their own."""
+    """Whether most records have an id."""
     marks_errors: ClassVar[bool] = True
     """Whether records of its program say that a call failed."""
 
     def __init__(
         self, state: bytes = b"", hashes: bytes = b"", left_out: Collection[int] = ()
     ) -> None:
-        """Count on from a stored state, after the records with these hashes. ``left_out`` are the
-        hashes of replies that do not count.
+        """Continue from a stored state. ``hashes`` are the hashes of the records before, and
+        ``left_out`` the hashes of replies that do not count.
         """
         self.state = _decode_state(state) if state else SourceState()
         self.replies = ReplyCounter(self.state.replies, left_out)
@@ -222,24 +225,24 @@ class Skeleton(ABC):
 
     @property
     def conversation(self) -> str | None:
-        """The name that the records give their conversation."""
+        """The name of the conversation, according to its records."""
         return self.state.conversation
 
     @property
     def follows(self) -> tuple[str, int] | None:
         """The conversation that the source continues without containing its records, and the number
-        of these records; None if the source continues no other.
+        of these records. None if the source does not continue another conversation.
         """
         return None
 
     def is_number(self, record: bytes, number: int) -> bool:
-        """Return whether a record has this number in its conversation. True for formats whose
-        records have no numbers.
+        """Return whether a record has this number in its conversation. Return True if the records
+        of the format have no numbers.
         """
         return True
 
     def encoded(self) -> bytes:
-        """Return the state as it is stored."""
+        """Return the state in the form that is stored."""
         return _encode(replace(self.state, replies=self.replies.state()))
 
     def left_of(self, record: bytes) -> bytes:
@@ -256,7 +259,7 @@ class Skeleton(ABC):
 
     @abstractmethod
     def identity(self, skeleton: Any) -> tuple[str | None, str | None]:
-        """Return the id of a record, and its time."""
+        """Return the id and the time of a record."""
 
     @abstractmethod
     def count(self, skeleton: Any) -> None:
@@ -264,19 +267,20 @@ class Skeleton(ABC):
 
     @abstractmethod
     def blank(self, skeleton: Any) -> None:
-        """Take the texts, titles and arguments out of a skeleton. Ids, names of tools and figures
+        """Remove the texts, titles and arguments from a skeleton. Ids, names of tools and figures
         stay.
         """
 
     @abstractmethod
     def error_in(self, record: bytes) -> str:
-        """Return the text of the first result in a record that is an error."""
+        """Return the text of the first failed result in a record."""
 
     def happened(
         self, at: str | None, *, is_activity: bool = True, is_answer: bool = False
     ) -> None:
-        """Count the time of a record. ``is_activity`` is False for records such as a compaction, in
-        which no agent or user did anything. ``is_answer``: a model or a tool did something.
+        """Count the time of a record. ``is_activity`` is False for a record in which no agent or
+        user did anything, such as a compaction. ``is_answer`` is True for a record of a model or a
+        tool.
         """
         state = self.state
         day = at[:10] if at else NO_DAY
@@ -315,14 +319,14 @@ class Skeleton(ABC):
             state.tool_errors[tool] = state.tool_errors.get(tool, 0) + 1
 
     def asked(self, words: str) -> None:
-        """Take the text of a user for the title, if it has the first request."""
+        """Store the text of a user for the title, if it has the first request."""
         if words and self.state.asked is None:
             request, whole_text = asked_in(words)
             self.state.asked = request[:_SHOWN_MAX] or None
             self.state.said = self.state.said or whole_text[:_SHOWN_MAX]
 
     def located(self, cwd: str | None, branch: str | None = None, model: str | None = None) -> None:
-        """Take the first folder, and the last branch and model."""
+        """Store the folder if it is the first one, and the branch and model."""
         where = self.state.where
         is_known = (cwd is None or "cwd" in where) and branch in (None, where.get("branch"))
         # Most records repeat the values: then no dictionary is made.

@@ -1,4 +1,4 @@
-"""The calls of models, added up by day, model, and the price of their prompts."""
+"""Add up the calls of models by day, by model, and by the price range of their prompts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from foldlog._usage import whole
 NO_DAY = "(no time)"
 
 DIGITS = 12
-"""Digits of a cost after the point: those beyond come of adding binary fractions."""
+"""The number of decimal places of a cost. Further digits are errors of adding binary fractions."""
 _PRICED = ("prompt_tokens", "completion_tokens")
 USAGE = (
     *_PRICED,
@@ -28,23 +28,23 @@ USAGE = (
     "cache_write_1h_tokens",
     "reasoning_tokens",
 )
-"""The counts of usage."""
+"""The names of the counts of tokens."""
 PRICED_FROM = (-1, 0, *(size * 1_000 for size in (32, 100, 128, 200, 256, 272, 512)))
-"""The sizes of prompts, in tokens, above which a price in litellm's table changes. Only calls
-between the same two sizes are added up.
+"""The sizes of prompts, in tokens, above which a price in litellm's table changes. Calls are added
+up only if their prompts are between the same two sizes.
 """
 HASH_BYTES: Final = 8
 _POINTS: Final = 64
 _OPEN_MAX: Final = 16
-"""How many replies may still get further lines. Parallel sub-agents write their lines between each
-other.
+"""How many of the last replies may still get further lines. Parallel sub-agents write their lines
+alternately.
 """
 
 
 class Calls(NamedTuple):
-    """Some calls of one model on one day. ``cost`` is None if they record none. The prompt of each
-    call has more tokens than ``above``, one of ``PRICED_FROM``; it is -1 if the sizes of the
-    prompts are not known.
+    """Calls of one model on one day. ``cost`` is None if no cost is recorded. The prompt of each
+    call has more tokens than ``above``, which is one of ``PRICED_FROM``. ``above`` is -1 if the
+    sizes of the prompts are unknown.
     """
 
     day: str
@@ -60,14 +60,16 @@ class Calls(NamedTuple):
         return sum(self.usage.get(name, 0) for name in _PRICED)
 
     def negative(self) -> Calls:
-        """Return what takes these calls away from a sum."""
+        """Return the negative of these calls, which subtracts them from a sum."""
         usage = {name: -number for name, number in self.usage.items()}
         cost = None if self.cost is None else -self.cost
         return self._replace(usage=usage, cost=cost, calls=-self.calls)
 
 
 def calls_in(call: ModelCall, *, is_run: bool = False) -> Calls:
-    """Return what a model's call used; ``is_run``: it adds up several."""
+    """Return the usage of a model's call. If ``is_run`` is true, the call is a sum of several
+    calls.
+    """
     if call.at is None:
         day = NO_DAY
     else:
@@ -80,15 +82,17 @@ def calls_in(call: ModelCall, *, is_run: bool = False) -> Calls:
 
 
 def hash_of_reply(reply: str, calls: Calls) -> int:
-    """Return a hash by which copies of a reply are recognized."""
-    # Some servers give one id to many replies, so the model and the tokens count too; but not for
-    # an id of several parts, such as a message and its request, which is unique.
+    """Return a hash that is the same for all copies of a reply."""
+    # Some servers use one id for many replies, so the hash includes the model and the tokens. An id
+    # of several parts, such as a message and its request, is unique without them.
     text = repr(reply if " " in reply else (reply, calls.model, sorted(calls.usage.items())))
     return int.from_bytes(blake2b(text.encode(), digest_size=HASH_BYTES).digest())
 
 
 class Sums:
-    """Calls with the same day, model, and known figures, added up."""
+    """Sums of calls. Calls are added up if they have the same day and model, and the same figures
+    are known.
+    """
 
     def __init__(self, calls: Iterable[Calls] = ()) -> None:
         self._sums = dict[tuple[Any, ...], list[Any]]()
@@ -115,13 +119,15 @@ class Sums:
 
 
 def add_up(call_groups: Iterable[Calls]) -> list[Calls]:
-    """Return the sums of calls with the same day, model, and known figures. Cost: the calls."""
+    """Return the sums of calls that have the same day and model and the same known figures. Cost:
+    the calls.
+    """
     return Sums(call_groups).calls()
 
 
 class Curve(Struct):
-    """Numbers in their order, at most 64 points. If there are more numbers, each point is the
-    highest of ``stride`` numbers; the last point has ``newest`` numbers so far.
+    """A series of numbers, in at most 64 points. If there are more numbers, each point is the
+    highest of ``stride`` consecutive numbers. The last point has ``newest`` numbers so far.
     """
 
     points: list[int] = []
@@ -142,11 +148,11 @@ class Curve(Struct):
 
 
 class CountedReplies(Struct):
-    """The usage of the replies of models in a source, as it is stored.
+    """The stored usage of the replies of models in a source.
 
-    ``open``    the time, model and tokens of each of the last replies, which may get further lines
+    ``open``    the time, model and tokens of the last replies, which may get further lines
     ``calls``   the sums of the replies before them
-    ``hashes``  eight bytes for each of these, by which it is recognized in other sources
+    ``hashes``  eight bytes for each reply in ``calls``, to recognize it in other sources
     ``last_prompt``  the tokens of the last prompt
     ``context`` the tokens of all prompts
     """
@@ -159,12 +165,14 @@ class CountedReplies(Struct):
 
 
 class ReplyCounter:
-    """Counts the replies of models in one source, each once: a later copy of a reply does not
-    count. Memory: some nine bytes for each reply.
+    """Counts the replies of models in one source. A later copy of a reply does not count again.
+    Memory: about nine bytes for each reply.
     """
 
     def __init__(self, state: CountedReplies, left_out: Collection[int] = ()) -> None:
-        """Leave out the replies with the hashes ``left_out``, collected in ``others``."""
+        """Continue from ``state``. Replies whose hashes are in ``left_out`` do not count, and are
+        collected in ``others``.
+        """
         self.others = dict[int, Calls]()
         self._open = state.open
         self._last_prompt = state.last_prompt
@@ -177,7 +185,7 @@ class ReplyCounter:
 
     def add_line(self, key: str, at: str | None, model: str, usage: dict[str, int]) -> None:
         """Note the usage in a line of a reply. It replaces the usage of earlier lines of the reply,
-        since each line has the usage so far.
+        because each line has the usage so far.
         """
         if key not in self._open and len(self._open) >= _OPEN_MAX:
             oldest = next(iter(self._open))
@@ -185,7 +193,7 @@ class ReplyCounter:
         self._open[key] = at, model, usage
 
     def add(self, call: ModelCall) -> None:
-        """Count a reply that gets no further line."""
+        """Count a complete reply, which gets no further line."""
         calls = calls_in(call)
         self._note_prompt(calls)
         reply_hash = self._hash_to_count(call.reply, calls)
@@ -201,7 +209,7 @@ class ReplyCounter:
         )
 
     def total(self) -> CountedReplies:
-        """Return the figures as if the open replies got no further lines."""
+        """Return the figures as if the open replies were complete."""
         sums = Sums(self._sums.calls())
         hashes = list[bytes]()
         last_prompt = self._last_prompt
@@ -225,8 +233,8 @@ class ReplyCounter:
             self._context.add(tokens)
 
     def _hash_to_count(self, reply: str | None, calls: Calls) -> bytes | None:
-        """Return the hash of a reply; empty bytes for a reply without an id, and None for a reply
-        that does not count.
+        """Return the hash of a reply. Return empty bytes for a reply without an id, and None for a
+        reply that does not count.
         """
         if reply is None:
             return b""

@@ -1,18 +1,18 @@
-"""SWE-agent's history: chat messages that also hold the agent's name, its thought and its action.
+"""SWE-agent's history: chat messages that also have the agent's name, its thought and its action.
 
-A ``.traj`` file holds ``history``, which is what the model was shown, and beside it ``trajectory``,
-the same steps once more with the state of the shell, and ``info`` with the usage of the whole run.
-The records are the items of ``history``.
+A ``.traj`` file has ``history``, the messages that the model was shown. It also has ``trajectory``,
+the same steps with the state of the shell, and ``info`` with the usage of the whole run. The
+records are the items of ``history``.
 
-A message becomes the events that ``openai_chat`` makes of it. In addition:
+A message becomes the same events as in ``openai_chat``. In addition:
 
-    thought, action       parts of what an assistant says, or what a call of its means
-    tool_call_ids         the calls that a tool's message answers: an Observation each, the first
-                          with the content
-    user                  behind an assistant's message the environment's answer, as it is without
-                          tool calls
-    is_demo               a demonstration: it is shown, as the model was shown it; its calls are no
-                          figures
+    thought, action       repeat the text or the call of an assistant's message
+    tool_call_ids         the calls that a tool's message answers: an Observation for each; only the
+                          first has the content
+    user                  after an assistant's message, the environment's answer, if the agent uses
+                          no tool calls
+    is_demo               a demonstration: it is shown, because the model was shown it; figures do
+                          not count its calls
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _KEPT = ("role", "is_demo")
 
 class _Decoder(OpenAIChatDecoder):
     _last: dict[str, Any] | None = None
-    """The message before the next one; None before the first."""
+    """The last message; None before the first message."""
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
         read.is_copy = bool(record.get("is_demo"))

@@ -1,10 +1,10 @@
-"""What exports of chats share: a file with many conversations, each a tree of messages of which one
-branch is shown.
+"""Read exports of chats: a file with many conversations. Each conversation is a tree of messages,
+and one branch of it is shown.
 
-A conversation has a record for each message, and at the end one that says which branch the site
-shows, where that is not the branch of the newest message. The records stand in the order of their
-times, so a conversation that goes on, or is answered again at some message, only gets more of them,
-and the View at each version is what the model was told then.
+A conversation has a record for each message. If the site does not show the branch of the newest
+message, a last record says which branch it shows. The records are in the order of their times. So
+if a conversation goes on, or a message is answered again, there are only new records at the end.
+The View at each version is what the model was shown at that time.
 """
 
 from __future__ import annotations
@@ -38,13 +38,14 @@ _KEY = re.compile(rb'"(\w+)"\s*:')
 
 
 class Exports(FileReader):
-    """Files with an array of conversations, with one, or with one on each line.
+    """Reads files with an array of conversations, with a single conversation, or with a
+    conversation on each line.
 
     ``begins``  sets of keys: a file begins with the keys of one of these sets
     ``named``   keys of a conversation: the first one with a text has the conversation's name
     ``held``    the key of the array with the messages
-    ``id title newest``  the keys of a message's id, of the title, and of the id of the newest
-                         message that is shown
+    ``id title newest``  the keys with a message's id, with the title, and with the id of the newest
+                         shown message
     ``about``   what a record of the conversation has besides its name and the newest message
     """
 
@@ -62,11 +63,13 @@ class Exports(FileReader):
 
     @abstractmethod
     def messages(self, conversation: Record) -> list[Any]:
-        """Return its messages in their order, damaged ones too; none if it has no message."""
+        """Return the messages of a conversation in their order, also damaged messages; an empty
+        list if it has no message.
+        """
 
     def records(self, conversation: Record) -> list[Any]:
-        """Return the messages of a conversation. If the shown branch is not the branch of the last
-        message, a record that names the shown branch follows.
+        """Return the records of a conversation: its messages. If the shown branch is not the branch
+        of the last message, a record that names the shown branch follows.
         """
         messages = self.messages(conversation)
         newest = text_or_none(conversation.get(self.newest))
@@ -123,16 +126,16 @@ def _conversations(path: Path) -> Iterator[Located]:
 
 
 def in_order(parents: Mapping[str, str | None], times: Mapping[str, datetime | None]) -> list[str]:
-    """Return messages in the order of their times, each behind its parent.
+    """Return the ids of messages in the order of their times, each after its parent.
 
-    ``parents`` has the parent of each, in their order in the source. One whose parent is missing is
-    a beginning.
+    ``parents`` has the parent of each message, in the order of the source. A message whose parent
+    is missing begins a tree.
     """
     children: defaultdict[str | None, list[str]] = defaultdict(list)
     for name, parent in parents.items():
         children[parent if parent in parents else None].append(name)
     found: dict[str, datetime] = {}
-    for start in (*children[None], *parents):  # the second for circles
+    for start in (*children[None], *parents):  # ``parents`` for circles, which have no beginning
         waiting = [(start, datetime.min.replace(tzinfo=UTC))]
         while waiting:
             name, earliest = waiting.pop()
@@ -150,9 +153,9 @@ _NO_PARENT = object()
 
 
 class TreeDecoder(FollowingDecoder):
-    """Reads messages. Before a record that does not follow the last record, the branch between them
-    is taken back. One that follows a message that is missing follows the last one, unless the first
-    message follows that too.
+    """Makes events of messages. If a record does not follow the last record, a retraction first
+    takes back the branch that it leaves. If the parent of a message is missing, the message follows
+    the last message, or begins a new tree if the first message has the same parent.
     """
 
     keeps_shown = False
@@ -196,17 +199,19 @@ class TreeDecoder(FollowingDecoder):
 
     @abstractmethod
     def say(self, read: RecordEvents, record: Record) -> None:
-        """Add the events of a message; no event if a model would be sent nothing of the message."""
+        """Add the events of a message. Add no event if nothing of the message would be sent to a
+        model.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeFormat(Format):
-    """A format of such exports.
+    """A format of exports of chats.
 
-    ``is_about``   whether a record is that of a conversation, and not a message
-    ``id parent``  the keys of a message for its id and that of the message that it follows
-    ``title newest``  the keys of a conversation for its title and the id of the newest message that
-                      is shown
+    ``is_about``   whether a record is about the conversation, and not a message
+    ``id parent``  the keys of a message with its own id and with the id of its parent
+    ``title newest``  the keys of a conversation with its title and with the id of the newest shown
+                      message
     """
 
     is_about: Callable[[Any], bool]

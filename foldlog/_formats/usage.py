@@ -1,8 +1,8 @@
 """Find the calls of models and their cost in the events of a history.
 
-Native events have them in ``meta`` (``model``, ``usage``, ``cost``). Condensers write a report for
-each call, also for a failed one. Importers copy them from the records into ``meta``; some formats
-have them in annotations.
+Events that were not imported have model, usage and cost in ``meta``. Condensers write a report for
+each call, also for a failed call. Imports copy these fields from the records into ``meta``; some
+formats have them in annotations.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ OF_CONDENSER = "condenser"
 class ModelCall(NamedTuple):
     """One or more calls of a model.
 
-    ``at``            their time; without a zone it counts as UTC
+    ``at``            the time of the calls; a time without a zone counts as UTC
     ``usage``         the recorded tokens: see ``usage_of``
     ``cost``          None if no cost is recorded
-    ``calls``         the number of calls; 0 if a source does not record how many it adds up
-    ``reply``         the id of the reply, if other histories may repeat it
-    ``by_condenser``  whether a condenser, and not the agent, made them
-    ``event_id``      the event that records them; -1 if the source has them beside its events
+    ``calls``         the number of calls; 0 if the source records only a sum of an unknown number
+    ``reply``         the id of the reply, if other histories may contain the same reply
+    ``by_condenser``  whether a condenser made the calls, and not the agent
+    ``event_id``      the event that records the calls; -1 if the source records them outside of its
+                      events
     ``is_total``      whether the source adds up all calls of the run
     """
 
@@ -52,7 +53,7 @@ class ModelCall(NamedTuple):
 class RecordedUsage:
     """How the events of a format record the calls of models.
 
-    ``calls``      reads the calls; None if each reply has its own usage in ``meta``
+    ``calls``      returns the calls in events; None if each reply has its own usage in ``meta``
     ``is_copied``  whether its program forks a history by copying replies under new ids. Their time,
                    tokens and cost stay the same
     """
@@ -62,13 +63,13 @@ class RecordedUsage:
 
 
 IN_REPLIES = RecordedUsage()
-"""How most formats record them."""
+"""How most formats record the calls of models: in the ``meta`` of replies."""
 
 
 def begins_call(event: Event, before: Event | None) -> bool:
-    """Return whether the agent's model was called for this event. ``before`` is the event of the
-    model before it: see ``begins_reply``. A reply that the program itself wrote, and a copy, are no
-    calls.
+    """Return whether the agent's model was called for this event. ``before`` is the model's event
+    before it: see ``begins_reply``. A reply that the program itself wrote, or that is a copy, is
+    not a call.
     """
     return (
         event.meta.get("model") != OF_NO_MODEL
@@ -83,14 +84,16 @@ def is_copy(event: Event) -> bool:
 
 
 def is_call(event: Event) -> TypeGuard[Action]:
-    """Return whether an event is a call of a tool by the agent. Calls of the user or the program
-    and copies are not.
+    """Return whether the agent called a tool in this event. Calls of the user or of the program,
+    and copies, do not count.
     """
     return type(event) is Action and event.source == "agent" and not is_copy(event)
 
 
 def calls_of_event(recorded_at: datetime, event: Event) -> Iterator[ModelCall]:
-    """Yield the calls that a native event records, itself or in the reports of a condenser."""
+    """Yield the calls that an event which was not imported records, in its own fields or in the
+    reports of a condenser.
+    """
     at = event.timestamp or recorded_at
     fields = event.metadata if isinstance(event, CondensationAction) else event.meta
     reports = on_a_model(reports_of(event))
@@ -121,9 +124,9 @@ def _call(
 
 
 def calls_beside(items: Iterable[Any], earlier_items: Iterable[Any] = ()) -> Iterator[ModelCall]:
-    """Yield the calls that a source has beside its records. An item with a ``reply`` is one call,
-    any other item is the sum of a run. A sum that continues one of ``earlier_items``, with the same
-    use of a model, is yielded without that one.
+    """Yield the calls that a source records outside of its records. An item with a ``reply`` is a
+    single call, and any other item is the sum of a run. If a sum continues a sum in
+    ``earlier_items`` with the same use of a model, only the difference is yielded.
     """
     earlier_runs = {
         repr(item.get("use")): item
@@ -142,7 +145,7 @@ def calls_beside(items: Iterable[Any], earlier_items: Iterable[Any] = ()) -> Ite
 
 
 def _difference(total: ModelCall, earlier: ModelCall) -> ModelCall:
-    """Return the calls of a total without those of an earlier total."""
+    """Return the difference between a total and an earlier total."""
     usage = {
         name: max(0, number - earlier.usage.get(name, 0)) for name, number in total.usage.items()
     }
@@ -175,8 +178,8 @@ def call_told_by(
     calls: int = 1,
     use: object = "",
 ) -> ModelCall:
-    """Return the call that an event records. Its reply is the reply that it names, or else its own
-    record. ``use`` distinguishes several calls of one reply.
+    """Return the call that an event records. The id of its reply is ``meta["reply"]``, or else the
+    id of the event's record. ``use`` distinguishes several calls of one reply.
     """
     at = event.timestamp or time_in(None if event.origin is None else event.origin.time)
     reply_id = event.meta.get("reply") or id_of_source(event)
@@ -194,8 +197,8 @@ def _has_usage(event: Event) -> bool:
 
 
 def calls_of_replies(events: Iterable[Event]) -> Iterator[ModelCall]:
-    """Yield the calls in the ``meta`` of events. Each reply counts once: if it has several events,
-    each has the usage so far, so only the last one counts.
+    """Yield the calls in the ``meta`` of events. Each reply counts once: if a reply has several
+    events, each has the usage so far, so only the last event counts.
     """
     replies: dict[str | int, Event] = {}
     for event in events:
@@ -214,19 +217,20 @@ def calls_of_replies(events: Iterable[Event]) -> Iterator[ModelCall]:
 
 
 def at_total(call: ModelCall, total: Mapping[str, Any]) -> ModelCall:
-    """Return a call that is recognized in copies of its log, where it has the same total at the
-    same time.
+    """Return a call whose id of a reply is its time and total. So it is recognized in copies of its
+    log, which have the same time and total.
     """
     counts = f"{tokens_of(total)} {total.get('cost', '')}".strip()
     return call._replace(reply=None if call.at is None else f"{call.at.isoformat()} {counts}")
 
 
 class Accumulated:
-    """Tokens and cost that a program adds up, from which single calls are computed.
+    """Computes single calls from the tokens and cost that a program adds up.
 
-    A program may combine several sums. After a restart of the agent a part may be missing, and the
-    sum falls a little: then the tokens of the calls since are unknown. If it falls below half, it
-    began again at 0. A call that records its ``own`` usage has at least these tokens.
+    A program may combine several sums. After a restart of the agent a part may be missing, so that
+    the sum falls a little: then the tokens of the calls since the restart are unknown. If the sum
+    falls below half, it began again at 0. If a call records its ``own`` usage, it has at least
+    these tokens.
     """
 
     def __init__(self) -> None:
@@ -234,8 +238,8 @@ class Accumulated:
         self._cost = 0.0
 
     def added(self, counts: ModelCall, own: Mapping[str, int] = {}) -> Iterator[ModelCall]:
-        """Yield a call with the difference of these counts to the highest ones before, unless there
-        is none. A cost of 0 is unknown.
+        """Yield a call with the difference between ``counts`` and the highest earlier counts, if
+        there is a difference. A cost of 0 counts as unknown.
         """
         usage = counts.usage
         total = counts.cost or 0.0
@@ -266,7 +270,7 @@ class Accumulated:
 
 
 def inner(value: Any, *names: str) -> Mapping[str, Any]:
-    """Return the object under these names; an empty one if there is none."""
+    """Return the object at a path of names in nested objects; an empty object if there is none."""
     return dict_or_empty(within(value, *names))
 
 
@@ -276,5 +280,5 @@ def tokens_of(counts: Any) -> int:
 
 
 def model_named(fields: Mapping[str, Any]) -> str:
-    """Return the name of the model in these fields."""
+    """Return the name of the model in these fields, or ``UNNAMED``."""
     return text_or_none(fields.get("model")) or UNNAMED

@@ -1,4 +1,4 @@
-"""What a user asks for in a message, among what a runtime adds to it."""
+"""Find the request of a user in a message to which a runtime added context."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import re
 from typing import Final
 
 READ_MAX: Final = 20_000
-"""The number of characters of a message that are read for it."""
+"""The number of characters of a message that are searched for the request."""
 _TAG = re.compile(r"</?[a-z]+(?:-[a-z]+)+>")
-"""Begins or ends what a runtime says in a user's message, as ``<command-name>``."""
+"""A tag, such as ``<command-name>``, around a text that a runtime added to a user's message."""
 
 
 def asked_in(text: str) -> tuple[str, str]:
-    """Return what a user asks for in these words, without what a runtime added to them, and all
-    that they say.
+    """Return two texts: the user's request in a message, without the context that a runtime added,
+    and the whole message.
     """
-    # most processes need no condenser
+    # most processes do not need condensers
     from foldlog.condensers.strategies.user_words import of_user
 
     text = text[:READ_MAX]

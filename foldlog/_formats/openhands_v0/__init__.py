@@ -1,32 +1,32 @@
 """OpenHands V0: action and observation objects with integer ids.
 
-A stream holds more than the agent's history: bookkeeping, hidden commands, the work of delegates.
-These records are kept and not shown, and a condensation among them changes nothing. With
-``as_history`` the records are the history itself.
+A stream contains more than the agent's history: bookkeeping, hidden commands, the work of
+delegates. These records are stored and not shown, and a condensation among them changes nothing.
+With ``as_history`` the records are the history itself.
 
 The records, and the events that they become:
 
-    message, finish            Message; finish shows what the model said beside its last call, else
-                               its last words
+    message, finish            Message; for finish, the model's text beside its last call, or else
+                               its final text
     system                     SystemMessage
-    condensation               CondensationAction, with the source's ids (the V0 dialect); a
-                               malformed one: Annotation
+    condensation               CondensationAction, with the ids of the source (the V0 dialect); if
+                               it is malformed, Annotation
     condensation_request       CondensationRequest
     condense (observation)     CondensationSummary, an ordinary event
-    null, change_agent_state, agent_state_changed    Annotation; in a history their observations are
-                                                     Observations
-    every other action         Action: the call that the model wrote, where the record has it, else
-                               the action's name
-                               and its args; one of the user or of V0 itself is not a call (see its
-                               source)
-    error, user_rejected       Message from the environment where it answers no action
-    every other observation    Observation; its content is what V0's memory told the model
+    null, change_agent_state, agent_state_changed    Annotation; with ``as_history``, observations
+                                                     of these kinds are Observations
+    every other action         Action: the call that the model wrote, if the record has it,
+                               otherwise the action's name and args. An action of the user or of V0
+                               itself is not a call of the model (see its source)
+    error, user_rejected       Message from the environment if it answers no action
+    every other observation    Observation; its content is the text that V0's memory sent to the
+                               model
 
 ``reading.py`` makes the events, ``usage.py`` finds calls of models in them, and ``memory.py`` has
-the words that V0's agent sent to its model.
+the texts that V0's agent sent to its model.
 
-The oldest files nest an action and its observation in an array; resolver files have neither ids nor
-``args``: there an observation answers the action before it.
+The oldest files put an action and its observation into an array. Files of the resolver have neither
+ids nor ``args``: in them an observation answers the action before it.
 """
 
 from __future__ import annotations
@@ -71,14 +71,14 @@ _NAMES = frozenset(
 )
 """The names of V0's own actions and observations."""
 _KEYS_OF_ACTIONS = frozenset(("args", "thought", "wait_for_response"))
-"""An action has one of these keys. In the oldest files the arguments are keys of the action itself,
-without ``args``: there it has ``thought`` or ``wait_for_response``.
+"""Every action has one of these keys. In the oldest files an action has no ``args``, and its
+arguments are keys of the action itself: such an action has ``thought`` or ``wait_for_response``.
 """
 
 
 def _matches(record: Any) -> bool:
-    """Return whether ``record`` is an action or an observation, or an array of both, as in the
-    oldest files.
+    """Return whether ``record`` is an action or an observation, or, as in the oldest files, an
+    array of an action and its observation.
     """
     if type(record) is list:
         return len(record) == 2 and all(map(_matches_one, record))
@@ -117,14 +117,15 @@ def _names_its_kind(member: Any) -> bool:
 
 
 def _beside(fields: Mapping[str, Any], _: Sequence[Any]) -> Beside:
-    """Return the usage in the metrics of a run, or the usage so far in ``metadata.json``."""
+    """Return the usage in the metrics of a run, or the accumulated usage in ``metadata.json``."""
     metrics = dict_or_empty(fields.get("metrics", fields))
     tokens = metrics.get("accumulated_token_usage", metrics)
     cost = metrics.get("accumulated_cost") or None
     lists = [metrics.get("token_usages"), metrics.get("costs")]
     # Each of the two lists has one item for each call of a model.
     calls = max((len(items) for items in lists if type(items) is list), default=0)
-    # Without a model: the metrics are of all models together, and the events name theirs.
+    # No model is set, because the metrics are the sum over all models. The events name their
+    # models.
     meta = usage_meta(tokens, cost=cost, calls=calls)
     return (), [meta] if meta else []
 

@@ -1,11 +1,12 @@
-"""Rebuild the texts that the agent of OpenHands V0 sent to its model, where records have others.
+"""Rebuild the texts that the agent of OpenHands V0 sent to its model, if the records have other
+texts.
 
-The model reads a tool's action as the call that it wrote, which is in ``tool_call_metadata``. It
-also reads the user's actions and their results, with words of V0 around them. So a model that
+The model reads the action of a tool as the call that it wrote, which is in ``tool_call_metadata``.
+It also reads the user's actions and their results, with a text of V0 around them. So a model that
 continues an imported history reads the same text as before.
 
 Knowledge that V0 recalled, about the workspace or because of a word of the user, becomes one text
-with the same content in other words.
+with the same content, but not word for word.
 """
 
 from __future__ import annotations
@@ -49,8 +50,8 @@ class WrittenCall(NamedTuple):
 
 
 def call_of(metadata: Any) -> WrittenCall | None:
-    """Return the call that ``tool_call_metadata`` names; None if the response of the model in it
-    does not have the call.
+    """Return the call that ``tool_call_metadata`` names. Return None if the model's response in the
+    metadata does not contain the call.
     """
     fields = dict_or_empty(metadata)
     choices = dict_or_empty(fields.get("model_response")).get("choices")
@@ -80,8 +81,8 @@ def _content_of(content: Any) -> Content:
 
 
 def final_words(args: dict[str, Any], metadata: Any) -> str:
-    """Return the texts of the agent's last action that the model reads beside the call: the thought
-    and the text.
+    """Return the texts in the agent's last action that the model reads besides the call: the
+    thought and the text.
     """
     thought = text_or_empty(args.get("thought"))
     final = text_or_empty(args.get("final_thought"))
@@ -107,8 +108,8 @@ def text_of_user_action(name: str, args: dict[str, Any]) -> str:
 
 
 def text_of_observation(name: str, content: str, extras: dict[str, Any], *, by_user: bool) -> str:
-    """Return the text that the model reads about an observation; for a command also where it ran
-    and how it ended.
+    """Return the text that the model reads about an observation. For a command, the text also says
+    where the command ran and how it ended.
     """
     before, after = _ENDS.get(name, ("", ""))
     metadata = extras.get("metadata")
@@ -167,16 +168,16 @@ class Recollection:
         return "\n".join(lines), extras
 
     def forget(self, forgotten: Forgotten) -> None:
-        """Mark the knowledge in these records as forgotten, so that it is told again."""
+        """Mark the knowledge in these records as forgotten, so that the model gets it again."""
         for name, source_id in list(self._source_ids.items()):
             if type(source_id) is not int:
-                continue  # V0 forgets by numbers; a record with another id is never forgotten
+                continue  # V0 forgets by numbers, so a record with another id is never forgotten
             if any(first <= source_id <= last for first, last in forgotten.intervals):
                 del self._source_ids[name]
 
 
 def _tell_workspace(extras: dict[str, Any], lines: list[str]) -> None:
-    """Add the facts about the workspace in ``extras`` to ``lines``, and take the long texts out of
+    """Add the facts about the workspace in ``extras`` to ``lines``, and remove the long texts from
     ``extras``.
     """
     for key, label in _FACTS:

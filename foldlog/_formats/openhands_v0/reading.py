@@ -1,4 +1,4 @@
-"""V0 records to events."""
+"""Make events of V0 records."""
 
 from __future__ import annotations
 
@@ -50,10 +50,12 @@ _STRUCTURAL = frozenset({"condensation", "condensation_request"})
 _OWN = frozenset({"recall", "loop_recovery"})
 """Actions of V0 itself, which no model requested."""
 _SAID_BY_ITSELF = frozenset({"error", "user_rejected"})
-"""Observations that the model is sent without an action before them."""
+"""Observations that are sent to the model without an action before them."""
 
 _CAUSES_MAX = 10_000
-"""An action waits for its result during this many events; after that the two are not paired."""
+"""An action waits for its result for this number of events. A later result is not paired with the
+action.
+"""
 
 _ENVELOPE = frozenset(
     (
@@ -78,8 +80,8 @@ _OBSERVED = _ENVELOPE | {"content", "success"}
 
 
 class OpenHandsV0Decoder(FollowingDecoder):
-    """Records of one history to events, one record after the other: an event for each, or for each
-    object in one.
+    """Makes events of the records of one history: an event for each record, or for each object in a
+    record.
     """
 
     keeps_shown = False
@@ -129,12 +131,13 @@ class OpenHandsV0Decoder(FollowingDecoder):
 
     def skip_to(self, next_id: int) -> None:
         if next_id != self.next_id:
-            self._last_action = None  # an observation answers the action right before it
+            self._last_action = None  # an observation only answers the action directly before it
         super().skip_to(next_id)
 
     def _is_outside(self, record: Any) -> bool:
-        """Return whether the next record is a delegate's: it is in its parent's stream, but not in
-        its history. All records after a delegation are, until its result comes.
+        """Return whether the next record belongs to a delegate. Such a record is in the stream of
+        the delegating agent, but not in its history. All records between a delegation and its
+        result belong to the delegate.
         """
         for member in members_of(record):
             if type(member.get("action")) is not str:
@@ -218,8 +221,8 @@ class OpenHandsV0Decoder(FollowingDecoder):
 def _done(
     name: str, args: dict[str, Any], record: dict[str, Any], fields: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the fields of an action with a tool: the call that the model wrote, where the record
-    has it.
+    """Return the fields of an action with a tool. If the record has the call that the model wrote,
+    they are the fields of this call.
     """
     metadata = record.get("tool_call_metadata")
     fields["call_id"], fields["response_id"] = call_id, _ = _call(metadata)
@@ -240,8 +243,8 @@ def _done(
 
 
 def _usage_in(record: dict[str, Any]) -> dict[str, Any]:
-    """Return the model that a record names, and the tokens and cost of all calls up to and
-    including its call.
+    """Return the model of the call in a record, and the tokens and cost of all calls up to and
+    including this call.
     """
     metadata = dict_or_empty(record.get("tool_call_metadata"))
     metrics = dict_or_empty(record.get("llm_metrics"))
@@ -273,7 +276,7 @@ def _message(args: dict[str, Any], fields: dict[str, Any]) -> dict[str, Any]:
     if len(spellings) == 1 and type(args.get("content")) is str and _is_texts(args[spellings[0]]):
         content = _with_images(args["content"], args[spellings[0]])
     if "source" not in fields:
-        # The oldest files do not say who speaks; only the agent waits for a response.
+        # The oldest files do not name the source of a message. Only the agent waits for a response.
         fields["source"] = "agent" if args.get("wait_for_response") is True else "user"
     return {"content": content, **fields}
 
@@ -293,8 +296,9 @@ def _kept(naming: str, record: dict[str, Any]) -> dict[str, Any]:
 def _forgets(args: dict[str, Any]) -> dict[str, Any] | None:
     """Return the fields of a CondensationAction, or None if the arguments are malformed.
 
-    As in the reference: either a list of ids (then a single end of a range is ignored) or both ends
-    of a range; and a summary with its offset, or neither.
+    As in OpenHands, the arguments have either a list of ids or both ends of a range. With a list, a
+    single end of a range is ignored. They also have a summary with its offset, or neither of the
+    two.
     """
     ids = args.get("forgotten_event_ids")
     summary = args.get("summary")
@@ -320,7 +324,7 @@ def _forgets(args: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _call(metadata: Any) -> tuple[str | None, str | None]:
-    """Return the id of the tool call, and the id of the model response that holds it."""
+    """Return the id of the tool call, and the id of the model's response that contains the call."""
     call_id = text_or_none(dict_or_empty(metadata).get("tool_call_id"))
     if call_id is None:
         return None, None
@@ -328,8 +332,8 @@ def _call(metadata: Any) -> tuple[str | None, str | None]:
 
 
 def members_of(record: Any) -> Sequence[Any]:
-    """Return the objects of a record: the oldest files have an action and its observation in an
-    array.
+    """Return the objects of a record. In the oldest files a record is an array of an action and its
+    observation.
     """
     return record if type(record) is list else (record,)
 

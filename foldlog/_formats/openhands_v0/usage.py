@@ -1,4 +1,4 @@
-"""The model calls that the events of OpenHands V0 report."""
+"""Find the model calls that the events of OpenHands V0 report."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from foldlog.eventstore import Event
 
 
 def calls_of_events(events: Iterable[Event]) -> Iterator[ModelCall]:
-    """Count differences: the metrics accumulate. A trajectory repeats the usage in the events of
-    its session, and each call of a response repeats the usage of the response.
+    """Yield a call for each difference between metrics, because the metrics accumulate. A
+    trajectory repeats the usage in the events of its session, and each call of a response repeats
+    the usage of the response.
     """
     model = UNNAMED
     counter = Accumulated()

@@ -15,14 +15,14 @@ The records, and the events that they become:
     CondensationRequest                                    CondensationRequest
     every other kind, known or not                         Annotation
 
-``reading.py`` and ``writing.py`` are the two directions, ``contents.py`` converts contents and has
-the words for a result, ``usage.py`` finds calls of models in events. A growing conversation as the
-files of OpenHands is in ``foldlog/adapters/_records/``.
+``reading.py`` makes events and ``writing.py`` makes records. ``contents.py`` converts contents and
+has the text for a result. ``usage.py`` finds calls of models in events. The code that writes a
+growing conversation as files of OpenHands is in ``foldlog/adapters/_records/``.
 
-Events that branch off (``parent_id``) are a tree: a retraction comes before a step on another
-branch. So the View is the branch of the newest step, also where the head of the conversation was
-moved back to an older one. Where records come one by one, all of them are on the active branch, and
-the adapter makes the retractions.
+Events form a tree (``parent_id``). A retraction comes before a step on another branch. So the View
+is the branch of the newest step, also if the conversation was moved back to an older step. If the
+adapter appends records one by one, all of them are on the active branch, and the adapter makes the
+retractions.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _ENDINGS = ("Event", "Observation", "Condensation", "CondensationRequest")
 
 
 def _matches(record: Any) -> bool:
-    """Return whether ``record`` has an id, and a known kind or the other fields that every event
+    """Return whether ``record`` has an id, and a known kind or another field that every event
     has.
     """
     if not accepts(record) or "id" not in record:
@@ -50,16 +50,14 @@ def _matches(record: Any) -> bool:
 
 
 def metrics_in(state: Any) -> dict[str, dict[str, Any]]:
-    """Return what models used, by their use, as a state has it."""
+    """Return the metrics of models in a state, by the use of the model."""
     stats = dict_or_empty(dict_or_empty(state).get("stats"))
     uses = dict_or_empty(stats.get("usage_to_metrics", stats.get("service_to_metrics")))
     return {use: each for use, each in uses.items() if type(each) is dict}
 
 
 def _beside(state: Mapping[str, Any], _: Sequence[Any]) -> Beside:
-    """Return the usage of the calls so far in ``base_state.json``, separately for each use of a
-    model.
-    """
+    """Return the accumulated usage in ``base_state.json``, separately for each use of a model."""
     told: list[dict[str, Any]] = []
     for use, each in metrics_in(state).items():
         tokens = each.get("accumulated_token_usage")

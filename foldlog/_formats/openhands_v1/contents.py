@@ -1,8 +1,8 @@
-"""Contents of OpenHands V1 and of events: V1 has content blocks, an event has a text or OpenAI's
-parts.
+"""Convert contents between OpenHands V1 and events. V1 has content blocks, and an event has a text
+or OpenAI's parts.
 
-The content of an observation is what the model is told of it: the words of ``to_llm_content`` in
-the OpenHands SDK.
+The content of an observation is the text that the model gets: the text of ``to_llm_content`` in the
+OpenHands SDK.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ _TEXT_KEYS = ("content", "output", "stdout", "message")
 _TERMINALS = frozenset(("TerminalObservation", "ExecuteBashObservation"))
 _FAILED = "[An error occurred during execution.]\n"
 _COMMAND_FAILED = "[There was an error during command execution.]\n"
-"""The words of the first releases, which marked an error with ``error``."""
+"""The text of the first releases, which marked an error with ``error``."""
 
 
 def content_of(blocks: Any) -> Content:
-    """Return content blocks as content: a single text as text, several as parts."""
+    """Return content blocks as content: a single text block becomes a text, several blocks become
+    parts.
+    """
     if type(blocks) is not list:
         return blocks if type(blocks) is str else ""
     parts: list[dict[str, Any]] = []
@@ -39,7 +41,7 @@ def content_of(blocks: Any) -> Content:
 
 
 def blocks_of(content: Content) -> list[dict[str, Any]]:
-    """Return content as the blocks that it most likely comes from: images side by side were one
+    """Return content as the blocks that it most likely comes from: consecutive images become one
     block.
     """
     blocks: list[dict[str, Any]] = []
@@ -54,10 +56,10 @@ def blocks_of(content: Content) -> list[dict[str, Any]]:
 
 
 def observed(observation: dict[str, Any]) -> tuple[Content, dict[str, Any], bool]:
-    """Return the content of an observation, the rest of it, and whether it is an error.
+    """Return the content of an observation, its other fields, and whether it is an error.
 
-    The first releases mark an error with ``error``, which is a text or true, later ones with
-    ``is_error``.
+    The first releases mark an error with ``error``, which is a text or true. Later releases mark it
+    with ``is_error``.
     """
     content, rest = _said(observation)
     metadata = observation.get("metadata")
@@ -86,5 +88,5 @@ def _said(observation: dict[str, Any]) -> tuple[Content, dict[str, Any]]:
     try:
         content = msgspec.json.encode(observation).decode()
     except (ValueError, RecursionError):
-        return "", observation  # text that is not Unicode has no JSON form
+        return "", observation  # a text that is not Unicode cannot be written as JSON
     return content, {}

@@ -1,4 +1,4 @@
-"""V1 records to events."""
+"""Make events of V1 records."""
 
 from __future__ import annotations
 
@@ -52,18 +52,23 @@ _USUAL_SOURCE: dict[str, Source] = {
 _NOT_A_STEP = frozenset({"ConversationStateUpdateEvent", "ConversationErrorEvent"})
 """Kinds of records that cannot be the end of a branch."""
 _REJECTED = "The action was rejected, and no reason was given."
-"""The text for a rejection without a reason: "no output" would say that the action was done."""
+"""The text for a rejection without a reason. The text "no output" would mean that the action was
+executed.
+"""
 _OF_NO_RECORD = (
-    "this condensation forgets an id of no record. OpenHands' SDK before 1.10 showed its model the"
-    " newest summary alone, under a new id each time; the View here shows older ones too"
+    "this condensation forgets an id that no record has. OpenHands' SDK before 1.10 showed its"
+    " model only the newest summary, each time under a new id; the View here shows older summaries"
+    " too"
 )
 _CAUSES_MAX = 10_000
-"""An action waits for its result during this many events; after that the two are not paired."""
+"""An action waits for its result for this number of events. A later result is not paired with the
+action.
+"""
 
 
 class ShownEvent(NamedTuple):
-    """A member of the View: the id of its source, and the call that it makes or answers.
-    ``is_prompt``: whether it is a system prompt.
+    """The tag of a shown event: the id from its source, and the call that it makes or answers.
+    ``is_prompt`` is true for a system prompt.
     """
 
     source_id: str | None = None
@@ -73,7 +78,9 @@ class ShownEvent(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """A step: the version after it, and whether a condensation is requested there."""
+    """A step of the source: the version after it, and whether a condensation is requested at that
+    version.
+    """
 
     version: int
     requested: bool
@@ -83,13 +90,12 @@ accepts = has(kind=str)
 
 
 class OpenHandsV1Decoder(FollowingDecoder):
-    """Records of one history to events, one record after the other. Memory: some words for each
-    record.
+    """Makes events of the records of one history. Memory: about a hundred bytes for each record.
 
-    A log is a tree: each event's ``parent_id`` names the event before it. In old logs this is the
-    event in the line before. A step that does not follow the newest step is on another branch. Its
-    events come after a retraction to the version at which the step that it follows was the newest.
-    So the View is the branch that ends in the newest step.
+    A log is a tree: the ``parent_id`` of an event names the event before it. In old logs the event
+    in the line before is the parent. A step that does not follow the newest step is on another
+    branch. Before its events there is a retraction to the version at which its parent step was the
+    newest. So the View is the branch that ends in the newest step.
     """
 
     def __init__(self, options: Options) -> None:
@@ -101,7 +107,7 @@ class OpenHandsV1Decoder(FollowingDecoder):
         self._requested = False
         """Whether a condensation is requested."""
         self._last: Any = None
-        """The last event that is shown or changes what is."""
+        """The last event that is shown or changes the View."""
 
     def follow(self, event: Event) -> None:
         super().follow(event)
@@ -109,9 +115,7 @@ class OpenHandsV1Decoder(FollowingDecoder):
             self._last = event
 
     def tag(self, event: Event, read: RecordEvents) -> ShownEvent:
-        """Return what is known of an event; of a condensation or its summary, what is known of the
-        summary.
-        """
+        """Return the tag of an event. The tag of a condensation is the tag of its summary."""
         source_id = read.origin.id
         if isinstance(event, Action | Observation):
             call_id = event.call_id
@@ -156,8 +160,9 @@ class OpenHandsV1Decoder(FollowingDecoder):
             self._places[record["id"]] = self._previous
 
     def _go_to(self, read: RecordEvents, place: _Place | None) -> None:
-        """Add the retraction to a place, if it is on another branch, and decline an open request on
-        the branch that is left: otherwise it would stay open.
+        """Add the retraction to ``place``, if it is on another branch. If the old branch has an
+        open request for a condensation, add a condensation that declines it, because otherwise the
+        request would stay open.
         """
         if place is self._newest:
             return
@@ -174,8 +179,9 @@ class OpenHandsV1Decoder(FollowingDecoder):
             read.add(CondensationAction, forgotten_event_ids=(), metadata=metadata)
 
     def _replace_prompt(self, read: RecordEvents) -> None:
-        """Add the event that forgets the system prompt before an update: a model is shown only the
-        last one. Add none while a request is open: a condensation would fulfil it.
+        """Add the condensation that forgets the current system prompt before an update, because a
+        model is shown only the last prompt. Add no condensation while a request is open: it would
+        fulfil the request.
         """
         prompt = next(
             (event_id for event_id, known in self.shown.newest_first() if known.is_prompt), None
@@ -205,8 +211,8 @@ class OpenHandsV1Decoder(FollowingDecoder):
                         tool=said.get("name"),
                         source=source,
                     )
-                # OpenHands-Tab writes a tool's message after the observation, and a reply before
-                # its calls
+                # OpenHands-Tab writes the message of a tool after the observation, and a reply
+                # before its calls.
                 read.is_copy = call_id is not None
                 read.shown = call_id is None
                 if source == "agent" and (calls := dicts_in(said.get("tool_calls"))):
@@ -236,8 +242,8 @@ class OpenHandsV1Decoder(FollowingDecoder):
         return read.add(Annotation, name=kind, data=data, source=source)
 
     def _said_before(self, read: RecordEvents, action: dict[str, Any]) -> dict[str, Any]:
-        """Return the fields of an action without the words that its reply said in the message
-        directly before it.
+        """Return the fields of an action. If the message directly before it already has the text of
+        the same reply, the action gets no thought.
         """
         reply = action["call_id"]
         if (
@@ -278,8 +284,9 @@ class OpenHandsV1Decoder(FollowingDecoder):
         )
 
     def _condensation(self, read: RecordEvents, record: dict[str, Any], source: Source) -> Any:
-        """Add the condensation in our ids: every earlier event with a forgotten id, and the summary
-        of X for "X-summary".
+        """Add the condensation with the ids of foldlog's events. It forgets every earlier event
+        whose id in the source is forgotten. For "X-summary", it forgets the summary of the
+        condensation X.
         """
         forgotten = record.get("forgotten_event_ids")
         if type(forgotten) is list:
@@ -319,7 +326,7 @@ def _message(record: dict[str, Any], source: Source) -> dict[str, Any]:
 
 
 def _extended(content: Content, more: Any) -> Content:
-    """Return a content with more blocks behind it."""
+    """Return a content with the blocks ``more`` added at its end."""
     behind = content_of(more)
     return (*parts_in(content), *parts_in(behind)) if behind else content
 

@@ -1,4 +1,4 @@
-"""The model calls that the events of OpenHands V1 report."""
+"""Find the model calls that the events of OpenHands V1 report."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from foldlog.eventstore import Annotation, Event
 
 
 def calls_of_events(events: Iterable[Event]) -> Iterator[ModelCall]:
-    """Count differences: the state's ``stats`` accumulate, for each use of a model apart."""
+    """Yield a call for each difference between two ``stats`` of the state, which accumulate
+    separately for each use of a model.
+    """
     counters: dict[str, Accumulated] = defaultdict(Accumulated)
     for event in events:
         if not isinstance(event, Annotation) or not isinstance(event.data, dict):

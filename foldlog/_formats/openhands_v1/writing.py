@@ -1,4 +1,4 @@
-"""Encode events as V1 records: the fields that an event gives, and the record itself."""
+"""Write events as V1 records."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ANSWERS = {
     "UserRejectObservation": "rejection_reason",
     "AgentErrorEvent": "error",
 }
-"""Kinds of observations, and the field of each that holds the result."""
+"""The kinds of observations, and for each kind the field with the result."""
 
 REJECTION_SOURCE = "rejection_source"
 """The field of a rejection that says whether the user or a hook rejected the call."""
@@ -39,11 +39,11 @@ PROMPT_UPDATE = "SystemPromptUpdateEvent"
 """The kind of a system prompt that replaces the one before it."""
 
 SUMMARY = "-summary"
-"""The ending of the id of a condensation's summary, after the condensation's id."""
+"""The ending of the id of a summary. The id of the condensation comes before it."""
 
 
 class OpenHandsV1Encoder(RecordEncoder):
-    """Events of one history to records, one for each, which get ids of their own."""
+    """Makes a record for each event of one history. Each record gets a new id."""
 
     def __init__(self) -> None:
         self.source_ids: dict[int, Any] = {}
@@ -100,8 +100,8 @@ class OpenHandsV1Encoder(RecordEncoder):
     def _write_observation(self, event: Observation, record: dict[str, Any]) -> None:
         record["kind"], record["tool_name"] = "ObservationEvent", event.tool
         record["tool_call_id"] = call_id_of(event)
-        # The SDK reads no redacted result, of a class that is not known any more, and tells a model
-        # more than an error.
+        # The SDK cannot read a redacted result, because its class is unknown. For any kind except
+        # an error, it would add a text for the model.
         is_rejection = REJECTION_SOURCE in event.extras
         if event.redacted is not None or (event.is_error and not is_rejection):
             record["kind"], record["error"] = "AgentErrorEvent", joined_text(event.content)

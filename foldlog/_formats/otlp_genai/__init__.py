@@ -1,21 +1,23 @@
-"""Spans of OpenTelemetry's GenAI conventions, as a collector writes them: ``{"resourceSpans":
-[…]}``, also in lines.
+"""Spans of OpenTelemetry's GenAI conventions, in the format of a collector: ``{"resourceSpans":
+[…]}``, also with one such object on each line.
 
-A record is such an object with one span, so an export is again a file that a collector reads.
-docs/IMPORTING.md says which spans are a history, where their messages are, and what of them is
-read. The messages that are new, and the reply:
+A record is such an object with one span, so an export is again a file that a collector accepts.
+docs/IMPORTING.md says which spans are a history, where their messages are, and which of their
+fields are read. The new messages and the reply of a span become these events:
 
     system, user        SystemMessage, Message
     assistant           Message; an Action for each call
     tool                an Observation for each result
-    compaction          CondensationAction: the part stands for all before it but the system prompt
-    any other span      Annotation: of a tool, of an agent, of a model without messages
+    compaction          CondensationAction: the part replaces everything before it except the system
+                        prompt
+    any other span      Annotation: a span of a tool, of an agent, or of a model without messages
 
-What changes between the prompts of two spans is decided by ``change_of_prompt``;
-``gen_ai.conversation.compacted`` says that it was a compaction.
+``change_of_prompt`` finds the change between the prompts of two spans.
+``gen_ai.conversation.compacted`` says that the change was a compaction.
 
-``spans.py`` finds the spans of a history and their messages, ``sent_messages.py`` compares what
-they sent, ``exports.py`` makes those of Langfuse and Phoenix such.
+``spans.py`` finds the spans of a history and their messages, ``sent_messages.py`` compares the
+messages that two spans sent, and ``exports.py`` converts spans of Langfuse and Phoenix into this
+format.
 """
 
 from __future__ import annotations
@@ -99,7 +101,7 @@ _OF_MESSAGES = (
     "tool_call_id",
     "finish_reason",
 )
-"""Fields of messages that are read, or that no model is sent."""
+"""The fields of messages that are read, or that are not sent to a model."""
 
 
 # -- spans to events
@@ -115,7 +117,7 @@ class _Decoder(FollowingDecoder):
         super().__init__(options)
         self._traces: dict[str, Trace] = {}
         self.sent: list[SentMessage] = []
-        """The messages that the model was sent last, and its reply."""
+        """The last messages that were sent to the model, and its reply."""
         self._condensed_at = -1
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
@@ -126,7 +128,7 @@ class _Decoder(FollowingDecoder):
         tells = {"messages": messages, "usage": usage.keys() & {"usage", "cost"}}
         trace = self._traces.setdefault(span.trace, Trace(span.trace))
         trace.add(span, [kind for kind in tells if tells[kind]])
-        # The span of an agent may repeat what the spans below it have told.
+        # The span of an agent may repeat messages and usage of the spans below it.
         reported_below = trace.told_below(span) if span.is_agent else ()
         if "messages" in reported_below:
             messages = {}
@@ -139,7 +141,7 @@ class _Decoder(FollowingDecoder):
         if usage and "usage" not in reported_below:
             read.meta = {"reply": read.origin.id, **usage}
             if span.is_agent:
-                read.meta["calls"] = 0  # it does not say how many calls it adds up
+                read.meta["calls"] = 0  # the number of calls in the sum is unknown
         read.timestamp = time_at(span.ended / 1e9)
         output = messages.get("output", ())
         if any(map(is_compaction, alone(output))):
@@ -159,7 +161,9 @@ class _Decoder(FollowingDecoder):
     def _follow_prompt(
         self, read: RecordEvents, prompt: list[dict[str, Any]], because: Cause | None
     ) -> None:
-        """Add the change after which a View shows these messages, and events for the new ones."""
+        """Add a change of the View after which it shows the messages of ``prompt``, and events for
+        the new messages.
+        """
         prompt = effective(prompt)
         sent_before = self.sent
         gists_before = [sent_message.gist for sent_message in sent_before]
@@ -215,7 +219,7 @@ class _Decoder(FollowingDecoder):
             unread = ["role", *unread]
         if unread:
             self.options.findings.append(
-                f"has a message of which nothing reads {', '.join(map(repr, unread))}"
+                f"has a message with {', '.join(map(repr, unread))}, which foldlog does not read"
             )
         read.response = f"message-{read.version}"
         read.parts = _contents(parts)
@@ -250,12 +254,12 @@ def _result(answer: Any) -> Content:
 
 
 def _block(part: dict[str, Any]) -> dict[str, Any]:
-    """Return a part as a block: a text or an image; for another file a text with its place; any
-    other part unchanged.
+    """Return a part as a block. A text or an image becomes a block of this type. Another file
+    becomes a text with its address. Any other part is returned unchanged.
     """
     kind = text_or_empty(part.get("type"))
     modality = text_or_empty(part.get("modality"))
-    fields = part | dict_or_empty(part.get(kind))  # OpenInference has an image under "image"
+    fields = part | dict_or_empty(part.get(kind))  # the image of OpenInference
     text = fields.get("content", fields.get("text"))
     url = text_or_empty(fields.get("uri", fields.get("url")))
     if kind == "blob":
@@ -294,15 +298,15 @@ _OF_CHAT = ("role", "content", "tool_calls", "tool_call_id")
 
 
 class _Encoder(OpenAIChatEncoder):
-    """Makes spans of the events of one history: one span for each reply of a model, with all the
-    messages that it was sent, in the form of a chat.
+    """Makes a span for each reply of a model in one history. The span has all messages that were
+    sent to the model, in the format of a chat.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self._sent: list[SentMessage] = []
         self._reader: _Decoder | None = None
-        """Reads imported spans, since the next span repeats their messages."""
+        """The decoder that reads imported spans, because the next span repeats their messages."""
         self._is_compacted = False
         self._newest: Event | None = None
         """The last message, if it is not a reply."""
@@ -318,7 +322,9 @@ class _Encoder(OpenAIChatEncoder):
         return super().records(event)
 
     def written(self, events: Sequence[Any]) -> Sequence[Any]:
-        """Return a span for a message of the model; the others are part of the next one."""
+        """Return a span for a message of the model. Other messages become a part of the next
+        span.
+        """
         spans: list[Any] = []
         for chat in super().written(events):
             message = message_of({key: chat[key] for key in _OF_CHAT if key in chat})

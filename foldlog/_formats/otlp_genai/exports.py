@@ -1,7 +1,7 @@
-"""Turn the spans that Phoenix, Langfuse and OpenTelemetry's console exporter write into requests of
-a collector.
+"""Convert the spans that Phoenix, Langfuse and OpenTelemetry's console exporter write into requests
+to a collector.
 
-A field for which the conventions have no attribute becomes an attribute with the name of its
+If the conventions have no attribute for a field, it becomes an attribute with the name of its
 program, so that nothing is lost.
 """
 
@@ -19,13 +19,13 @@ from foldlog._usage import count_of
 _PHOENIX = re.compile(rb'"context"\s*:\s*\{[^{}]*"trace_id"')
 _LANGFUSE = re.compile(rb'"type"\s*:\s*"(?:GENERATION|SPAN|EVENT|AGENT|TOOL|CHAIN)"')
 _DOES = {"GENERATION": "chat", "AGENT": "invoke_agent", "TOOL": "execute_tool"}
-"""The operations of observations of Langfuse by their types."""
+"""The operations of Langfuse's observations, by the type of the observation."""
 _SEVERAL = ("data", "observations")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def is_export(begin: bytes) -> bool:
-    """Return whether a file that begins with these bytes may hold such spans."""
+    """Return whether a file that begins with these bytes may contain such spans."""
     is_langfuse = b'"traceId"' in begin and _LANGFUSE.search(begin) is not None
     return begin.lstrip()[:1] in (b"[", b"{") and (
         is_langfuse or _PHOENIX.search(begin) is not None
@@ -33,7 +33,7 @@ def is_export(begin: bytes) -> bool:
 
 
 def requests_in(value: Any, **of_trace: Any) -> Iterator[dict[str, Any]]:
-    """Yield each span of a document, an array or a line in the form that a collector sends."""
+    """Yield a request to a collector for each span in a document, an array or a line."""
     if type(value) is list:
         for item in value:
             yield from requests_in(item, **of_trace)
@@ -98,8 +98,8 @@ def _request_of_langfuse(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _messages(value: Any, role: str) -> list[Any]:
-    """Return the messages of an input or an output, which is a list, a message, an object with
-    messages, or a text.
+    """Return the messages of an input or an output. The value may be a list, a message, an object
+    with messages, or a text.
     """
     content = parsed(value) or value
     if type(content) is dict and "role" not in content:
@@ -165,7 +165,7 @@ def _value(value: Any) -> dict[str, Any]:
 
 
 def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the values in an object or array of objects by their paths:
+    """Yield the values in an object or an array of objects, each with its path:
     ``llm.input_messages.0.message.role``.
     """
     is_array = type(value) is list and bool(dicts_in(value))

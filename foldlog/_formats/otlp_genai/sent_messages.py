@@ -1,5 +1,5 @@
-"""What a model was sent: messages, of which a part of the type ``compaction`` stands for all that
-came before it.
+"""The messages that were sent to a model. A part of the type ``compaction`` replaces all earlier
+messages.
 """
 
 from __future__ import annotations
@@ -15,16 +15,14 @@ from foldlog._formats.record import dicts_in, text_or_empty
 from foldlog.eventstore import CondensationAction, summary_id
 
 COMPACTED = "gen_ai.conversation.compacted"
-"""The attribute that says that what the model was sent is a compacted view of the conversation."""
+"""The attribute that says that the messages are a compacted view of the conversation."""
 UNREADABLE = "[what came before was compacted; only the server of the model can read the summary]"
 _KNOWN = ("text", "tool_call", "tool_call_response", "blob", "uri", "file", "compaction")
 _OF_SYSTEM = ("system", "developer")
 
 
 class SentMessage(NamedTuple):
-    """A message, what it has in common with one that says the same, and the ids of its events that
-    are shown.
-    """
+    """A message, its ``gist``, and the ids of its shown events."""
 
     gist: bytes
     message: dict[str, Any]
@@ -41,7 +39,9 @@ def parts_of(message: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def gist(message: dict[str, Any]) -> bytes:
-    """Return what two messages have in common that say the same. Reasoning is not sent again."""
+    """Return a hash that is equal for messages with the same content. Reasoning is not hashed,
+    because it is not sent again.
+    """
     keys = (
         "type",
         "content",
@@ -63,12 +63,12 @@ def gist(message: dict[str, Any]) -> bytes:
 
 
 def is_compaction(message: dict[str, Any]) -> bool:
-    """Return whether a message is a compaction ``alone``."""
+    """Return whether a message from ``alone`` is a compaction."""
     return kind_of(next(iter(message["parts"]), None)) == "compaction"
 
 
 def alone(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return messages with each compaction as a message of its own."""
+    """Return the messages, split so that each compaction is a separate message."""
     return [
         {**message, "parts": list(parts)}
         for message in messages
@@ -77,22 +77,24 @@ def alone(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def effective(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the messages that count: before the newest compaction only system messages."""
+    """Return the messages that a model reads: all messages from the newest compaction on, and the
+    system messages before it.
+    """
     split = alone(messages)
     newest = max((place for place, each in enumerate(split) if is_compaction(each)), default=0)
     return [*(each for each in split[:newest] if each.get("role") in _OF_SYSTEM), *split[newest:]]
 
 
 def summary_in(compaction: dict[str, Any]) -> str:
-    """Return the summary of a compaction: a text in its place where no one but its server can read
-    it.
+    """Return the summary of a compaction. If only its server can read the summary, return a text
+    that says so.
     """
     texts = [text_or_empty(part.get("content")) for part in parts_of(compaction)]
     return "\n\n".join(filter(None, texts)) or UNREADABLE
 
 
 def compacted(sent: Sequence[SentMessage], event: CondensationAction) -> list[SentMessage]:
-    """Return what a model is sent after a condensation of ours."""
+    """Return the messages that are sent to a model after one of foldlog's condensations."""
     gone = frozenset(event.forgotten_event_ids or ())
     kept = [each for each in sent if not each.ids or not gone.issuperset(each.ids)]
     if not event.summary:

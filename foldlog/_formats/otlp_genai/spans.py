@@ -24,17 +24,17 @@ _KEYS = (
     ("gen_ai.output.messages", "output"),
     ("gen_ai.completion", "output"),
 )
-"""The attributes of spans and of their events with JSON: parts, or messages."""
+"""The attributes of spans and of their events that contain parts or messages as JSON."""
 _OF_MODELS = ("", "chat", "text_completion", "generate_content", "invoke_agent")
-"""Operations whose events are messages of a model. Events of a tool are its arguments and its
-result.
+"""The operations of spans whose events are messages of a model. The events of a tool's span are its
+arguments and its result.
 """
 _INDEXED = {
     **{"gen_ai.prompt": "input", "gen_ai.completion": "output"},  # OpenLLMetry
     **{"llm.input_messages": "input", "llm.output_messages": "output"},  # OpenInference
 }
 _AROUND = frozenset(("message", "message_content", "tool_call", "function"))
-"""Words that OpenInference puts before the names of fields."""
+"""The prefixes that OpenInference puts before the names of fields."""
 _FUNCTION = {"name": "function_call_name", "arguments": "function_call_arguments_json"}
 _CONVERSATIONS = ("gen_ai.conversation.id", "session.id")
 _SILENT = (
@@ -49,7 +49,7 @@ _SIGNALS = {"resourceSpans", "resourceMetrics", "resourceLogs"}
 
 
 def span_of(record: Any) -> dict[str, Any] | None:
-    """Return the span of a record, which is a request with one span."""
+    """Return the span in a record, which is a request with one span."""
     match record:
         case {"resourceSpans": [{"scopeSpans": [{"spans": [dict(span)]}]}]}:
             return span
@@ -60,9 +60,9 @@ class TracedSpan:
     """The span of a record.
 
     ``began``, ``ended``  in nanoseconds
-    ``place``    the time by which spans are sorted: when it began, or for the span of an agent when
-                 it ended, so that it comes after the spans below it
-    ``is_ours``  whether it has attributes of models
+    ``place``    the time by which spans are sorted: when the span began. For the span of an agent
+                 it is when the span ended, so that it comes after the spans below it
+    ``is_ours``  whether the span has attributes of models
     ``text``     the line that is the record, if there is one
     """
 
@@ -81,8 +81,8 @@ class TracedSpan:
         self.is_ours = any(key.startswith(("gen_ai.", "llm.")) for key in self.attributes)
 
     def messages(self) -> dict[str, list[Any]]:
-        """Return its messages as the conventions have them: its instructions, its input and its
-        output.
+        """Return the messages of the span in the format of the conventions: its instructions, its
+        input and its output.
         """
         events = [
             (event.get("name"), _pairs(event.get("attributes")))
@@ -133,7 +133,7 @@ def _pairs(pairs: Any) -> dict[str, Any]:
 
 
 def _indexed(attributes: dict[str, Any], prefix: str) -> list[Any]:
-    """Return the messages of attributes such as ``gen_ai.prompt.0.content``."""
+    """Return the messages in attributes such as ``gen_ai.prompt.0.content``."""
     by_number: dict[str, Any] = {}
     for key, value in attributes.items():
         number, _, rest = key.removeprefix(prefix).partition(".")
@@ -149,7 +149,7 @@ def _indexed(attributes: dict[str, Any], prefix: str) -> list[Any]:
 
 
 def _in_event(name: str, attributes: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the message in an event of a span, by the conventions before 2026."""
+    """Return the message in an event of a span, according to the conventions before 2026."""
     body = dict_or_empty(parsed(attributes.get("gen_ai.event.content"))) or attributes
     if name == "gen_ai.choice":
         reply = body.get("message")
@@ -160,7 +160,9 @@ def _in_event(name: str, attributes: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def message_of(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return a message in the form of the conventions. Fields that they do not have stay."""
+    """Return a message in the format of the conventions. Fields that the conventions do not have
+    stay.
+    """
     text, contents, calls = (fields.pop(key, None) for key in ("content", "contents", "tool_calls"))
     parts = [*_parts(text), *_in_order(contents)]
     if fields.get("role") == "tool" and not any(
@@ -181,8 +183,8 @@ def _call(call: dict[str, Any]) -> dict[str, Any]:
 
 
 def _parts(content: Any) -> list[dict[str, Any]]:
-    """Return a content as parts. It is a text, parts of a chat, or Bedrock's blocks, or one of
-    these as JSON.
+    """Return a content as parts. The content may be a text, parts of a chat, Bedrock's blocks, or
+    JSON of one of these.
     """
     is_json = type(content) is str and content.startswith("[{")
     blocks = parsed(content) if is_json else content
@@ -228,8 +230,8 @@ class SpanFiles(FileReader):
         )
 
     def histories(self, path: Path) -> Iterator[Contained]:
-        """Yield the histories with their names. A record that cannot be read may belong to any of
-        them, so each gets all problems. Memory: the spans of models, tools and agents.
+        """Yield the histories with their names. A record that cannot be read may belong to any
+        history, so each history gets all problems. Memory: the spans of models, tools and agents.
         """
         model_spans: list[TracedSpan] = []
         traces: dict[str, Trace] = {}
@@ -264,8 +266,8 @@ class SpanFiles(FileReader):
 
 
 def _in_order_of_time(spans: Sequence[TracedSpan], traces: Mapping[str, Trace]) -> list[TracedSpan]:
-    """Return spans in the order of their places. The span of an agent comes after all spans below
-    it, also if these have later places.
+    """Return spans in the order of their ``place``. The span of an agent comes after all spans
+    below it, even if these have later places.
     """
     places = {(span.trace, span.id): span.place for span in spans}
     depths = dict[tuple[str, str], int]()
@@ -287,7 +289,9 @@ def _in_order_of_time(spans: Sequence[TracedSpan], traces: Mapping[str, Trace]) 
 
 
 def _requests(path: Path) -> Iterator[Located]:
-    """Yield a request for each span of a file. The file is one request, or has one on each line."""
+    """Yield a request for each span of a file. The file is a single request, or has a request on
+    each line.
+    """
     document = None if on_lines(path, 1) else record_in(path)
     rows: Iterable[Located] = JsonLines(path)
     if document is not None and not document.problem:
@@ -307,8 +311,8 @@ def _requests(path: Path) -> Iterator[Located]:
 
 
 def _single(holder: dict[str, Any], key: str, *below: str) -> Iterator[tuple[Any, str | None]]:
-    """Yield a copy of an object that holds spans for each span in it, with this span alone. For a
-    value that is not a span, yield None and the problem.
+    """Yield, for each span in an object, a copy of the object with only this span. For a value that
+    is not a span, yield None and the problem.
     """
     array = holder.get(key, [])
     odd_items = [array]
@@ -328,11 +332,13 @@ class Trace:
         self._above: dict[str, str] = {}
         self._agents: set[str] = set()
         self._conversations: dict[str, dict[str | None, str]] = {key: {} for key in _CONVERSATIONS}
-        """By the attributes that name conversations, the name in each span. The entry for None is
-        the only name in the trace; it is empty if there are several.
+        """For each attribute that names a conversation, the name in each span. The key None has the
+        only name in the trace, or an empty text if there are several names.
         """
         self._reports: list[tuple[str, int, Collection[str]]] = []
-        """Spans with messages: the id, when the span began, and the ids of what it tells."""
+        """Spans with messages or usage: the id, when the span began, and which of the two it
+        has.
+        """
 
     def add(self, span: TracedSpan, tells: Collection[str] = ()) -> None:
         self._above[span.id] = span.parent
@@ -344,7 +350,7 @@ class Trace:
                 names[None] = name if names.get(None, name) == name else ""
 
     def upwards(self, span: str) -> list[str]:
-        """Return a span and the spans above it, up to the first unknown one."""
+        """Return the id of a span and of the spans above it, up to the first unknown span."""
         path = [span]
         while (span := self._above.get(span, span)) not in path:
             path.append(span)
@@ -366,7 +372,7 @@ class Trace:
 
     def _conversation_of(self, path: list[str]) -> str:
         """Return the conversation that a span or the nearest span above it names, or else the only
-        one of the trace.
+        conversation of the trace.
         """
         for names in self._conversations.values():
             for span_id in (*path, None):
@@ -375,8 +381,9 @@ class Trace:
         return self._name
 
     def told_below(self, agent: TracedSpan) -> set[str]:
-        """Return what the spans below the span of an agent tell. If the parent of a span is not in
-        the trace, it counts as below the agents that worked when it began.
+        """Return whether the spans below the span of an agent have messages or usage. If the parent
+        of a span is not in the trace, the span counts as below the agents that were running when it
+        began.
         """
         below = set[str]()
         for span, began, tells in self._reports:

@@ -152,8 +152,8 @@ def test_a_message_of_another_program_far_into_a_chat_is_a_finding(name, kind, t
     assert len(history.events) == 61
     (finding,) = history.findings
     assert finding.endswith(
-        f"a.jsonl:61: has parts of the type {kind!r}, which no chat message has; it is kept, and"
-        " calls and results in it are not shown"
+        f"a.jsonl:61: has parts of the type {kind!r}, which no chat message has; the message is"
+        " stored, but calls and results in it are not shown"
     )
 
 

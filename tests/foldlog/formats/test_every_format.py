@@ -235,7 +235,7 @@ def test_a_log_that_was_written_behind_itself_tells_all_of_it_once_or_is_named(f
             "spans are put in order"
         )
         is_once = told == imported("once", count)[1]
-    named = [each for each in problems if "all that the ones before them say" in str(each)]
+    named = [each for each in problems if "repeats all earlier records" in str(each)]
     assert (is_once, bool(named)) == (format not in {*NAMED, "openhands-v0"}, format in NAMED)
 
 

@@ -152,7 +152,7 @@ def test_a_summary_that_an_older_sdk_showed_under_another_id_stays_and_the_impor
     ]
     found = []
     events = list(decode(records, V1, findings=found.append))
-    assert [(one.place, "forgets an id of no record" in one.problem) for one in found] == [
+    assert [(one.place, "forgets an id that no record has" in one.problem) for one in found] == [
         ("record 4", True)
     ]
     assert [event.content for event in View.from_events(events[:5]) if event.id < 0] == ["T", "S"]
