@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.json import encode
 
 import foldlog
 from foldlog import Action, Message, Observation
@@ -82,67 +83,33 @@ def prices(tmp_path: Path) -> Prices:
 
 
 LISTED = Where(companions=False)
-
-
-def ids(figures: FiguresOfStore, where: Where = LISTED, **how: Any) -> list[str]:
-    return [row.id.removeprefix("run-") for row, _ in figures.page(where, **how).rows]
+BY_ID = {"sort": "id", "reverse": False}
+RUNS = json.loads((Path(__file__).parents[1] / "golden" / "runs.json").read_text())
 
 
 def check(store: Store, tmp_path: Path) -> None:
+    """The pages, figures and sums of the runs are those of ``tests/golden/runs.json``."""
     figures = FiguresOfStore(store, prices=prices(tmp_path))
     figures.refresh()
-    assert ids(figures, sort="id", reverse=False) == [*"01234567"]
-    assert ids(figures, sort="started", limit=3) == ["7", "6", "5"]
-    assert ids(figures, sort="prompt", start=1, limit=2) == ["4", "1"]
-    assert ids(figures, sort="cost", reverse=False) == ["0", "1", "4", "5", *"2367"], (
-        "unknown ones come last"
-    )
-    assert ids(figures, sort="cost", reverse=True) == ["5", "4", "1", "0", *"2367"]
-    assert ids(figures, sort="state", limit=2) == ["0", "4"]
-    assert {len(ids(figures, sort=sort)) for sort in SORTS} == {8}
+    for case in RUNS["pages"]:
+        where = Where(**{"companions": False, **case.get("where", {})})
+        page = figures.page(where, **case.get("how", BY_ID))
+        assert "".join(row.id.removeprefix("run-") for row, _ in page.rows) == case["ids"], case
+    assert {figures.page(LISTED, sort=sort).total for sort in SORTS} == {8}
     with pytest.raises(InvalidArgument, match="give one of id, recorded"):
         figures.page(sort="colour")
-
-    assert ids(figures, Where(state="open_call"), sort="id", reverse=False) == ["2", "6"]
-    assert ids(figures, Where(tool="bash", has_error=True), sort="id", reverse=False) == [*"0145"]
-    assert ids(figures, Where(model="m"), sort="id", reverse=False) == ["1", "5"]
-    assert ids(figures, Where(attributes={"team": "blue"})) == ["1"]
-    assert ids(figures, Where(program="codex")) == []
     day = START + timedelta(days=2)
-    assert ids(figures, Where(since=day, until=day + timedelta(days=1))) == ["2"]
-    assert ids(figures, Where(only=["run-3", "run-5", "nobody"]), sort="id") == ["5", "3"]
-
-    page = figures.page(Where(companions=False), sort="id", reverse=False)
-    assert page.total == 8
+    ((row, _),) = figures.page(Where(since=day, until=day + timedelta(days=1))).rows
+    assert row.id == "run-2"
     assert figures.page().total == 9, "with what a runtime keeps for itself"
-    first = document_of(*page.rows[0], prices(tmp_path))
-    assert (first.title, first.state, first.first_error) == ("request 0", "error", "no file 0")
-    assert (first.errors, first.context, first.longest_wait_s) == (1, (1_000,), 60.0)
-    assert first.spent.cost == pytest.approx(2.0)
 
-    stats = figures.totals(Where(companions=False))
-    assert (stats.conversations, stats.errors, stats.without_usage, stats.without_cost) == (
-        8,
-        4,
-        4,
-        0,
-    )
-    assert {name: (tool.calls, tool.errors) for name, tool in stats.tools.items()} == {
-        "bash": (4, 4),
-        "edit": (2, 0),
-    }
-    assert stats.spent.cost == pytest.approx((1 + 2 + 5 + 6) + 4 + 2 * 0.5)
-    assert (stats.first_at, stats.last_at) == (START, START + timedelta(days=7))
-    facets = {
-        (one.what, one.name): one.conversations for one in figures.facets(Where(companions=False))
-    }
-    assert facets["state", "open_call"] == facets["model", "m"] == 2
-    assert facets["tool errors", "bash"] == facets["model", "known"] == 4
-    assert facets["attribute", "team=blue"] == 1
-    assert ("tool errors", "edit") not in facets
-    days = {one.day: one[1:] for one in figures.days()}
-    assert days["2026-03-01"] == (1, 1, 1)
-    assert days["2026-03-02"] == (1, 1, 0)
+    first, *_ = figures.page(LISTED, **BY_ID).rows
+    document = json.loads(encode(document_of(*first, prices(tmp_path))))
+    assert {name: document[name] for name in RUNS["first run"]} == RUNS["first run"]
+    assert json.loads(encode(figures.totals(LISTED).document())) == RUNS["sums"]
+    facets = {f"{one.what}: {one.name}": one.conversations for one in figures.facets(LISTED)}
+    assert facets == RUNS["conversations that have it"]
+    assert {one.day: [*one[1:]] for one in figures.days(LISTED)} == RUNS["days"]
 
 
 def test_conversations_are_sorted_chosen_and_summed(store: Store, tmp_path: Path) -> None:
@@ -192,7 +159,7 @@ def test_texts_are_sealed_and_numbers_are_shown_without_the_key(tmp_path: Path) 
     with open_store(url) as without:
         figures = FiguresOfStore(without)
         figures.refresh()
-        page = figures.page(Where(companions=False), sort="errors", limit=1)
+        page = figures.page(LISTED, sort="errors", limit=1)
         ((_, one),) = page.rows
         assert (page.total, one.errors, one.overview.title, one.overview.needs_key) == (
             8,
