@@ -35,14 +35,10 @@ def test_the_tree_that_is_drawn_is_the_tree():
 
 def test_the_page_names_every_kind():
     sections = dict(re.findall(r"^## (\w+)\n\n(.+?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
-    rows = re.findall(
-        r"^\| `(\w+)` \| [^|]+ \|$",
-        sections["StoreUnavailable"].split("The message names")[0],
-        re.MULTILINE,
-    )
-    assert rows == list(get_args(errors.UnavailableKind))
-    words = re.findall(
-        r"`(\w+)`",
-        sections["StoreUnusable"].partition("`.kind` is ")[2].partition("The message")[0],
-    )
-    assert words == list(get_args(errors.UnusableKind))
+    for name, kinds in (
+        ("StoreUnavailable", errors.UnavailableKind),
+        ("StoreUnusable", errors.UnusableKind),
+    ):
+        table = sections[name].split("The message names")[0]
+        rows = re.findall(r"^\| `(\w+)` \| [^|]+ \|$", table, re.MULTILINE)
+        assert rows == list(get_args(kinds)), name
