@@ -110,16 +110,16 @@ def _is_in_loop(before: Sequence[Event], after: Sequence[Event]) -> bool:
         goes_on = not following.thinking
     else:
         goes_on = isinstance(following, Observation)
-    if not goes_on and not _are_words(following):
+    if not goes_on and not _is_reply_text(following):
         return False
     for event in reversed(before):
         if type(event) is Action:
             if event.thinking:
                 return True
-        elif type(event) is not Observation and not _are_words(event) and not is_unseen(event):
+        elif type(event) is not Observation and not _is_reply_text(event) and not is_unseen(event):
             return False
     return False
 
 
-def _are_words(event: Event | None) -> bool:
+def _is_reply_text(event: Event | None) -> bool:
     return isinstance(event, Message) and "reply" in event.meta

@@ -61,7 +61,7 @@ def append_tool_result(
         )
     while True:
         view = current()
-        called = _called(view.open_calls, call_id)
+        called = _find_open_call(view.open_calls, call_id)
         guard = partial(check_still_open, view)
         if called is None:
             refusal = InvalidEvent(refused(conversation, call_id, view))
@@ -127,7 +127,7 @@ def answer_to(call: Action, content: Content, **more: Any) -> Observation:
     return Observation(tool=call.tool, call_id=call.call_id, cause=call.id, content=content, **more)
 
 
-def _called(events: Sequence[Event], call: str | Action) -> Action | None:
+def _find_open_call(events: Sequence[Event], call: str | Action) -> Action | None:
     """Return the open call that ``call`` names; None if there is none. An action names the call
     with its event id. If several calls have the same call id, it names the first of them in the
     newest response that has one.

@@ -138,7 +138,7 @@ class UnitsSoFar:
         self._bonds: list[list[int]] = []
         self._bond: list[int] = []
         """The last events, which stay with the next one."""
-        self._said: list[tuple[int, Event]] = []
+        self._texts: list[tuple[int, Event]] = []
         """The agent's newest texts, with their positions. They belong to the loop if actions of the
         same reply follow.
         """
@@ -166,20 +166,20 @@ class UnitsSoFar:
         if type(event) is Action:
             self._add_call(event, position)
             begins_loop = begins_loop or bool(event.thinking)
-            if self._said:
-                self._end_words(event, begins_loop=begins_loop)
+            if self._texts:
+                self._end_texts(event, begins_loop=begins_loop)
         elif type(event) is Observation:
             if not self._answer(event, position):
                 return
-            if self._said:
+            if self._texts:
                 self._in_loop = False
         elif not stayed:
             if self._in_loop and self._may_go_on(event):
-                self._said.append((position, event))
+                self._texts.append((position, event))
                 return
             self._in_loop = False
             self._end_response(event)
-        self._said.clear()
+        self._texts.clear()
         if begins_loop:
             self._loops.append([*stayed])
             self._in_loop = True
@@ -217,12 +217,12 @@ class UnitsSoFar:
         self._change(self._calls_index[call], position, -1)
         return True
 
-    def _end_words(self, action: Action, *, begins_loop: bool) -> None:
+    def _end_texts(self, action: Action, *, begins_loop: bool) -> None:
         """Read an action after texts of the agent. The texts belong to the loop if the action is of
         the same reply.
         """
-        if self._in_loop and not begins_loop and not begins_reply(action, self._said[-1][1]):
-            self._loops[-1] += [spoken for spoken, _ in self._said]
+        if self._in_loop and not begins_loop and not begins_reply(action, self._texts[-1][1]):
+            self._loops[-1] += [spoken for spoken, _ in self._texts]
         else:
             self._in_loop = False
 
@@ -230,7 +230,7 @@ class UnitsSoFar:
         """Return whether the loop may go on after this event: only if it is a text of the agent, of
         the same reply as the texts before it.
         """
-        return begins_reply(event) and not (self._said and begins_reply(event, self._said[-1][1]))
+        return begins_reply(event) and not (self._texts and begins_reply(event, self._texts[-1][1]))
 
     def _end_response(self, event: Event) -> None:
         """End the newest response at a summary, if all its calls are answered."""

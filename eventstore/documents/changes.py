@@ -142,7 +142,7 @@ class Documents:
                     raise
             else:
                 if change.event is not None and recorded and idempotency_key is None:
-                    left = _values_left(change, values, generation, recorded[-1].id)
+                    left = _values_after(change, values, generation, recorded[-1].id)
                     cache = self._store.last_documents
                     cache[conversation] = left
                     if len(cache) > _CACHED_MAX:
@@ -201,14 +201,16 @@ class Documents:
         def read(reader: Reader) -> _Change:
             state, _ = find_named(database, reader, conversation, generation)
             if state is None:
-                return _Change(_of_values({}, {}, values), DocumentsUnchanged(values, None, {}))
+                return _Change(
+                    _change_to_values({}, {}, values), DocumentsUnchanged(values, None, {})
+                )
             reading = ReadTransaction(reader, state, database)
             ids = newest_documents(reading, at)
             guard = DocumentsUnchanged(values, (reading.key, reading.redactions), ids)
             if key is not None and (recalled := reading.recall(key)) is not None:
                 return _Change(_repeated(reading, recalled, key, values), guard, state)
             stored = {name: read_value(reading, name, ids[name]) for name in values if name in ids}
-            return _Change(_of_values(ids, stored, values), guard, state, stored)
+            return _Change(_change_to_values(ids, stored, values), guard, state, stored)
 
         return database.recorder.query(read)
 
@@ -249,14 +251,14 @@ def _change_since(last: LastValues, values: Mapping[str, Any]) -> _Change | None
     """
     if any(name in last.ids and name not in last.values for name in values):
         return None
-    event = _of_values(last.ids, last.values, values)
+    event = _change_to_values(last.ids, last.values, values)
     if event is None:
         return None
     guard = DocumentsUnchanged(values, (last.key, last.redactions), last.ids)
     return _Change(event, guard, stored=last.values)
 
 
-def _values_left(
+def _values_after(
     change: _Change, values: Mapping[str, Any], generation: Generation, event_id: int
 ) -> LastValues:
     """Return the newest values after an append of ``values``, in which the change became this
@@ -318,7 +320,7 @@ def _whole(value: Any) -> dict[str, Any]:
     return {"deleted": True} if value is DELETED else {"value": value}
 
 
-def _of_values(
+def _change_to_values(
     ids: Mapping[str, int], stored: Mapping[str, DocumentValue], values: Mapping[str, Any]
 ) -> DocumentChanges | None:
     """Return the event that gives documents these values; None if they have them already. ``ids``

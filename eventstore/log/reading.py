@@ -302,7 +302,7 @@ class ReadTransaction:
         if self._changes is not None and self._changes_before == version:
             return self._changes
         rows: Sequence[Row] = ()
-        for part in (self._own(), *reversed(self.past)):
+        for part in (self._own_segment(), *reversed(self.past)):
             stored = self._reader.rows(part.key, part.start, min(version, part.stop), 1, _DOCUMENTS)
             rows = part.codec.decoded(stored)
             if rows:
@@ -340,7 +340,7 @@ class ReadTransaction:
         """Return the newest record of a projection at or before ``version``."""
         self._whole("version", version)
         # A fork's own records are newer than the records of its past.
-        for part in (self._own(), *reversed(self.past)):
+        for part in (self._own_segment(), *reversed(self.past)):
             newest = min(version, part.stop)
             while stored := self._reader.records(part.key, projection, newest, 1, backwards=True):
                 record = part.codec.decoded_record(projection, stored[0])
@@ -464,7 +464,7 @@ class ReadTransaction:
         data_key = self._codec().data_key
         return self.state.salt if data_key is None else data_key.salt
 
-    def _own(self) -> Segment:
+    def _own_segment(self) -> Segment:
         state = self.state
         return Segment(state.key, state.id, self._codec(), state.begins, state.version)
 
@@ -473,7 +473,7 @@ class ReadTransaction:
         first.
         """
         past = self.past if start < self.state.begins else ()
-        return (*past[bisect_right(past, start, key=_stop_of) :], self._own())
+        return (*past[bisect_right(past, start, key=_stop_of) :], self._own_segment())
 
     def _records_of(
         self, projection: str, key: int, codec: RowCodec, after: int

@@ -243,13 +243,13 @@ def read_archived(conversation: str, address: str) -> list[Placed]:
     try:
         data = read_object(address)
     except FileNotFoundError:
-        raise _lost(conversation, address, "is missing") from None
+        raise _unusable_object(conversation, address, "is missing") from None
     if sha256(data).hexdigest() != digest:
-        raise _lost(conversation, address, "was changed or exchanged: its hash differs")
+        raise _unusable_object(conversation, address, "was changed or exchanged: its hash differs")
     return unpacked(data)
 
 
-def _lost(conversation: str, address: str, problem: str) -> StoreUnusable:
+def _unusable_object(conversation: str, address: str, problem: str) -> StoreUnusable:
     return StoreUnusable(
         f"the object {_url(address)} of the archived conversation {conversation!r} {problem}; put"
         " the object back, for example from an older version in the bucket, or erase the"

@@ -167,7 +167,7 @@ def restore(backup: str, path: str, settings: WriteSettings) -> Restored:
         raise InvalidOption(f"the backup {backup} is an empty file; name another file")
     if os.path.exists(path) and os.path.samefile(backup, path):
         raise InvalidOption(f"{backup} is the store itself; name a backup of it")
-    former_name = _name_for_the_old(path)
+    former_name = _name_for_former(path)
     try:
         never_placed = (name for name in names_of_former(path) if name.endswith(NEW))
         for abandoned in filter(is_abandoned, (*parts_beside(Path(path)), *never_placed)):
@@ -277,7 +277,7 @@ def _tombstones(path: str) -> Iterator[Conversation]:
                         yield generation
 
 
-def _name_for_the_old(path: str) -> str:
+def _name_for_former(path: str) -> str:
     """Return a new name for the former file, or the name from an earlier attempt that was
     killed.
     """

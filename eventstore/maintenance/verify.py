@@ -124,7 +124,7 @@ def verify(
     unlisted: list[VerifyFinding] = []
     with ThreadPoolExecutor(1, "check") as beside:
         # The database checks itself outside of Python, so it takes no extra time.
-        database_findings = beside.submit(_of_the_database, database)
+        database_findings = beside.submit(_findings_in_database, database)
         for item in readable_conversations(database.recorder, start):
             if not isinstance(item, Unlisted):
                 yield from _generations(database, item, heads)
@@ -139,7 +139,7 @@ def verify(
         yield Verdict(None, 0, None, None, (*unlisted, *database_findings.result()))
 
 
-def _of_the_database(database: Database) -> list[VerifyFinding]:
+def _findings_in_database(database: Database) -> list[VerifyFinding]:
     recorder = database.recorder
     findings: list[VerifyFinding] = []
     try:
@@ -211,7 +211,7 @@ def _verdict(
     """Return the verdict on a conversation; with ``past`` also on the events that a fork shares."""
     try:
         if conversation.erasure:
-            checked = _of_an_erased(database, conversation, published_heads)
+            checked = _findings_in_tombstone(database, conversation, published_heads)
         else:
             checked = _findings(database, conversation, published_heads, past)
         findings = list(checked)
@@ -243,7 +243,7 @@ def _changed_since(database: Database, former: Conversation) -> Conversation | N
     return None
 
 
-def _of_an_erased(
+def _findings_in_tombstone(
     database: Database, conversation: Conversation, published_heads: Iterable[tuple[int, bytes]]
 ) -> Iterator[VerifyFinding]:
     assert conversation.erasure is not None
@@ -277,7 +277,7 @@ def _findings(
         return
     own = Check(database, conversation, conversation.version, dict(published_heads))
     if conversation.pending == 0:
-        yield from _of_rows(own)
+        yield from _findings_in_rows(own)
     for version, _ in published_heads:
         if version > conversation.version:
             problem = (
@@ -291,12 +291,12 @@ def _findings(
         or any(version <= conversation.begins for version, _ in published_heads)
     ):
         for part in checks_of_past(database, conversation, dict(published_heads)):
-            yield from [part] if isinstance(part, VerifyFinding) else _of_rows(part)
+            yield from [part] if isinstance(part, VerifyFinding) else _findings_in_rows(part)
     yield from findings_beside(database, conversation, own.codec)
     yield from findings_in_ledger(database, conversation.key, conversation.id)
 
 
-def _of_rows(check: Check) -> Iterator[VerifyFinding]:
+def _findings_in_rows(check: Check) -> Iterator[VerifyFinding]:
     """Yield the findings of a check. If it has none, yield also the published heads that no row
     has.
     """

@@ -213,7 +213,7 @@ class CommitQueue:
         )
         try:
             INSIDE.add(job.writer)
-            self._come((job,))
+            self._enter_queue((job,))
             self._wait(job)
             if job.done:
                 job.raise_error()
@@ -237,7 +237,7 @@ class CommitQueue:
         try:
             try:
                 INSIDE.add(writer)
-                self._come(jobs)
+                self._enter_queue(jobs)
                 # The queue keeps its order, so the first job that is not done leads first.
                 for job in jobs:
                     if not job.done and self._leader is not job:
@@ -257,7 +257,7 @@ class CommitQueue:
                 note_committed(error)
             raise
 
-    def _come(self, jobs: Sequence[Job[Any]]) -> None:
+    def _enter_queue(self, jobs: Sequence[Job[Any]]) -> None:
         with self._mutex:
             if self._leader is None and len(jobs) == 1:
                 self._leader = jobs[0]

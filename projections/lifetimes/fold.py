@@ -150,7 +150,7 @@ class LifetimesFold:
         members = calls.members
         is_action = type(event) is Action
         loop = self._units.last_loop
-        if is_action and self._follows_words(index):
+        if is_action and self._follows_text(index):
             call_before = next(
                 member
                 for member in reversed(loop)
@@ -180,7 +180,7 @@ class LifetimesFold:
             return False
         return loop[0] == members[0] or self._is_sent(loop[-len(members) - 1])
 
-    def _follows_words(self, index: int) -> bool:
+    def _follows_text(self, index: int) -> bool:
         """Return whether the item at ``index`` ends the newest loop, after a text of the agent."""
         loop = self._units.last_loop
         return len(loop) > 1 and loop[-1] == index and type(self._state.items[loop[-2]]) is Message

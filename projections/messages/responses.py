@@ -41,13 +41,13 @@ def messages_of(turns: Iterable[MessageTurn]) -> MessageList:
         for call in turn.calls:
             for item in (
                 *_reasoning(call.thinking),
-                *_said("assistant", call.thought, moved),
+                *_message_of("assistant", call.thought, moved),
                 _call(call),
             ):
                 items.add(item, call.positions)
         thought = [block for call in turn.calls for block in call.thinking]
         words_of_calls = [part for call in turn.calls for part in call.thought]
-        if words := _said(turn.role, turn.parts[len(words_of_calls) :], moved):
+        if words := _message_of(turn.role, turn.parts[len(words_of_calls) :], moved):
             for item in (*_reasoning(turn.thinking[len(thought) :]), *words):
                 items.add(item, turn.positions)
         for call in turn.calls:
@@ -56,7 +56,7 @@ def messages_of(turns: Iterable[MessageTurn]) -> MessageList:
     return items
 
 
-def _said(role: str, parts: list[Part], moved: list[Part]) -> list[Part]:
+def _message_of(role: str, parts: list[Part], moved: list[Part]) -> list[Part]:
     """Return the message of the model or the system, which may have only texts: its images and
     files are added to ``moved``.
     """

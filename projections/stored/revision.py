@@ -163,7 +163,7 @@ def _change(start: ViewFold, event: Event) -> ViewFold:
     if state.register is not None:
         register = summary_of(state.register.summary.id), state.register.offset
     revision = Revision(
-        kept=_kept(start, shown, event.id + 1),
+        kept=_interval_ends(start, shown, event.id + 1),
         summaries=tuple(summaries),
         after=tuple(after),
         register=register,
@@ -175,7 +175,7 @@ def _change(start: ViewFold, event: Event) -> ViewFold:
     return ViewFold(state, revision, state.version)
 
 
-def _kept(start: ViewFold, shown: Sequence[int], version: int) -> Ints:
+def _interval_ends(start: ViewFold, shown: Sequence[int], version: int) -> Ints:
     """Return the ends of the intervals of a View at ``version`` that still shows the events
     ``shown``. An interval ends at an event that was shown before and no longer is. The last
     interval has no end if all later events are shown.

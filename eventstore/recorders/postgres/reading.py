@@ -116,7 +116,7 @@ class ReadSession:
                         kind="refused",
                     )
         try:
-            return _asked(self._wire, questions)
+            return _send_queries(self._wire, questions)
         except ConnectionLost as error:
             raise ConnectionLost(f"{error}; {_READ_AGAIN}") from error
 
@@ -135,12 +135,12 @@ class ReadSession:
                 self._is_confirmed = True
             else:
                 wire.queue("begin_reading")
-                result = _asked(wire, questions)
+                result = _send_queries(wire, questions)
             self._wire, self._held = wire, stack.pop_all()
             return result
 
 
-def _asked(wire: Wire, questions: Sequence[Question]) -> list[list[Columns]]:
+def _send_queries(wire: Wire, questions: Sequence[Question]) -> list[list[Columns]]:
     """Send these queries after the queued statements. Return their results."""
     for bind, statement, parameters in questions:
         bind(wire)

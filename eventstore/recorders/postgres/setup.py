@@ -99,7 +99,7 @@ def are_made(connection: psycopg.Connection[Any], parts: Mapping[str, Part]) -> 
     round trip.
     """
     queries = [
-        _in(
+        _statement_in(
             schema,
             f"SELECT {part.number}, name, value FROM {{schema}}.store WHERE name IN ('part',"
             " 'schema')",
@@ -130,7 +130,9 @@ def check_not_lost(
     before: the ``first`` store is made last, and before that no store has conversations.
     """
     begun = "SELECT 1 FROM {schema}.conversations LIMIT 1"
-    if first in there or any(connection.execute(_in(schema, begun)).fetchall() for schema in there):
+    if first in there or any(
+        connection.execute(_statement_in(schema, begun)).fetchall() for schema in there
+    ):
         raise lost_stores(lost)
 
 
@@ -275,7 +277,9 @@ def _as_owner(owner: str, info: psycopg.ConnectionInfo, schema: str, command: st
 
 def _facts(connection: psycopg.Connection[Any], schema: str) -> dict[str, str]:
     return dict(
-        connection.execute(_in(schema, "SELECT name, value FROM {schema}.store")).fetchall()
+        connection.execute(
+            _statement_in(schema, "SELECT name, value FROM {schema}.store")
+        ).fetchall()
     )
 
 
@@ -339,17 +343,17 @@ def _migrate(
         if number <= schema_version:
             continue
         for command in commands(script):
-            connection.execute(_in(schema, command, partitions, storage))
+            connection.execute(_statement_in(schema, command, partitions, storage))
         if number == 1:
             # A function in an UPDATE would be called on the server of this connection, not on that
             # of the table.
             identity = "SELECT {schema}.here(), {schema}.timeline() FROM {schema}.epoch"
-            [here] = connection.execute(_in(schema, identity)).fetchall()
+            [here] = connection.execute(_statement_in(schema, identity)).fetchall()
             connection.execute(
-                _in(schema, "UPDATE {schema}.epoch SET cluster = %s, timeline = %s"), here
+                _statement_in(schema, "UPDATE {schema}.epoch SET cluster = %s, timeline = %s"), here
             )
             connection.execute(
-                _in(
+                _statement_in(
                     schema,
                     "INSERT INTO {schema}.store VALUES "
                     "('uuid', %s), ('part', %s), ('schema', '0'), ('readable_by', '1')",
@@ -357,7 +361,7 @@ def _migrate(
                 (new_store_uuid(), str(part)),
             )
         connection.execute(
-            _in(schema, "UPDATE {schema}.store SET value = %s WHERE name = 'schema'"),
+            _statement_in(schema, "UPDATE {schema}.store SET value = %s WHERE name = 'schema'"),
             (str(number),),
         )
 
@@ -376,7 +380,9 @@ def _storage(connection: psycopg.Connection[Any]) -> dict[str, str]:
     }
 
 
-def _in(schema: str, query: str, partitions: str = "1", storage: Mapping[str, str] = {}) -> bytes:
+def _statement_in(
+    schema: str, query: str, partitions: str = "1", storage: Mapping[str, str] = {}
+) -> bytes:
     unique, by_conversation = (
         ("UNIQUE", "") if partitions == "1" else ("", "PARTITION BY HASH (conversation)")
     )

@@ -161,15 +161,15 @@ class StoresReader(PostgresReader):
     def value(self, name: str) -> str:
         kind, _, _ = name.partition(" ")
         if kind == "tracking":
-            [*rows] = self._one(0, "store_value", name)
+            [*rows] = self._query_one(0, "store_value", name)
             return as_text(rows[0][0]) if rows else ""
         if name == "last_position":
-            last_positions = [answer[0][0] for answer in self._each(name)]
+            last_positions = [answer[0][0] for answer in self._query_each_store(name)]
             return str(Position.of(max(last_positions), last_positions))
         if name == "data_version":
-            return str(hash(tuple(answer[0][0] for answer in self._of_servers(name))))
+            return str(hash(tuple(answer[0][0] for answer in self._query_each_server(name))))
         if name == "bytes_pending" and self._home is None:
-            return "pending" if self._together("with_bytes") else ""
+            return "pending" if self._query_together("with_bytes") else ""
         return super().value(name)
 
     def conversation(
@@ -181,9 +181,9 @@ class StoresReader(PostgresReader):
 
     def placed_rows(self, after_position: int, limit: int) -> Sequence[PlacedRow]:
         after = self._stores.position(after_position)
-        if self._stores.nothing_since(after, snapshots := self._of_servers("snapshot")):
+        if self._stores.nothing_since(after, snapshots := self._query_each_server("snapshot")):
             return []
-        numbers = self._with_news(after)
+        numbers = self._stores_with_news(after)
         if not numbers:
             self._stores.note_nothing(after, snapshots)
             return []
@@ -198,7 +198,7 @@ class StoresReader(PostgresReader):
             numbers, starts, answers, answers[len(numbers) :], strict=False
         ):
             if blocks:
-                page = PostgresReader(partial(self._one, number)).placed_rows(start, limit)
+                page = PostgresReader(partial(self._query_one, number)).placed_rows(start, limit)
             else:
                 page = self._placed(live)
             pages.append([(row.position, number, row) for row in page])
@@ -213,7 +213,9 @@ class StoresReader(PostgresReader):
     def place_after(self, position: int) -> tuple[int, str, int] | None:
         after = self._stores.position(position)
         for number in self._stores.numbers:
-            next_row = PostgresReader(partial(self._one, number)).place_after(after.parts[number])
+            next_row = PostgresReader(partial(self._query_one, number)).place_after(
+                after.parts[number]
+            )
             if next_row is not None:
                 return after.moved(number, next_row[0]), *next_row[1:]
         return None
@@ -224,14 +226,16 @@ class StoresReader(PostgresReader):
         if after_position == 0:
             last = self._stores.position(self.value("last_position"))
             return last, [
-                (key, version) for answer in self._each("all_visible") for key, version in answer
+                (key, version)
+                for answer in self._query_each_store("all_visible")
+                for key, version in answer
             ]
         after = self._stores.position(after_position)
         until = after
         question = ("touched", min_version, after)
-        if self._stores.nothing_since(question, snapshots := self._of_servers("snapshot")):
+        if self._stores.nothing_since(question, snapshots := self._query_each_server("snapshot")):
             return after, []
-        numbers = self._with_news(after)
+        numbers = self._stores_with_news(after)
         to_list_again = self.to_list_again(min_version)
         if not numbers and not to_list_again:
             self._stores.note_nothing(question, snapshots)
@@ -264,43 +268,45 @@ class StoresReader(PostgresReader):
 
     def with_bytes_pending(self) -> list[int]:
         """Return the numbers of the stores that may still have bytes of deleted rows."""
-        return [number for number, _ in self._together("with_bytes")]
+        return [number for number, _ in self._query_together("with_bytes")]
 
     # -- which stores are asked
 
     def _route(self, statement: str, *parameters: Parameter) -> list[Columns]:
         joined = _OF_ALL_STORES.get(statement)
         if joined is not None:
-            return joined(self._each(statement, *parameters), parameters)
+            return joined(self._query_each_store(statement, *parameters), parameters)
         if statement == "conversation":
             return self._by_name(cast(str, parameters[0]))
         if statement == "beginning" or (
             statement in ("unfinished", "to_list_again") and self._home is None
         ):
-            return [row[1:] for row in self._together(statement, *parameters)]
+            return [row[1:] for row in self._query_together(statement, *parameters)]
         if statement == "conversations":
-            return self._of_ids(*parameters)
+            return self._query_ids(*parameters)
         if statement == "id_from":
-            return [(name,) for _, name, _ in self._together("ids", parameters[0], 1)]
+            return [(name,) for _, name, _ in self._query_together("ids", parameters[0], 1)]
         if statement == "listed":
             return self._listed(*parameters)
         if statement == "store_value":
             is_of_home = parameters == ("bytes_pending",)
-            return self._one(self._home or 0 if is_of_home else 0, statement, *parameters)
+            return self._query_one(self._home or 0 if is_of_home else 0, statement, *parameters)
         if statement in _ANY_STORE:
-            return self._of_server(statement, *parameters)
+            return self._query_server(statement, *parameters)
         key = parameters[_KEYS_AT.get(statement, 0)]
         if key == 0 and self._home is None:
-            return [row for answer in self._each(statement, *parameters) for row in answer]
-        return self._one(self._number(key), statement, *parameters)
+            return [
+                row for answer in self._query_each_store(statement, *parameters) for row in answer
+            ]
+        return self._query_one(self._number(key), statement, *parameters)
 
-    def _of_server(self, statement: str, *parameters: Parameter) -> list[Columns]:
+    def _query_server(self, statement: str, *parameters: Parameter) -> list[Columns]:
         if statement == "trackings":
-            facts = self._one(0, "facts_of", "tracking ")
+            facts = self._query_one(0, "facts_of", "tracking ")
             return [
                 (name.removeprefix(b"tracking "), as_text(value)) for name, value in facts if value
             ]
-        return self._one(self._home or 0, statement, *parameters)
+        return self._query_one(self._home or 0, statement, *parameters)
 
     def _number(self, key: Parameter) -> int:
         if not key:  # the question is not about one conversation
@@ -318,12 +324,12 @@ class StoresReader(PostgresReader):
         )
         if not rows and home_rows:
             home = self._stores.note_home(name, int(home_rows[0][0]))
-            rows = self._one(home, "conversation", name)
+            rows = self._query_one(home, "conversation", name)
         self._home = home
         return rows
 
-    def _of_ids(self, *parameters: Parameter) -> list[Columns]:
-        id_rows = self._together("ids", *parameters)
+    def _query_ids(self, *parameters: Parameter) -> list[Columns]:
+        id_rows = self._query_together("ids", *parameters)
         questions: list[_Asking] = [("conversation_of", (key,)) for _, _, key in id_rows]
         return [
             row
@@ -334,9 +340,9 @@ class StoresReader(PostgresReader):
     def _listed(self, *parameters: Parameter) -> list[Columns]:
         digests, at, key, count, limit = parameters
         if count == 1:
-            rows = self._together("activity", digests, at, key, limit)
+            rows = self._query_together("activity", digests, at, key, limit)
         else:
-            rows = self._together("activity_with_all", *parameters)
+            rows = self._query_together("activity_with_all", *parameters)
         questions: list[_Asking] = [("listed_one", (key,)) for _, _, key in rows]
         return [
             row
@@ -344,16 +350,16 @@ class StoresReader(PostgresReader):
             for row in answer
         ]
 
-    def _with_news(self, after: Position) -> list[int]:
+    def _stores_with_news(self, after: Position) -> list[int]:
         """Return the numbers of the stores that have events after a position."""
         parts = bigints(after.parts)
-        news = self._together_each([("news", (parts,)), ("published_news", (parts,))])
+        news = self._query_each_together([("news", (parts,)), ("published_news", (parts,))])
         return sorted({number for rows in news for number, _ in rows})
 
-    def _together(self, statement: str, *parameters: Parameter) -> list[Columns]:
-        return self._together_each([(statement, parameters)])[0]
+    def _query_together(self, statement: str, *parameters: Parameter) -> list[Columns]:
+        return self._query_each_together([(statement, parameters)])[0]
 
-    def _together_each(self, questions: Sequence[_Asking]) -> list[list[Columns]]:
+    def _query_each_together(self, questions: Sequence[_Asking]) -> list[list[Columns]]:
         """Run these queries on all stores of each server, one statement for each query. A row of a
         result begins with the number of its store.
         """
@@ -368,18 +374,18 @@ class StoresReader(PostgresReader):
             for index, (statement, parameters) in enumerate(questions)
         ]
 
-    def _of_servers(self, statement: str) -> list[list[Columns]]:
+    def _query_each_server(self, statement: str) -> list[list[Columns]]:
         """Run a query that has the same result for all stores of a server, on the first store of
         each server. On Citus, run it on each store.
         """
         numbers = [number for server in self._stores.servers for number in server.numbers_of_nodes]
         return self._ask_each(numbers, [(statement, ())] * len(numbers))
 
-    def _each(self, statement: str, *parameters: Parameter) -> list[list[Columns]]:
+    def _query_each_store(self, statement: str, *parameters: Parameter) -> list[list[Columns]]:
         numbers = self._stores.numbers
         return self._ask_each(numbers, [(statement, parameters)] * len(numbers))
 
-    def _one(self, number: int, statement: str, *parameters: Parameter) -> list[Columns]:
+    def _query_one(self, number: int, statement: str, *parameters: Parameter) -> list[Columns]:
         return self._ask_each([number], [(statement, parameters)])[0]
 
     def _ask_each(
@@ -454,13 +460,13 @@ class StoresTransaction:
         home = self._stores.home(name)
         server, _ = self._stores.server_of(home)
         if server is not self._server:
-            return self._elsewhere(server, home, name)
+            return self._find_elsewhere(server, home, name)
         state = self._at(home).conversation(name, expected)
         if state is None and (number := self._at(home).value(home_fact(name))):
             state = self._at(self._stores.note_home(name, int(number))).conversation(name)
         return state
 
-    def _elsewhere(self, server: Server, home: int, name: str) -> Conversation | None:
+    def _find_elsewhere(self, server: Server, home: int, name: str) -> Conversation | None:
         """Find a conversation whose id belongs to a store on another server. If there is none, that
         store notes, in a transaction of its own, that the conversation will be in the present store
         of this transaction.
@@ -638,10 +644,10 @@ class Server(PostgresRecorder):
         self._make = partial(PostgresRecorder, dsn, durable=durable)
         self._options = options
         super().__init__(
-            dsn, self._of(numbers[0]), durable=durable, part=Part(numbers[0], stores.count)
+            dsn, self._options_of(numbers[0]), durable=durable, part=Part(numbers[0], stores.count)
         )
 
-    def _of(self, number: int) -> dict[str, str]:
+    def _options_of(self, number: int) -> dict[str, str]:
         return {**self._options, "schema": f"{self._options.get('schema', 'foldlog')}_{number:02d}"}
 
     def _open_pool(self) -> None:
@@ -649,7 +655,9 @@ class Server(PostgresRecorder):
         for number in self.numbers:
             if number not in self.members:
                 part = Part(number, self.stores.count)
-                self.members[number] = self._make(self._of(number), part=part, pool=self._pool)
+                self.members[number] = self._make(
+                    self._options_of(number), part=part, pool=self._pool
+                )
             self.members[number]._pool = self._pool
 
     def _stores(self) -> Sequence[PostgresRecorder]:
@@ -740,7 +748,7 @@ class Stores(Recorder):
         self.store_count = self.count
         self.writable = options.get("mode", "rwc") != "ro"
         self._homes: dict[str, int] = {}
-        addresses = _moved(options.get("moved", ""), self.count)
+        addresses = _moved_addresses(options.get("moved", ""), self.count)
         other_options = {
             name: value for name, value in options.items() if name not in ("stores", "moved")
         }
@@ -836,7 +844,7 @@ class Stores(Recorder):
         if len(self.servers) == 1:
             server = self.servers[0]
         else:
-            server = self._first_named(work)
+            server = self._first_server(work)
         return server.transact(work, any_thread=any_thread, at_once=at_once)
 
     @contextlib.contextmanager
@@ -900,7 +908,7 @@ class Stores(Recorder):
             }
             yield StoresReader(self, sessions)
 
-    def _first_named(self, work: Callable[[Transaction], object]) -> Server:
+    def _first_server(self, work: Callable[[Transaction], object]) -> Server:
         """Return the server of the first conversation that the work names. To find it, the work is
         run with a stand-in until its first call; work has no other effects and may be run again.
         """
@@ -968,7 +976,7 @@ def home_fact(conversation: str) -> str:
     return f"home {sha256(utf8(conversation)).hexdigest()}"
 
 
-def _moved(text: str, count: int) -> dict[int, str]:
+def _moved_addresses(text: str, count: int) -> dict[int, str]:
     """Return the addresses of the stores that are on other servers."""
     addresses = {}
     for part in filter(None, text.split(",")):

@@ -84,7 +84,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
             and not was_numbered
             and _can_be_checked(expected)
         ):
-            self._take_for_granted(expected)
+            self._assume(expected)
             return expected
         self._ask_for_number()
         conversation = super().conversation(name)
@@ -182,7 +182,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
     # -- steps
     # ----------------------------------------------------------------------------------------------
 
-    def _take_for_granted(self, guess: Conversation) -> None:
+    def _assume(self, guess: Conversation) -> None:
         self._number_asked = self._wire.queue(
             "number_if_unchanged",
             guess.key,

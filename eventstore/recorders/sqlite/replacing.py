@@ -62,7 +62,7 @@ def replace(path: str, new: str, kept: str) -> str | None:
     """
     file = StoreFile(path)
     folder = Path(file.path).parent
-    with _alone_in(file):
+    with _hold_locks(file):
         if not os.path.exists(new):
             return None
         if os.path.exists(file.path):
@@ -104,7 +104,7 @@ def remove_empty(path: str) -> None:
     an unfinished import, or if a program has it open.
     """
     file = StoreFile(path)
-    with _alone_in(file) as connection:
+    with _hold_locks(file) as connection:
         if connection is None or connection.execute(SQL["any_conversation"]).fetchall():
             return
         connection.rollback()
@@ -117,7 +117,7 @@ def remove_empty(path: str) -> None:
 
 
 @contextmanager
-def _alone_in(file: StoreFile) -> Iterator[Connection | None]:
+def _hold_locks(file: StoreFile) -> Iterator[Connection | None]:
     """Hold the write lock and SQLite's own lock, so that other programs do not write, and write as
     much of the log into the file as possible. Yield the connection, or None without SQLite's lock:
     a damaged or half replaced file has none.
