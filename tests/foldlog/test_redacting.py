@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -16,12 +15,9 @@ import pytest
 import foldlog as api
 from foldlog._cli.catalog import COMMANDS
 from foldlog._maintenance import Maintenance
-from foldlog._reports.audit_database import update
 from foldlog.eventstore import (
     CannotRedact,
-    CondensationAction,
     InvalidArgument,
-    Message,
     Redaction,
     open_store,
 )
@@ -30,41 +26,30 @@ from foldlog.projections.messages.content import data_url
 from tests.commands import command_named
 from tests.crash.bytes_left import bytes_left
 from tests.how_many import some
+from tests.said import said
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    path = tmp_path / "store.db"
-    with api.open(path) as histories:
+def test_a_history_redacts_an_event_once(tmp_path: Path):
+    with api.open(tmp_path / "store.db") as histories:
         history = histories["c"]
-        history.append(
-            [
-                Message(source="user", content=f"word{n} marigold" if n == 2 else f"word{n}")
-                for n in range(6)
-            ]
-        )
-    return path
-
-
-def test_a_history_redacts_its_events(path: Path):
-    with api.open(path) as histories:
-        history = histories["c"]
-        (event,) = [event for event in history.view() if event.id == 2]
+        history.append([said(text) for text in ("tulip", "marigold", "rose")])
+        (event,) = [event for event in history.view() if event.id == 1]
         receipt = history.redact(event, reason="asked to")
-        assert (receipt.event_ids, receipt.bytes_pending, receipt.unconfirmed) == ((2,), True, ())
+        assert (receipt.event_ids, receipt.bytes_pending, receipt.unconfirmed) == ((1,), True, ())
         assert receipt.by
-        assert history.redact(2, reason="again").hashes == receipt.hashes
-        assert history.view()[2].content == "[redacted]"
+        assert history.redact(1, reason="again").hashes == receipt.hashes
+        assert history.view()[1].content == "[redacted]"
         with pytest.raises(CannotRedact):
-            history.redact(6, reason="asked to")
-        with pytest.raises(InvalidArgument):
-            history.redact(99, reason="asked to")
-    assert bytes_left(path.parent, ["marigold"]) == []
+            history.redact(3, reason="asked to")
+        with pytest.raises(InvalidArgument, match="the reason is empty"):
+            history.redact(0, reason=" ")
+    assert bytes_left(tmp_path, ["marigold"]) == []
 
 
-def test_a_history_redacts_several_events_all_or_none(path: Path):
-    with api.open(path) as histories:
+def test_a_history_redacts_several_events_all_or_none():
+    with api.open("memory:") as histories:
         history = histories["c"]
+        history.append([said("hi")] * 6)
         for plan in ({"line": "long " * 40}, {"line": "long " * 40, "next": 1}):
             history.append((), documents={"plan": plan})
         assert [each.changed["plan"].get("base") for each in history.events(6)] == [None, 6]
@@ -77,28 +62,42 @@ def test_a_history_redacts_several_events_all_or_none(path: Path):
         receipt = history.redact([6, *history.events(2, 4), 7], reason="asked to")
         assert (receipt.event_ids, receipt.documents_lost) == ((6, 2, 3, 7), ("plan",))
         assert [each.id for each in history.events() if each.redacted] == [2, 3, 6, 7]
-        assert [
-            len(each.event_ids) for each in history.events() if isinstance(each, Redaction)
-        ] == [4]
+        (written,) = (each for each in history.events() if isinstance(each, Redaction))
+        assert len(written.event_ids) == 4
+
+
+def test_the_command_names_the_values_that_go_with_an_event_unless_a_later_event_has_them(foldlog):
+    with api.open("foldlog.db") as histories:
+        histories["c"].append(said("hi"), documents={"a": 1, "b": 1})
+        for value in (2, 3):
+            histories["c"].append((), documents={"b": value})
+    redact = "store redact c 1 --reason x --yes"
+    assert "it held the values of 'a': set them again" in foldlog(redact).out
+    (receipt,) = foldlog(f"{redact} --json").document["receipts"]
+    assert receipt["documents_lost"] == ["a"]
+    assert "set them again" not in foldlog("store redact c 2 --reason x --yes").out
+
+
+def test_each_command_that_takes_an_event_takes_the_id_of_a_summary():
+    commands = {name: command_named(name) for names in COMMANDS.values() for name in names}
+    taking = {
+        name: command.context_settings.get("ignore_unknown_options", False)
+        for name, command in commands.items()
+        if any(parameter.metavar == "EVENT" for parameter in command.params)
+    }
+    assert taking == dict.fromkeys(["show", "why", "store redact"], True)
 
 
 def test_what_the_command_reads_does_not_grow_with_events_times_redacted_ones(
-    foldlog: Any, tmp_path: Path, rows_read: list[int]
+    foldlog: Any, write: Any, rows_read: list[int]
 ):
     counts = []
     for redacted in (1, 30):
-        texts = [
-            f"{'marigold' if number < redacted else 'word'} number {number}" for number in range(60)
-        ]
-        (tmp_path / "x.jsonl").write_text(
-            "".join(f'{{"role": "user", "content": "{text}"}}\n' for text in texts)
-        )
-        foldlog("import x.jsonl --db", f"{redacted}.db")
+        texts = [f"{'marigold' if n < redacted else 'word'} number {n}" for n in range(60)]
+        write("x.jsonl", [{"role": "user", "content": text} for text in texts])
+        foldlog(f"import x.jsonl --db {redacted}.db")
         rows_read.clear()
-        ran = foldlog(
-            "store redact --matching marigold --reason r --yes --db",
-            f"{redacted}.db",
-        )
+        ran = foldlog(f"store redact --matching marigold --reason r --yes --db {redacted}.db")
         assert f"{redacted} event" in ran.err
         counts.append(sum(rows_read))
     assert counts[1] < 3 * counts[0], counts
@@ -125,14 +124,9 @@ def test_a_redaction_takes_the_bytes_of_attachments_and_the_other_fields(tmp_pat
     with api.open(store) as histories:
         history = histories["c"]
         for part in parts:
-            history.append(
-                {
-                    "role": "user",
-                    "content": [{"type": "text", "text": "kept"}, part],
-                    "odd": "orchid",
-                }
-            )
-        history.append({"role": "user", "content": "kept"}, documents={"d": {"n": 1}})
+            content = [{"type": "text", "text": "kept"}, part]
+            history.append({"role": "user", "content": content, "odd": "orchid"})
+        history.append(said("kept"), documents={"d": {"n": 1}})
         assert len(histories.search("kept")) == len(parts) + 1
         assert bytes_left(tmp_path, marks)
         for place, _ in enumerate(parts):
@@ -208,143 +202,30 @@ def test_a_redacted_summary_takes_its_record_with_all_of_its_events(summaries_fi
 # --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("chosen", [("c", "1"), ("--matching", "marigold")], ids=" ".join)
+@pytest.mark.parametrize("chosen", [("c", "0"), ("--matching", "marigold")], ids=" ".join)
 def test_the_command_redacts_nothing_of_a_conversation_that_took_the_id_while_it_asked(
     foldlog: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chosen: tuple[str, str]
 ):
-    def begin(histories: api.Histories, text: str) -> None:
-        histories.create("c", replace_erased=True).append(Message(source="user", content=text))
+    with api.open(tmp_path / "foldlog.db") as histories:
+        histories["c"].append(said("marigold"))
 
     def erased_meanwhile(*question: object) -> None:
         with api.open(tmp_path / "foldlog.db") as histories:
             histories.erase("c", reason="asked to")
-            begin(histories, "tulip")
+            histories.create("c", replace_erased=True).append(said("tulip"))
 
-    with api.open(tmp_path / "foldlog.db") as histories:
-        begin(histories, "marigold")
     monkeypatch.setattr("foldlog._cli.terminal.confirm", erased_meanwhile)
     ran = foldlog("store redact", *chosen, "--reason", "asked to")
     assert ran.status != 0
     assert "conversation 'c' was erased" in ran.err
     with api.open(tmp_path / "foldlog.db") as histories:
-        assert [getattr(event, "content", "") for event in histories["c"].events()] == ["", "tulip"]
-
-
-def test_the_command_redacts_an_event_and_says_what_may_quote_it(foldlog: Any, tmp_path: Path):
-    with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
-        store.append(
-            "c",
-            [Message(source="user", content=f"marigold {n}") for n in range(3)],
-            expected_version=0,
-        )
-        summary = CondensationAction(forgotten_event_ids=[1], summary="marigolds", summary_offset=1)
-        store.append("c", summary, expected_version=3)
-        store.fork("c", 2, "f")
-        update(store, tmp_path / "audit.db")
-    assert (
-        "needs a terminal; nothing was redacted"
-        in foldlog("store redact c 1 --reason 'asked to'").err
-    )
-    ran = foldlog("store redact c 1 --yes --reason 'asked to' --by ann")
-    assert ran.status == 1
-    assert f"has not confirmed the redaction: audit database {tmp_path}/audit.db" in ran.err
-    assert "c: event 1 redacted at " in ran.out
-    assert " by ann, hash " in ran.out
-    assert "c: summary S3 replaces it and may quote it; --with-summaries redacts it" in ran.out
-    assert "1 fork shows it redacted too: f" in ran.out
-    ran = foldlog("store redact c 1 --yes --reason x --with-summaries --json")
-    [receipt] = ran.document["receipts"]
-    assert (receipt["event_ids"], receipt["bytes_pending"], receipt["reason"]) == (
-        [1, 3],
-        False,
-        "asked to",
-    )
-    assert foldlog("export --to audit.db").status == 0
-    ran = foldlog("store redact c 1 --yes --reason x --with-summaries --json")
-    assert (ran.status, ran.document["holders"]) == (0, [])
-    assert bytes_left(tmp_path, ["marigold 1", "marigolds"]) == []
-    for arguments, problem in (
-        (("c", "99"), "conversation 'c' has no event 99; it has events 0 to 5"),
-        (
-            ("f", "0"),
-            "event 0 of conversation 'f' belongs to conversation 'c', from which 'f' was forked",
-        ),
-        (("c", "5"), "cannot be redacted, because it is a receipt"),
-        (("other", "0"), "this store has no conversation 'other'"),
-    ):
-        ran = foldlog("store redact", *arguments, "--yes", "--reason", "asked to")
-        assert ran.status == 2
-        assert problem in ran.err
-    assert foldlog("store redact c 0 --yes --reason ' '").status == 2
-    assert "by ann: asked to (" in foldlog("show c 1").out
-    again = foldlog("store redact c 1 --yes --reason x --with-summaries --by bob").out
-    receipts = dict(re.findall(r"event (\d) redacted at (.*), hash \w{64}$", again, re.MULTILINE))
-    assert receipts["1"].endswith(" by ann")
-    assert not receipts["3"].endswith((" by ann", " by bob"))
-    assert receipts["1"][:32] < receipts["3"][:32]
-    assert foldlog("store verify").status == 0
-
-
-def test_the_command_names_the_attributes_and_documents_that_go_with_an_event(
-    foldlog: Any, tmp_path: Path
-):
-    with api.open(tmp_path / "foldlog.db") as histories:
-        history = histories["c"]
-        history.append({"role": "user", "content": "hi"}, documents={"a": 1, "b": 1})
-        history.append((), documents={"b": 2})
-        history.set_attributes(user="ann")
-        history.set_attributes(phone="555")
-    for event_id, lost in ((1, "'a'"), (3, None), (4, "all attributes")):
-        ran = foldlog("store redact c --reason 'asked to' --yes", event_id)
-        assert ran.status == 0
-        said = f"it held the values of {lost}: set them again"
-        assert (said in ran.out) if lost else ("set them again" not in ran.out)
-        again = foldlog("store redact c --reason 'asked to' --yes --json", event_id).document[
-            "receipts"
-        ][0]
-        assert again["documents_lost"] == (
-            [] if lost is None else ["a"] if lost == "'a'" else ["attributes"]
-        )
-    with api.open(tmp_path / "foldlog.db") as histories:
-        assert histories["c"].attributes() == {}
-        lost = (("a",), (), ("attributes",))
-        assert (
-            tuple(histories["c"].redact(each, reason="x").documents_lost for each in (1, 3, 4))
-            == lost
-        )
-
-
-def test_the_command_takes_the_id_of_a_summary(foldlog: Any, tmp_path: Path):
-    with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
-        store.append(
-            "c",
-            [Message(source="user", content=f"marigold {n}") for n in range(3)],
-            expected_version=0,
-        )
-        summary = CondensationAction(forgotten_event_ids=[1], summary="marigolds", summary_offset=1)
-        store.append("c", summary, expected_version=3)
-    for command, *options in (("show",), ("why",), ("store", "redact", "--yes", "--reason", "x")):
-        for dashes in ([], ["--"]):
-            ran = foldlog(command, *options, "--json", *dashes, "c", "-5")
-            assert (ran.status, ran.err) == (0, ""), command
-    assert ran.document["receipts"][0]["event_ids"] == [3]
-    assert bytes_left(tmp_path, ["marigolds"]) == []
-    assert foldlog("show --json c -5").document["event"]["redacted"]["reason"] == "x"
-    assert "Invalid value for 'EVENT'" in foldlog("store redact c -5 --resaon x").err
-    commands = {name: command_named(name) for names in COMMANDS.values() for name in names}
-    taking = {
-        name: command.context_settings.get("ignore_unknown_options", False)
-        for name, command in commands.items()
-        if any(parameter.metavar == "EVENT" for parameter in command.params)
-    }
-    assert taking == dict.fromkeys(["show", "why", "store redact"], True)
+        *_, newest = histories["c"].events()
+        assert newest.content == "tulip"
 
 
 def test_a_read_model_that_has_not_read_the_receipt_is_named(foldlog: Any, tmp_path: Path):
-    with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
-        store.append(
-            "c", [Message(source="user", content=f"{n}") for n in range(3)], expected_version=0
-        )
+    with open_store(tmp_path / "foldlog.db") as store:
+        store.append("c", [said(f"{n}") for n in range(3)], expected_version=0)
         for name, position in (("slow", 2), ("other", 3)):
             store.database.recorder.transact(
                 lambda t, n=name, p=position: t.set_value(f"tracking {n}", str(p))
@@ -361,45 +242,6 @@ def test_a_read_model_that_has_not_read_the_receipt_is_named(foldlog: Any, tmp_p
         in ran.err
     )
     assert "slow" not in ran.err
-
-
-def test_a_restored_backup_names_what_a_detached_fork_had_redacted(foldlog: Any, tmp_path: Path):
-    """The receipt was an event of the parent, and went with it. The content is again an event of
-    the parent.
-    """
-    with api.open(tmp_path / "foldlog.db") as histories:
-        history = histories["c"]
-        history.append(
-            [Message(source="user", content=text) for text in ("zero", "marigold", "rose")]
-        )
-        fork = history.fork(3, id="c-fork")
-        fork.append({"role": "user", "content": "three"})
-        assert foldlog("store backup copy.db").status == 0
-        history.redact(1, reason="asked to")
-        history.redact(2, reason="asked to")
-        histories.erase("c", reason="asked to", detach_forks=True)
-        fork.redact(3, reason="asked to")
-        fork.append({"role": "user", "content": "younger than the backup"})
-        fork.redact(len(fork) - 1, reason="asked to")
-    ran = foldlog("store restore copy.db --yes --json")
-    assert ran.status == 1
-    assert (ran.document["erased_since"], ran.document["redacted_since"]) == (
-        ["c"],
-        ["c", "c-fork"],
-    )
-    commands = re.findall(r"'foldlog ([^']*) --reason TEXT([^']*)'", ran.err)
-    assert commands == [
-        ("store redact c 2 1", ""),
-        ("store redact c-fork 3", ""),
-        ("store erase c", " --detach"),
-    ]
-    for command, option in commands:
-        assert foldlog(*command.split(), *option.split(), "--reason", "again", "--yes").status == 0
-    with api.open(tmp_path / "foldlog.db") as histories:
-        texts = [
-            event.content for event in histories["c-fork"].events() if isinstance(event, Message)
-        ]
-        assert texts == ["zero", "[redacted]", "[redacted]", "[redacted]"]
 
 
 def test_a_redaction_of_a_long_text_does_not_hold_each_part_of_it():
@@ -437,17 +279,8 @@ def test_a_redaction_takes_the_records_that_forks_share_or_have_again(
             forks[-1].append_records(
                 [{"role": "user", "content": f"done {number}"}, said], format="openai-chat"
             )
-        former = list(forks[0].events(1))
-        with pytest.raises(InvalidArgument, match="has no event -2"):
-            history.redact(-2, reason="asked to", by="me")
-        with pytest.raises(InvalidArgument, match="the reason is empty"):
-            history.redact(0, reason=" ", by="me")
-        assert list(forks[0].events(1)) == former, "a call that is refused changes nothing"
         assert history.redact(0, reason="asked to", by="me").forks == ("fork 1", "fork 2")
         for fork in forks:
             assert secret not in json.dumps(list(fork.export())) + repr(list(fork.events()))
             assert "done 1" in json.dumps(list(fork.export()))
         assert not any(verdict.findings for verdict in Maintenance(histories.store).verify())
-
-
-SWORDFISH = "the password is swordfish"
