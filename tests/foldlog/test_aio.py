@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 import foldlog
 import foldlog.aio
-from foldlog import Action, Message, _aio, _threads as threads
+from foldlog import Action, _aio, _threads as threads
 from foldlog.aio import Outcome
 from foldlog.condensers import Condenser
 from foldlog.eventstore import InvalidEvent, StoreUnusable, VersionConflict
@@ -450,7 +450,7 @@ async def test_the_face_has_every_public_name_of_the_sync_one(histories):
 
 
 async def test_only_async_for_iterates_over_histories_and_a_length_is_awaited(histories):
-    await histories["c"].append(Message(source="user", content="hi"))
+    await histories["c"].append(said("hi"))
     assert [name async for name in histories] == ["c"]
     for pages in (histories, histories["c"].events()):
         with pytest.raises(TypeError, match="write 'async for'"):

@@ -19,7 +19,6 @@ import pytest
 from msgspec.structs import asdict
 from sqlite_utils import Database
 
-from foldlog._documents import AddedDocument
 from foldlog._figures.shown import collect_stats
 from foldlog._history.histories import Histories
 from foldlog._reports import audit_database
@@ -30,11 +29,9 @@ from foldlog.eventstore import (
     Action,
     Annotation,
     CondensationAction,
-    ConversationNotFound,
     ConversationRow,
     CorruptEvent,
     Event,
-    Message,
     Observation,
     Origin,
     Store,
@@ -46,12 +43,9 @@ from foldlog.eventstore.maintenance.backup import back_up
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.status import confirm
 from foldlog.projections import Views
+from tests.said import said
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "AUDIT.md"
-
-
-def _added(events: int, condensations: int, conversations: int) -> AddedDocument:
-    return AddedDocument(events=events, condensations=condensations, conversations=conversations)
 
 
 @pytest.fixture
@@ -61,7 +55,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
         store.append(
             "tidewatch",
             [
-                Message(source="user", content="why is the cache slow? \ud800"),
+                said("why is the cache slow? \ud800"),
                 Action(tool="terminal", arguments={"command": "pytest -q"}, call_id="k"),
                 Observation(
                     tool="terminal", call_id="k", content="1 failed", is_error=True, cause=1
@@ -79,6 +73,12 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield store
 
 
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """The path of the audit database."""
+    return tmp_path / "audit.db"
+
+
 def rows(path: Path, query: str) -> list[dict[str, Any]]:
     connection = sqlite3.connect(path)
     connection.row_factory = sqlite3.Row
@@ -88,40 +88,27 @@ def rows(path: Path, query: str) -> list[dict[str, Any]]:
         connection.close()
 
 
-def test_everything_is_in_it(store: Store, tmp_path: Path):
-    path = tmp_path / "audit.db"
-    assert update(store, path) == _added(5, 1, 1)
-    events = rows(path, "SELECT id, kind, tool, is_error, shown, text FROM events ORDER BY id")
-    assert [event["kind"] for event in events] == [
-        "message",
-        "action",
-        "observation",
-        "annotation",
-        "condensation",
-    ]
+def test_everything_is_in_it(store: Store, path: Path):
+    done = update(store, path)
+    assert (done.events, done.condensations, done.conversations) == (5, 1, 1)
+    events = rows(path, "SELECT kind, tool, is_error, shown, text FROM events ORDER BY id")
+    kinds = ["message", "action", "observation", "annotation", "condensation"]
+    assert [event["kind"] for event in events] == kinds
     assert events[0]["text"] == "why is the cache slow? \\ud800"
     assert (events[2]["tool"], events[2]["is_error"], events[3]["shown"]) == ("terminal", 1, 0)
-    (condensation,) = rows(path, "SELECT * FROM condensations")
-    assert condensation["forgotten"] == "[[1,2]]"
-    assert (
-        condensation["forgotten_count"],
-        condensation["reason"],
-        condensation["tokens_after"],
-    ) == (2, "events", 30)
-    (conversation,) = rows(path, "SELECT * FROM conversations")
-    assert (conversation["version"], conversation["head"]) == (
-        5,
-        store.conversation("tidewatch").head,
-    )
-    assert [row["version"] for row in rows(path, "SELECT version FROM revisions")] == [5]
+    of_condensation = "SELECT forgotten, forgotten_count, reason, tokens_after FROM condensations"
+    assert rows(path, of_condensation) == [
+        {"forgotten": "[[1,2]]", "forgotten_count": 2, "reason": "events", "tokens_after": 30}
+    ]
+    head = store.conversation("tidewatch").head
+    assert rows(path, "SELECT version, head FROM conversations") == [{"version": 5, "head": head}]
+    assert rows(path, "SELECT version FROM revisions") == [{"version": 5}]
 
 
-def test_tools_and_condensations_are_counted_as_stats_counts_them(tmp_path: Path):
-    path, tools = (
-        tmp_path / "audit.db",
-        re.search(r"```sql\n(SELECT coalesce.*?)```", DOCUMENT.read_text(), flags=re.DOTALL),
-    )
+def test_tools_and_condensations_are_counted_as_stats_counts_them(path: Path):
+    (tools,) = re.findall(r"```sql\n(SELECT coalesce.*?)```", DOCUMENT.read_text(), re.DOTALL)
     replaced = {"outcome": "replaced", "reason": "the system prompt was updated"}
+    declined = {"outcome": "declined", "reason": "nothing to forget"}
     events = [
         SystemMessage(content="be brief"),
         SystemMessage(content="be kind"),
@@ -133,50 +120,18 @@ def test_tools_and_condensations_are_counted_as_stats_counts_them(tmp_path: Path
         Observation(call_id="b", cause=4, content="a result that names no tool", is_error=True),
         Action(tool="run", source="user"),
         CondensationAction(forgotten_event_ids=[1], summary="be", summary_offset=0),
-        CondensationAction(
-            forgotten_event_ids=[], metadata={"outcome": "declined", "reason": "nothing to forget"}
-        ),
+        CondensationAction(forgotten_event_ids=[], metadata=declined),
     ]
     with open_store("memory:") as store:
         store.append("c", events, expected_version=0)
         assert update(store, path).condensations == 2
         stats = collect_stats(store, ["c"], views=Views(store))
     (counted,) = stats.condensations.values()
-    found = rows(path, "SELECT outcome FROM condensations ORDER BY id")
-    assert [each["outcome"] for each in found] == [None] * counted.made + [
-        "declined"
-    ] * counted.declined
-    assert rows(path, tools[1]) == [
-        {"tool": name, **asdict(one)} for name, one in stats.tools.items()
-    ]
-
-
-def test_a_second_run_adds_only_what_is_new(store: Store, tmp_path: Path):
-    path = tmp_path / "audit.db"
-    update(store, path)
-    assert update(store, path) == _added(0, 0, 0)
-    store.append("tidewatch", Message(source="user", content="go on"), expected_version=ANY_VERSION)
-    store.append("other", Message(source="user", content="hello"), expected_version=0)
-    assert update(store, path) == _added(2, 0, 2)
-    assert len(rows(path, "SELECT * FROM events")) == 7
-    assert [
-        row["version"] for row in rows(path, "SELECT version FROM conversations ORDER BY id")
-    ] == [1, 6]
-
-
-def test_some_conversations_can_come_first_and_the_rest_later(store: Store, tmp_path: Path):
-    path = tmp_path / "audit.db"
-    store.append("other", Message(source="user", content="hello"), expected_version=0)
-    assert update(store, path, ["other"]) == _added(1, 0, 1)
-    assert [
-        row["conversation"] for row in rows(path, "SELECT DISTINCT conversation FROM events")
-    ] == ["other"]
-    store.append("other", Message(source="user", content="again"), expected_version=1)
-    assert update(store, path, ["other", "other"]) == _added(1, 0, 1)
-    update(store, path)
-    assert len(rows(path, "SELECT * FROM events")) == 7
-    with pytest.raises(ConversationNotFound):
-        update(store, path, ["nobody"])
+    assert (counted.made, counted.declined) == (1, 1)
+    outcomes = rows(path, "SELECT outcome FROM condensations ORDER BY id")
+    assert outcomes == [{"outcome": None}, {"outcome": "declined"}]
+    expected = [{"tool": name, **asdict(figures)} for name, figures in stats.tools.items()]
+    assert rows(path, tools) == expected
 
 
 def test_it_confirms_nothing_while_a_conversation_cannot_be_read(
@@ -198,11 +153,10 @@ def test_it_confirms_nothing_while_a_conversation_cannot_be_read(
     assert store.conversation(erased).unconfirmed == ()
 
 
-def test_it_confirms_what_it_has_removed_until_the_store_forgets_it(store: Store, tmp_path: Path):
-    path = tmp_path / "audit.db"
+def test_it_confirms_what_it_has_removed_until_the_store_forgets_it(store: Store, path: Path):
     update(store, path)
     name = f"audit database {path}"
-    store.append("another", Message(source="user", content="x"), expected_version=0)
+    store.append("another", said("x"), expected_version=0)
     erased = [row.id for row in store.conversations() if row.erased_at is None][:2]
     assert erase(store, erased[0], reason="asked to").unconfirmed == (name,)
     update(store, path)
@@ -214,8 +168,7 @@ def test_it_confirms_what_it_has_removed_until_the_store_forgets_it(store: Store
     assert store.conversation(erased[1]).unconfirmed == ()
 
 
-def test_it_confirms_again_what_could_not_be_confirmed(store: Store, tmp_path: Path, monkeypatch):
-    path = tmp_path / "audit.db"
+def test_it_confirms_again_what_could_not_be_confirmed(store: Store, path: Path, monkeypatch):
     update(store, path)
     name = audit_database.name_of(path)
     erased = next(iter(store.iter_conversations())).id
@@ -235,42 +188,24 @@ def test_it_confirms_again_what_could_not_be_confirmed(store: Store, tmp_path: P
     assert store.conversation(erased).unconfirmed == ()
 
 
-def test_it_belongs_to_one_store(store: Store, tmp_path: Path):
-    path = tmp_path / "audit.db"
-    update(store, path)
-    with (
-        open_store("memory:") as another,
-        pytest.raises(NoAuditDatabase, match=f"of store {store.database.uuid}, not of"),
-    ):
-        update(another, path)
-
-
-def test_a_file_of_another_kind_stays_as_it_is(store: Store, tmp_path: Path):
-    foreign = tmp_path / "foreign.db"
-    with sqlite3.connect(foreign) as connection:
+def test_a_database_of_another_kind_stays_as_it_is(store: Store, tmp_path: Path):
+    with closing(sqlite3.connect(tmp_path / "foreign.db")) as connection, connection:
         connection.execute("CREATE TABLE events (a)")
-    connection.close()
-    with open_store(f"sqlite:///{tmp_path}/other.db"):
-        pass
-    (tmp_path / "text.txt").write_text(
-        "no database, whatever its name says, and long enough to be read as one"
-    )
-    for path in (foreign, tmp_path / "other.db", tmp_path / "text.txt"):
+    open_store(f"sqlite:///{tmp_path}/other.db").close()
+    for path in (tmp_path / "foreign.db", tmp_path / "other.db"):
         before = path.read_bytes()
         with pytest.raises(NoAuditDatabase, match="give another file"):
             update(store, path)
         assert path.read_bytes() == before
 
 
-def test_an_empty_file_becomes_one(store: Store, tmp_path: Path):
-    path = tmp_path / "audit.db"
+def test_an_empty_file_becomes_one(store: Store, path: Path):
     path.touch()
     assert update(store, path).events == 5
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_the_documented_queries_find_something(store: Store, tmp_path: Path):
-    path = tmp_path / "audit.db"
+def test_the_documented_queries_find_something(store: Store, path: Path):
     update(store, path)
     queries = re.findall(r"```sql\n(.*?)```", DOCUMENT.read_text(), flags=re.DOTALL)
     assert len(queries) == 5
@@ -281,7 +216,7 @@ def test_the_documented_queries_find_something(store: Store, tmp_path: Path):
 def test_numbers_of_any_size_and_what_is_none_are_taken_too(store: Store, tmp_path: Path):
     origin = Origin(format="codex", id=7)
     odd: list[Event] = [
-        Message(source="user", content="a", cause=10**30),
+        said("a", cause=10**30),
         CondensationAction(
             forgotten_events_start_id=0,
             forgotten_events_end_id=10**35,
@@ -323,7 +258,7 @@ def test_an_event_that_cannot_be_read_is_named_and_the_others_are_taken(
     for conversation in ("c1", "c2"):
         store.append(
             conversation,
-            [Message(source="user", content=f"word {n}") for n in range(5)],
+            [said(f"word {n}") for n in range(5)],
             expected_version=0,
         )
     damage(store, "c1", 2)
@@ -345,7 +280,7 @@ def test_an_event_that_cannot_be_read_is_named_and_the_others_are_taken(
         assert [
             (r["conversation"], r["id"]) for r in rows(path, "SELECT * FROM damaged ORDER BY 1, 2")
         ] == lost
-    store.append("c1", Message(source="user", content="later"), expected_version=5)
+    store.append("c1", said("later"), expected_version=5)
     again = update(store, tmp_path / "whole.db")
     assert (again.events, again.damaged) == (1, ())
 
@@ -357,7 +292,7 @@ def test_an_audit_database_that_knows_more_than_a_restored_store_is_made_again(
     audit, backup = tmp_path / "audit.db", tmp_path / "backup.db"
     back_up(store, str(backup))
     update(store, audit, named)
-    store.append("tidewatch", Message(source="user", content="lost"), expected_version=5)
+    store.append("tidewatch", said("lost"), expected_version=5)
     update(store, audit, named)
     store.close()
     backup.rename(tmp_path / "store.db")
@@ -365,9 +300,7 @@ def test_an_audit_database_that_knows_more_than_a_restored_store_is_made_again(
         for rebuilt in (True, False):
             done = update(restored, audit, named)
             assert (done.rebuilt, done.events) == (rebuilt, 5 if rebuilt else 1)
-            restored.append(
-                "tidewatch", Message(source="user", content="new"), expected_version=ANY_VERSION
-            )
+            restored.append("tidewatch", said("new"), expected_version=ANY_VERSION)
         update(restored, audit, named)
     assert [row["text"] for row in rows(audit, "SELECT text FROM events WHERE id > 4")] == [
         "new",
@@ -382,9 +315,7 @@ def test_an_id_that_is_used_again_after_the_clock_went_back_has_the_new_events_a
     now, audit = [datetime(2026, 1, 1, tzinfo=UTC)], tmp_path / "audit.db"
     with open_store("memory:", clock=lambda: now[0]) as store:
         for named in (None, ["c"]):
-            store.append(
-                "c", Message(source="user", content="former"), expected_version=ANY_VERSION
-            )
+            store.append("c", said("former"), expected_version=ANY_VERSION)
             update(store, audit, named)
             now[0] -= timedelta(seconds=3)
             erase(store, "c", reason="asked for")
@@ -451,9 +382,9 @@ def test_a_follower_whose_file_is_locked_says_so_in_one_line(
     foldlog: Any, tmp_path: Path, monkeypatch
 ):
     with open_store(f"sqlite:///{tmp_path}/store.db") as store:
-        store.append("c1", Message(source="user", content="word"), expected_version=0)
+        store.append("c1", said("word"), expected_version=0)
         update(store, tmp_path / "audit.db")
-        store.append("c1", Message(source="user", content="again"), expected_version=1)
+        store.append("c1", said("again"), expected_version=1)
     reached = audit_database.AuditTables.apply
 
     def locked(self: Any, *given: Any, **named: Any) -> Any:

@@ -17,9 +17,10 @@ import pytest
 from foldlog._follower import DerivedView, Follower
 from foldlog._history.histories import Histories
 from foldlog._reports.audit_database import AuditTables
-from foldlog.eventstore import ANY_VERSION, Message, Store, StoreUnavailable, open_store
+from foldlog.eventstore import ANY_VERSION, Store, StoreUnavailable, open_store
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
+from tests.said import said
 
 PATIENCE_S = 60.0
 
@@ -32,7 +33,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def say(store: Store, conversation: str, times: int) -> None:
-    events = [Message(source="user", content=f"word {n}") for n in range(times)]
+    events = [said(f"word {n}") for n in range(times)]
     store.append(conversation, events, expected_version=ANY_VERSION)
 
 

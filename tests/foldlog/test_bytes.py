@@ -16,22 +16,15 @@ import foldlog as api
 from foldlog._formats.conversion import encode, writable_formats
 from foldlog.eventstore import Action, Annotation, Message, Observation
 from foldlog.projections import View
+from tests.said import said
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256))
 URL = "data:image/png;base64," + base64.b64encode(PNG).decode()
 NAMED = "[2 bytes, sha256 06eb7d6a69ee…]"
 EVENTS = [
-    Message(
-        source="user", content=({"type": "image_url", "image_url": {"url": PNG, "detail": "low"}},)
-    ),
-    Message(
-        source="user",
-        content=({"type": "image", "source": {"media_type": "image/png", "data": PNG}},),
-    ),
-    Message(
-        source="user",
-        content=({"type": "input_audio", "input_audio": {"data": b"\x00\xff", "format": "wav"}},),
-    ),
+    said(({"type": "image_url", "image_url": {"url": PNG, "detail": "low"}},)),
+    said(({"type": "image", "source": {"media_type": "image/png", "data": PNG}},)),
+    said(({"type": "input_audio", "input_audio": {"data": b"\x00\xff", "format": "wav"}},)),
     Action(tool="look", arguments={"at": b"\x00\xff", "n": 1}, call_id="c1"),
     Observation(
         tool="look", call_id="c1", content=({"type": "image_url", "image_url": {"url": b"GIF89a"}},)
@@ -53,9 +46,7 @@ def test_a_model_is_sent_images_and_the_names_of_other_bytes():
 
 
 def test_bytes_that_are_no_known_image_are_not_sent_as_one():
-    view = View.from_events(
-        [Message(source="user", content=({"type": "image_url", "image_url": {"url": b"\x00"}},))]
-    )
+    view = View.from_events([said(({"type": "image_url", "image_url": {"url": b"\x00"}},))])
     assert view.to_messages("openai") == [
         {"role": "user", "content": "[image: it cannot be sent to this server]"},
     ]
@@ -128,8 +119,5 @@ def test_an_export_has_images_as_urls():
 @pytest.mark.parametrize("format", writable_formats())
 def test_an_export_is_json(format: str):
     pdf = {"type": "file", "file": {"filename": "a.pdf", "file_data": b"%PDF-1.4"}}
-    events = [
-        replace(event, id=place)
-        for place, event in enumerate((*EVENTS, Message(source="user", content=(pdf,))))
-    ]
+    events = [replace(event, id=place) for place, event in enumerate((*EVENTS, said((pdf,))))]
     assert json.dumps(list(encode(events, format)), allow_nan=False)

@@ -456,8 +456,6 @@ def test_the_first_questions_after_an_import_read_no_conversation(
     assert read == []
 
 
-
-
 def test_what_is_kept_below_an_id_is_that_of_each_present_version():
     with foldlog.open("memory:") as histories:
         below = ("", "kept", "grown", "erased", "redacted", "other code", "\U0010ffff\U0010ffff")

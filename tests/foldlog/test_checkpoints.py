@@ -13,8 +13,9 @@ import foldlog
 from foldlog.adapters._langgraph.checkpoints import Checkpoints
 from foldlog.adapters._langgraph.record_lists import Listed
 from foldlog.adapters._shared import erase_all, with_those_below
-from foldlog.eventstore import Annotation, DocumentChanges, Message
+from foldlog.eventstore import Annotation, DocumentChanges
 from tests.how_many import examples
+from tests.said import said
 
 THREAD = "runtime/t"
 
@@ -104,9 +105,7 @@ def test_each_checkpoint_is_what_was_put_and_the_view_follows_the_records(made):
                 checkpoints = opened(histories)
             if event == "foreign" and expected:
                 found = checkpoints.find(THREAD)
-                histories[found.branch].append(
-                    [Annotation(name="x"), Message(content="from us", source="user")]
-                )
+                histories[found.branch].append([Annotation(name="x"), said("from us")])
             before = (expected[parent][0] or []) if parent >= 0 else []
             stay = (
                 before
@@ -175,7 +174,7 @@ def test_the_documents_of_the_newest_checkpoint_are_those_of_its_last_event(monk
         put(checkpoints, 1, "000", "ab", "one")
         fork = put(checkpoints, 2, "000", "ac", "two")
         assert fork is None
-        for event in (None, Annotation(name="x"), Message(content="from us", source="user")):
+        for event in (None, Annotation(name="x"), said("from us")):
             for branch in (THREAD, f"{THREAD}/@002") if event is not None else ():
                 histories[branch].append(event)
             newest, _ = opened(histories).newest(THREAD)

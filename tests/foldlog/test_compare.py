@@ -11,6 +11,7 @@ import foldlog as library
 from foldlog.eventstore import Action, CondensationAction, Message, Observation, open_store
 from foldlog.eventstore.errors import install_command
 from tests.condensers.openai_server import Failure, OpenAIServer, Text
+from tests.said import said
 
 CALLS = 30
 
@@ -31,7 +32,7 @@ def work(tmp_path, monkeypatch):
     recorded in it.
     """
     monkeypatch.chdir(tmp_path)
-    events = [Message(source="user", content="mend the parser")]
+    events = [said("mend the parser")]
     for n in range(1, 2 * CALLS, 2):
         events += step(n), Observation(tool="run", call_id=f"c{n}", cause=n, content=done(n))
     with open_store("sqlite:///foldlog.db") as store:
@@ -97,7 +98,7 @@ def test_limits_are_counted_as_by_an_agent_with_the_same_configuration(foldlog, 
         agent_llm = None if model is None else library.LLM(library.LLMConfig(model=model))
         with library.open("memory:", condenser=str(file), agent_llm=agent_llm) as histories:
             run, views = histories["run"], []
-            run.append(Message(source="user", content="mend the parser"))
+            run.append(said("mend the parser"))
             for n in range(1, 2 * CALLS, 2):
                 views.append(len(run.prepare()))
                 run.append(step(n))
@@ -118,7 +119,7 @@ def test_a_curve_has_a_point_for_each_strategy_and_size_and_for_what_was_recorde
         later = Message(source="agent", content="as a/path.py says")
         store.append(
             "c1",
-            [Message(source="user", content="read a/path.py twice"), later],
+            [said("read a/path.py twice"), later],
             expected_version=62,
         )
     ran = foldlog("compare c1 --curve", tmp_path / "curve.svg", "--json")
@@ -148,9 +149,7 @@ def test_the_default_takes_the_limit_of_the_model_that_the_log_names(foldlog, wo
             Message(source="agent", content="hm", meta={"model": model})
             for model in ("a/tiny-model", "other")
         ]
-        store.append(
-            "c1", [*replies, Message(source="user", content="x" * 3_000)], expected_version=62
-        )
+        store.append("c1", [*replies, said("x" * 3_000)], expected_version=62)
         store.append(
             "c1",
             Message(source="agent", content="yes", meta={"model": "other"}),
@@ -269,7 +268,7 @@ def test_who_named_no_model_is_told_which_one_the_agent_called(foldlog, work, co
         )
         store.append(
             "c2",
-            [Message(source="user", content="hi"), *replies, told, told, told],
+            [said("hi"), *replies, told, told, told],
             expected_version=0,
         )
     noop = "--config", config("noop")

@@ -14,6 +14,7 @@ from foldlog.eventstore.errors import install_command
 from foldlog.projections import Views
 from tests.condensers.openai_server import Failure, OpenAIServer, Text
 from tests.how_many import some
+from tests.said import said
 
 KEY = "sk-a-secret-that-no-one-may-see"
 DB = "sqlite:///foldlog.db"
@@ -25,7 +26,7 @@ def work(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     events = [
         SystemMessage(content="be an agent"),
-        Message(source="user", content="mend the parser"),
+        said("mend the parser"),
     ]
     for n in range(2, 42, 2):
         events.append(

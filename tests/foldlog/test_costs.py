@@ -25,6 +25,7 @@ from foldlog._web.conversations import ServedConversations
 from foldlog._web.pages import Pages
 from foldlog._words.gist import cost_words
 from foldlog.errors import InvalidArgument
+from tests.said import said
 
 PRICES = {
     "m": {
@@ -211,7 +212,7 @@ def test_what_a_redaction_takes_has_cost_no_less_and_is_no_activity(histories, h
     report = {"condenser": "llm", "response": {"model": "sum"}, "metrics": metrics, "prompt": "Ann"}
     meta = {"model": "m", "usage": usage, "cost": 0.5, "title": "Ann's", "note": {"cost": 1}}
     at = datetime(2026, 3, 1, tzinfo=UTC)
-    history.append(Message(source="user", content="I am Ann", timestamp=at))
+    history.append(said("I am Ann", timestamp=at))
     history.append(Message(source="agent", content="hello Ann", meta=meta, timestamp=at))
     metadata = {"condenser_meta": [report], "text": "Ann"}
     history.append(CondensationAction(forgotten_event_ids=[1], metadata=metadata))
@@ -227,7 +228,7 @@ def test_a_strategy_without_a_model_costs_nothing_and_of_another_nothing_is_know
     for name, condenser in (("ours", "amortized_forgetting"), ("other", "of a friend")):
         metadata = {"condenser": condenser, "outcome": "condensed"}
         made = CondensationAction(forgotten_event_ids=[0], metadata=metadata)
-        histories[name].append([Message(source="user", content="hi"), made])
+        histories[name].append([said("hi"), made])
     figures = [
         next(iter(histories[name].stats().condensations.values())) for name in ("ours", "other")
     ]
@@ -248,7 +249,7 @@ def test_pages_say_what_a_conversation_cost_and_an_append_is_counted_on(tmp_path
         say(histories, "told", model="m", usage=usage, cost=0.5)
         say(histories, "partly", model="m", usage=usage)
         say(histories, "partly", model="x", usage=usage)
-        histories["silent"].append(Message(source="user", content="hi"))
+        histories["silent"].append(said("hi"))
         with closing(ServedConversations(store, prices=prices)) as served:
             while (page := served.list()).counted < page.total:
                 pass

@@ -16,7 +16,8 @@ import pytest
 
 from foldlog._page.report import write_report
 from foldlog._web.app import application
-from foldlog.eventstore import CondensationAction, Message, Retraction, open_store
+from foldlog.eventstore import CondensationAction, Retraction, open_store
+from tests.said import said
 from tests.web_client import asking
 
 DAMAGED = 2
@@ -28,9 +29,7 @@ def damaged(tmp_path) -> str:
     """The URL of a store with a conversation whose event 2 is damaged."""
     url = f"sqlite:///{tmp_path}/history.db"
     with open_store(url) as store:
-        store.ingest(
-            "c", (Message(source="user", content=f"message {number}") for number in range(6))
-        )
+        store.ingest("c", (said(f"message {number}") for number in range(6)))
         store.append(
             "c", CondensationAction(forgotten_event_ids=[1]), expected_version=CONDENSATION
         )

@@ -13,9 +13,10 @@ import pytest
 
 from foldlog._derived import add_each, followed, removals_of
 from foldlog._reports.audit_database import AuditTables
-from foldlog.eventstore import ANY_VERSION, Message, Recorded, Store, StoreUnavailable, open_store
+from foldlog.eventstore import ANY_VERSION, Recorded, Store, StoreUnavailable, open_store
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
+from tests.said import said
 
 ODD = "zebrafinch"
 
@@ -34,7 +35,7 @@ def derived(store: Store, tmp_path: Path) -> Iterator[AuditTables]:
 
 
 def say(store: Store, conversation: str, *texts: str) -> None:
-    events = [Message(source="user", content=text) for text in texts]
+    events = [said(text) for text in texts]
     store.append(conversation, events, expected_version=ANY_VERSION)
 
 
@@ -154,12 +155,9 @@ def test_rows_are_added_together_or_one_by_one():
             added[:] = before
             raise
 
-    rows = [
-        (Recorded(n, "c", None, Message(id=n, source="user", content="x")), name)
-        for n, name in enumerate("ab")
-    ]
+    rows = [(Recorded(n, "c", None, said("x", id=n)), name) for n, name in enumerate("ab")]
     assert add_each(rows, add, whole, (ValueError,)) == []
-    odd = (Recorded(2, "c", None, Message(id=2, source="user", content="x")), "odd")
+    odd = (Recorded(2, "c", None, said("x", id=2)), "odd")
     [lost] = add_each([*rows, odd], add, whole, (ValueError,))
     assert (lost.event, added) == (2, ["a", "b", "a", "b"])
     with pytest.raises(ValueError, match="odd"):

@@ -9,8 +9,9 @@ from pathlib import Path
 import msgspec
 
 import foldlog as api
-from foldlog import Message, _documents as documents
+from foldlog import _documents as documents
 from foldlog.eventstore import Origin
+from tests.said import said
 
 SCHEMA = Path(__file__).parents[2] / "docs/json-schema.json"
 PRINTED = """
@@ -72,7 +73,5 @@ def test_each_command_prints_its_document(foldlog, five_messages):
 def test_a_list_says_what_a_conversation_is_that_begins_with_the_state_of_its_runtime(foldlog):
     with api.open("foldlog.db") as histories:
         histories["langgraph/t"].append((), documents={"checkpoint": {"step": -1}})
-        histories["langgraph/t"].append(
-            Message(source="user", content="hi", origin=Origin(format="langchain"))
-        )
+        histories["langgraph/t"].append(said("hi", origin=Origin(format="langchain")))
     assert foldlog("list --json").document["conversations"][0]["format"] == "langchain"

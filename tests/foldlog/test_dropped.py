@@ -21,6 +21,7 @@ from foldlog._reports.recall_score import event_terms, event_texts
 from foldlog.projections import View, begins_reply
 from tests.beside import SAMPLES, needs_samples
 from tests.how_many import examples
+from tests.said import said
 
 NAMES = ["src/alpha.py", "src/beta.py", "alpha.py", "GAMMA_SIZE", "4711002", "words"]
 
@@ -120,7 +121,7 @@ def history():
         history = histories["c"]
         history.append(
             [
-                Message(source="user", content="begin"),
+                said("begin"),
                 Action(tool="read", arguments={"path": "src/a.py"}),
             ]
         )
@@ -168,7 +169,7 @@ def test_the_newest_condensation_is_one_that_stands_and_forgot_something(history
 
 
 def test_a_term_that_stands_in_a_longer_one_is_not_lost(history):
-    history.append(Message(source="user", content="see alpha.py and beta.py"))
+    history.append(said("see alpha.py and beta.py"))
     history.append(
         CondensationAction(
             forgotten_event_ids=(5,), summary="src/alpha.py was read", summary_offset=1
@@ -202,7 +203,7 @@ def test_a_long_range_reads_each_event_once_and_names_the_newest_condensations(m
     with foldlog.open("memory:") as histories:
         history = histories["c"]
         for number in range(40):
-            history.append([Message(source="user", content=f"src/file_{number}.py")])
+            history.append([said(f"src/file_{number}.py")])
             history.append(CondensationAction(forgotten_event_ids=(2 * number,)))
         store, name = of(history)
         read = []
@@ -216,9 +217,7 @@ def test_a_long_range_reads_each_event_once_and_names_the_newest_condensations(m
 
 
 def test_a_term_is_looked_for_in_so_many_events_after_its_condensation(history, monkeypatch):
-    history.append(
-        [Message(source="user", content="so?"), Message(source="agent", content="4711002")]
-    )
+    history.append([said("so?"), Message(source="agent", content="4711002")])
     assert [each.term for each in history.dropped().needed] == ["MAX_SIZE", "4711002"]
     monkeypatch.setattr(dropped_module, "EVENTS_AFTER", 2)
     assert [each.term for each in history.dropped().needed] == ["MAX_SIZE"]

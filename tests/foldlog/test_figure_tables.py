@@ -22,6 +22,7 @@ from foldlog._figures.tables import SORTS, FigureTables, Where
 from foldlog.errors import InvalidArgument, KeyUnavailable
 from foldlog.eventstore import KeyRing, Store, open_store
 from foldlog.projections import Views
+from tests.said import said
 
 KEYS = KeyRing(["11" * 32])
 START = datetime(2026, 3, 1, 10, tzinfo=UTC)
@@ -50,7 +51,7 @@ def run_of(number: int) -> list[Any]:
         [Action(source="agent", tool="edit", call_id="b", arguments={}, timestamp=at[1])],
         [],
     ]
-    return [Message(source="user", content=f"request {number}", timestamp=at[0]), *ends[number % 4]]
+    return [said(f"request {number}", timestamp=at[0]), *ends[number % 4]]
 
 
 def filled(store: Store) -> Store:
@@ -58,7 +59,7 @@ def filled(store: Store) -> Store:
     for number in range(8):
         histories[f"run-{number}"].append(run_of(number))
     histories["run-1"].set_attributes(team="blue")
-    histories["run-1/+state"].append(Message(source="user", content="kept by a runtime"))
+    histories["run-1/+state"].append(said("kept by a runtime"))
     return store
 
 
@@ -272,7 +273,7 @@ def test_replies_are_compared_once(
     figures = FiguresOfStore(store)
     before = calls_of(store, figures)
     assert read == [3]
-    histories["run-0"].append(Message(source="user", content="more"))
+    histories["run-0"].append(said("more"))
     assert (calls_of(store, FiguresOfStore(store)), read) == (before, [3]), (
         "nothing to compare, in another process"
     )

@@ -29,6 +29,7 @@ from foldlog.projections import Views
 from tests.foldlog.records import CORPUS, records_of, v1
 from tests.foldlog.test_stats import CODEX, USUAL, V0, V1
 from tests.how_many import some
+from tests.said import said
 
 SAMPLE = Path(__file__).parents[2] / "foldlog" / "sample" / "tidewatch.jsonl"
 
@@ -104,7 +105,7 @@ def test_calls_of_condensers_are_counted_apart(foldlog):
     report = {"condenser": "llm", "response": {"id": "r", "model": "m"}, "metrics": metrics}
     with library.open("foldlog.db") as histories:
         history = histories["c"]
-        history.append([Message(source="user", content=f"I am {n}") for n in range(4)])
+        history.append([said(f"I am {n}") for n in range(4)])
         history.append(Message(source="agent", content="yes", meta={"model": "m", "cost": 0.5}))
         history.append(
             CondensationAction(forgotten_event_ids=[1], metadata={"condenser_meta": [report]})

@@ -13,12 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from foldlog import Message, open as foldlog_open
+from foldlog import open as foldlog_open
 from foldlog._cli.catalog import COMMANDS
 from foldlog.eventstore import open_store
 from tests.commands import command_named
 from tests.foldlog.terminals import in_a_terminal
 from tests.how_many import some
+from tests.said import said
 
 SAMPLE = Path(__file__).parents[2] / "foldlog" / "sample" / "tidewatch.jsonl"
 NAMES = [name for names in COMMANDS.values() for name in names]
@@ -75,7 +76,7 @@ def test_stdin_that_is_a_terminal_is_refused(foldlog, monkeypatch):
 )
 def test_a_bar_counts_to_its_total_and_leaves_nothing_behind(arguments, tmp_path):
     with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
-        store.append("c", [Message(source="user", content="a word")] * 1_500, expected_version=0)
+        store.append("c", [said("a word")] * 1_500, expected_version=0)
     with open(tmp_path / "out", "wb") as out:
         environment = {"TERM": "xterm", "COLUMNS": "100"}
         status, shown, _ = in_a_terminal(
@@ -99,9 +100,7 @@ def used_again(foldlog, five_messages):
     foldlog("import", five_messages)
     foldlog("store erase five --yes --reason 'asked to'")
     with foldlog_open("foldlog.db") as histories:
-        histories.create("five", replace_erased=True).append(
-            Message(source="user", content="again")
-        )
+        histories.create("five", replace_erased=True).append(said("again"))
 
 
 def test_a_copy_counts_the_tombstone_below_a_conversation_that_has_its_id(foldlog, used_again):

@@ -17,9 +17,10 @@ import pytest
 
 from foldlog._cli import hints
 from foldlog._cli.catalog import COMMANDS
-from foldlog.eventstore import Message, open_store
+from foldlog.eventstore import open_store
 from foldlog.eventstore.errors import install_command
 from tests.commands import command_named
+from tests.said import said
 
 ROOT = Path(__file__).parents[2]
 HINT = re.compile(r"'foldlog ([a-z]+(?: [^']*)?)'")
@@ -52,9 +53,7 @@ def _no_store():
 def store(tmp_path):
     """A store that is not the default one, with a conversation whose id a shell would part."""
     with open_store(tmp_path / "my store.db") as store:
-        store.append(
-            "my $id", [Message(source="user", content=str(n)) for n in range(3)], expected_version=0
-        )
+        store.append("my $id", [said(str(n)) for n in range(3)], expected_version=0)
     return "my store.db"
 
 

@@ -20,12 +20,13 @@ from foldlog._formats.conversion import writable_formats
 from foldlog.errors import InvalidEvent, NoSuchEvent, NoSuchVersion
 from foldlog.eventstore import Origin
 from foldlog.formats import decode, encode
+from tests.said import said
 
 SAMPLE = pathlib.Path(__file__).parents[2] / "foldlog" / "sample" / "tidewatch.jsonl"
 
 
 def messages(*texts):
-    return [Message(source="user", content=text) for text in texts]
+    return [said(text) for text in texts]
 
 
 def test_options_after_a_bare_path_are_refused_and_no_file_is_made(tmp_path, monkeypatch):
@@ -170,7 +171,7 @@ def test_histories_are_counted_and_always_true(histories):
     # "history or another" is this one
     assert (len(histories["a"]), bool(histories["a"])) == (0, True)
     for name in ("a", "b"):
-        histories[name].append(Message(source="user", content="hi"))
+        histories[name].append(said("hi"))
     histories.erase("a", reason="asked to")
     assert len(histories) == len(list(histories)) == 1
     assert " object at 0x" not in f"{histories!r} {histories['b']!r} {histories.maintenance!r}"
@@ -257,7 +258,7 @@ def test_the_format_of_an_export_is_that_of_the_first_record_also_after_document
         for name in ("imported", "own", "documents"):
             histories[name].append((), documents={"state": {}})
         histories["imported"].append_records(records, format="openai-chat")
-        histories["own"].append(Message(source="user", content="a"))
+        histories["own"].append(said("a"))
         exports = {name: exported(histories[name])[0] for name in ("imported", "own", "documents")}
         native = exported(histories["own"], "openhands-v1")[0]
         assert exports == {"imported": records, "own": native, "documents": []}
@@ -301,14 +302,14 @@ def test_an_exported_view_has_the_thinking_that_its_format_has_a_place_for(
         for thinking in ([thought[0]], [thought[1]]):
             history.append(
                 [
-                    Message(source="user", content="a"),
+                    said("a"),
                     Message(source="agent", content="b", thinking=thinking),
                 ]
             )
         call = Action(tool="t", call_id="k", thinking=[thought[2]])
         history.append(
             [
-                Message(source="user", content="a"),
+                said("a"),
                 call,
                 Observation(content="c", call_id="k", cause=5),
             ]
@@ -383,9 +384,9 @@ WRONG = {
 def test_an_argument_of_a_wrong_type_or_value_is_named(histories):
     history = histories["c"]
     history.append(messages("before"))
-    for said, call in WRONG.items():
+    for words, call in WRONG.items():
         with pytest.raises(
-            (TypeError, foldlog.errors.InvalidArgument, InvalidEvent), match=re.escape(said)
+            (TypeError, foldlog.errors.InvalidArgument, InvalidEvent), match=re.escape(words)
         ):
             call(history)
     assert history.version() == 1

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from foldlog import Message, open as open_histories
+from foldlog import open as open_histories
+from tests.said import said
 
 PAGE = Path(__file__).parents[2] / "docs/how-to/command.md"
 
@@ -39,7 +40,7 @@ def installed(foldlog, tmp_path, monkeypatch):
 
 def test_the_command_of_a_package_runs_and_is_listed(installed):
     with open_histories("foldlog.db") as histories:
-        histories["c1"].append(Message(source="user", content="hi"))
+        histories["c1"].append(said("hi"))
     assert "._" not in PAGE.read_text(), "what is private may change"
     assert installed("hello c1").out == "c1 has 1 events\n"
     mistyped = installed("hello c1 --db fodlog.db")

@@ -9,9 +9,10 @@ import sys
 from pathlib import Path
 
 import foldlog
-from foldlog import Action, CondensationAction, Message, Observation
+from foldlog import Action, CondensationAction, Observation
 from foldlog.projections import View
 from foldlog.projections.stored.revision_codec import PROJECTION
+from tests.said import said
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "agent_loop.py"
 
@@ -38,9 +39,7 @@ def shown(history):
 
 
 def test_an_answered_call_is_hidden_while_its_sibling_waits_and_interrupting_shows_both(history):
-    history.append(
-        [Message(source="user", content="go"), call("a"), call("b"), result("a", "it is done")]
-    )
+    history.append([said("go"), call("a"), call("b"), result("a", "it is done")])
     assert shown(history) == {}
     (recorded,) = history.close_open_calls("the power failed")
     assert recorded.event == Observation(
@@ -84,10 +83,8 @@ def test_a_call_that_another_program_answers_first_gets_no_second_observation(hi
 
 
 def test_a_retraction_of_another_program_is_read_before_calls_are_interrupted(history, monkeypatch):
-    history.append(
-        [Message(source="user", content="go"), CondensationAction(forgotten_event_ids=[0])]
-    )
-    history.append([call("a"), call("b"), Message(source="user", content="no")])
+    history.append([said("go"), CondensationAction(forgotten_event_ids=[0])])
+    history.append([call("a"), call("b"), said("no")])
     before = history.view()
     history.retract(4)
     history._store.project(
@@ -102,7 +99,7 @@ def test_open_are_the_calls_that_no_observation_answers_in_order_at_each_version
         call("a"),
         call("b"),
         result("a"),
-        Message(source="user", content="x"),
+        said("x"),
         call("c"),
         result("c"),
         result("b"),

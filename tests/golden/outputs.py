@@ -32,7 +32,8 @@ _NOON = datetime(2026, 2, 17, 12, tzinfo=UTC)
 _CHAT = [{"role": "user", "content": "Is it raining?"}, {"role": "assistant", "content": "No."}]
 _OF_THE_RUN = re.compile(
     # a hash, what a store is called, and an object of an archive
-    r"\b[0-9a-f]{64}\b|(?<=\"store\": \")[0-9a-f-]{36}|\b[0-9a-f]{16}-[0-9a-f]{16}\b"
+    r"\b[0-9a-f]{64}\b|(?:(?<=\"store\": \")|(?<=of store )|(?<=, not of ))[0-9a-f-]{36}"
+    r"|\b[0-9a-f]{16}-[0-9a-f]{16}\b"
     # a time of now: what sessions record is of January to March 2026
     r"|(?<!\d)(?!2026-0[1-3]-)20\d\d-\d\d-\d\d"
     r"(?:[ T]\d\d:\d\d(?::\d\d(?:\.\d+(?:Z|\+\d\d:\d\d))?)?)?"

@@ -828,7 +828,8 @@ def test_what_no_rule_reads_of_a_message_is_a_finding():
     assert texts(events) == ["so?", "so.", "no."]
     assert [event.source for event in events][:3] == ["user", "agent", "environment"]
     assert [each.problem for each in found] == [
-        f"has a message with {what!r}, which foldlog does not read" for what in ("mood", "tool_calls", "role")
+        f"has a message with {what!r}, which foldlog does not read"
+        for what in ("mood", "tool_calls", "role")
     ]
 
 
