@@ -320,7 +320,7 @@ def _slow_body(event: KnownEvent) -> bytes:
     for name in extra:
         if name in event.__struct_encode_fields__ or name == "kind":
             raise ValueError(
-                f"its extra field {name!r} has the name of one of its own fields; set that field"
+                f"the extra field {name!r} has the name of a field of the kind; set that field"
                 " instead"
             )
     fields.update(extra)
@@ -388,9 +388,9 @@ def _parsed(body: bytes) -> dict[str, Any]:
     try:
         value = _any.decode(text)
     except (ValueError, RecursionError) as error:
-        raise Undecodable(f"its body is not JSON ({error})") from error
+        raise Undecodable(f"the body is not JSON ({error})") from error
     if not isinstance(value, dict):
-        raise Undecodable(f"its body is a JSON {type(value).__name__}, not an object")
+        raise Undecodable(f"the body is a JSON {type(value).__name__}, not an object")
     fields: dict[str, Any] = exact_of(value, text) if text.startswith(BEGINS_EXACT) else value
     put_back(fields, listed, body)
     return fields
@@ -420,7 +420,7 @@ def _decoded_slowly(
         fields = upcast(fields)
     if fields.get("kind") != kind:
         raise Undecodable(
-            f"its column has the kind {kind}, but its body has {short(fields.get('kind'))}"
+            f"the column has the kind {kind}, but the body has {short(fields.get('kind'))}"
         )
     own = {name: value for name, value in fields.items() if name in type_.__struct_encode_fields__}
     extra = {name: value for name, value in fields.items() if name not in own and name != "kind"}

@@ -82,9 +82,9 @@ def exact_of(fields: dict[str, Any], text: bytes) -> dict[str, Any]:
         exact: dict[str, Any] = json.loads(base64.b64decode(fields[EXACT], validate=True))
         written = text_of(exact)
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise Undecodable(f"its exact form cannot be read ({error})") from error
+        raise Undecodable(f"the exact form cannot be read ({error})") from error
     if written != text:
-        raise Undecodable("its exact form and the fields beside it differ")
+        raise Undecodable("the exact form and the fields beside it differ")
     return exact
 
 
@@ -185,11 +185,11 @@ def without_list(body: bytes) -> tuple[list[Mapping[str, Any]], bytes]:
                 or type(entry["size"]) is not int
                 or not entry["at"]
             ):
-                raise Undecodable("its list of bytes holds something else")
+                raise Undecodable("the list of bytes has an entry of another form")
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise Undecodable(f"its list of bytes cannot be read ({error})") from error
+        raise Undecodable(f"the list of bytes cannot be read ({error})") from error
     if not listed or text[end : end + 1] != ",":
-        raise Undecodable("its list of bytes is not followed by its fields")
+        raise Undecodable("the list of bytes is not followed by the fields")
     return listed, b"{" + text[end + 1 :].encode()
 
 
@@ -207,17 +207,17 @@ def put_back(fields: dict[str, Any], listed: Iterable[Mapping[str, Any]], body: 
         value = plain.get(bytes.fromhex(entry["sha256"]))
         if value is None:
             raise Undecodable(
-                f"its bytes with SHA-256 {entry['sha256'][:12]}… are missing or were changed"
+                f"the bytes with SHA-256 {entry['sha256'][:12]}… are missing or were changed"
             )
         try:
             container: Any = fields
             for step in entry["at"][:-1]:
                 container = container[step]
             if container[entry["at"][-1]] is not None:
-                raise Undecodable("a path in its list of bytes leads to another value")
+                raise Undecodable("a path in the list of bytes leads to another value")
             container[entry["at"][-1]] = value
         except (LookupError, TypeError) as error:
-            raise Undecodable("a path in its list of bytes does not exist") from error
+            raise Undecodable("a path in the list of bytes does not exist") from error
 
 
 # -- values that JSON would give back as other values

@@ -47,8 +47,8 @@ def parse_event_time(text: Any) -> EventTime | None:
 
 
 def in_utc(time: EventTime) -> EventTime:
-    """Return a time that can be compared with others. A time without a zone counts as UTC
-    everywhere.
+    """Return a time in a form that can be compared with other times. A time without a zone counts
+    as UTC everywhere.
     """
     return time if time.tzinfo else EventTime(time.replace(tzinfo=UTC))
 

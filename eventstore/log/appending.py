@@ -214,7 +214,7 @@ class Appending(Struct, eq=False):
         if stored != list(requested) and not _are_equal_but_for_redactions(stored, requested):
             raise IdempotencyConflict(conversation, idempotency_key, first_id)
         if position is None:
-            raise CorruptEvent(conversation, first_id, "its position cannot be found")
+            raise CorruptEvent(conversation, first_id, "the position of the event cannot be found")
         return tuple(
             Recorded(position + index, conversation, from_microseconds(row.recorded_at), event)
             for index, (row, event) in enumerate(zip(rows, recorded, strict=True))

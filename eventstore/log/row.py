@@ -403,7 +403,7 @@ def begun(conversation: Conversation | None) -> Conversation | None:
     raise CorruptEvent(
         conversation.id,
         max(conversation.begins, 1) - 1,
-        "it is missing, and so are all events after it",
+        "the event is missing, and so are all later events",
     )
 
 

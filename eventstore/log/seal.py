@@ -66,7 +66,7 @@ EVENT_BYTES_MAX: Final = 16 * 2**20
 JSON. No larger body is compressed, and so none is decompressed to more.
 """
 _TOO_LARGE: Final = (
-    f"its compressed body has more than {EVENT_BYTES_MAX:,} bytes, which foldlog never compresses"
+    f"the compressed body has more than {EVENT_BYTES_MAX:,} bytes, which foldlog never compresses"
 )
 
 _ZLIB_LEVEL = 6
@@ -444,7 +444,7 @@ def _place_of_row(row: Row) -> bytes:
     """
     kind = _PLACES.get(len(row.proof))
     if kind is None:
-        raise NotAsWritten("its head has a wrong length")
+        raise NotAsWritten("the head of the event has a wrong length")
     columns = row.columns
     return b"%b\0%b%b" % (kind, _length(len(columns)), columns)
 
@@ -514,16 +514,16 @@ def decompressed(number: int, stored: bytes) -> bytes:
         try:
             body = inflater.decompress(stored, EVENT_BYTES_MAX + 1)
         except zlib.error as error:
-            raise NotAsWritten(f"its compressed body cannot be read: {error}") from error
+            raise NotAsWritten(f"the compressed body cannot be read: {error}") from error
         if len(body) > EVENT_BYTES_MAX:
             raise NotAsWritten(_TOO_LARGE)
         if not inflater.eof:
-            raise NotAsWritten("its compressed body is cut off")
+            raise NotAsWritten("the compressed body is cut off")
         return body
     if number == _ZSTD:
         return _from_zstd(stored)
     raise NotAsWritten(
-        f"its body has compression {number}, which this version of foldlog does not know"
+        f"the body has compression {number}, which this version of foldlog does not know"
     )
 
 
@@ -558,9 +558,9 @@ def _from_zstd(stored: bytes) -> bytes:
     try:
         size = zstandard.frame_content_size(stored)
         if size < 0:
-            raise NotAsWritten("its compressed body does not give its size")
+            raise NotAsWritten("the compressed body does not say how long the body is")
         if size > EVENT_BYTES_MAX:
             raise NotAsWritten(_TOO_LARGE)
         return _contexts.decompressor.decompress(stored)
     except zstandard.ZstdError as error:
-        raise NotAsWritten(f"its compressed body cannot be read: {error}") from error
+        raise NotAsWritten(f"the compressed body cannot be read: {error}") from error

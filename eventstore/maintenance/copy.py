@@ -463,7 +463,7 @@ class CopyWriter(StagedWriter):
                 raise CorruptEvent(
                     end.id,
                     row.id,
-                    "its head differs from the head of the event in the source: one of the two"
+                    "the head differs from the head of the event in the source: one of the two"
                     " events was changed",
                 )
             counted = row.counted(row.id, end.shown, end.structural)

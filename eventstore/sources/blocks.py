@@ -147,7 +147,7 @@ def unpacked_appended(first: int, count: int, index: bytes) -> AppendedIndex:
     pairs = 2 * array("I").itemsize * count
     end = 2 * pairs + HASH_BYTES * count
     if len(index) != end + len(GENESIS):
-        raise DamagedBlock(f"its index does not fit its {count} records")
+        raise DamagedBlock(f"the index of the block does not fit the block's {count} records")
     events = array("I", index[:pairs])
     made = zip(
         range(first, first + count), zip(events[::2], events[1::2], strict=True), strict=True
@@ -187,12 +187,12 @@ def unpacked_index(count: int, index: bytes) -> tuple[array[int], bytes]:
     steps = array("I")
     steps.frombytes(unpack(index[:split]))
     if split <= 0 or len(steps) != 2 * count:
-        raise DamagedBlock(f"its index does not fit its {count} records")
+        raise DamagedBlock(f"the index of the block does not fit the block's {count} records")
     return array("I", accumulate(steps)), index[split:]
 
 
 def _steps_to(places: array[int]) -> array[int]:
-    """Return the distances from each place to the next. These small numbers deflate well."""
+    """Return the distances from each place to the next. These small numbers compress well."""
     return array("I", map(sub, places, (0, *places)))
 
 

@@ -482,7 +482,7 @@ class Sources:
     def _corrupt(self, conversation: int, first: int, error: Exception) -> CorruptEvent:
         name = self.name_of(conversation)
         return CorruptEvent(
-            name, 0, f"the records of its source from {first} on cannot be read: {error}"
+            name, 0, f"the records of the source from {first} on cannot be read: {error}"
         )
 
 

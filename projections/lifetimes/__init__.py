@@ -66,9 +66,10 @@ class Span(msgspec.Struct, frozen=True, gc=False):
 class Lifetime(msgspec.Struct, frozen=True, gc=False):
     """The versions at which the View shows one event, or the summary with this (negative) id.
     ``spans`` is empty if the View never shows it; it has several members if retractions removed the
-    event and brought it back. ``tokens`` is the caller's count. It is 0 without a count, and for
-    events that were never shown. ``returns`` has pairs of a version and a reason: a retraction at
-    this version left the event hidden, for another reason than its last span has.
+    event and brought it back. ``tokens`` is the number of tokens that the caller counted. It is 0
+    without a count, and for events that were never shown. ``returns`` has pairs of a version and a
+    reason: a retraction at this version left the event hidden, for another reason than its last
+    span has.
     """
 
     id: int

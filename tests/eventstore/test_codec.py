@@ -124,7 +124,7 @@ def test_an_exact_form_counts_only_beside_what_was_made_of_it(fields, first):
 @pytest.mark.parametrize("name", ["content", "kind", "id", "source", "meta"])
 def test_an_extra_field_cannot_take_the_place_of_a_field_of_the_event(name):
     with pytest.raises(
-        InvalidEvent, match=f"extra field '{name}' has the name of one of its own fields"
+        InvalidEvent, match=f"extra field '{name}' has the name of a field of the kind"
     ):
         encode(Message(source="user", content="list the files", extra={name: "other"}))
 
@@ -178,9 +178,9 @@ def test_an_older_schema_is_upgraded_when_it_is_read(monkeypatch):
             "message",
             1,
             b'{"kind":"action","tool":"ls"}',
-            "column has the kind message, but its body has 'action'",
+            "column has the kind message, but the body has 'action'",
         ),
-        ("message", 1, b'{"content":"hi","source":"user"}', "its body has None"),
+        ("message", 1, b'{"content":"hi","source":"user"}', "the body has None"),
         (
             "message",
             1,
@@ -192,7 +192,7 @@ def test_an_older_schema_is_upgraded_when_it_is_read(monkeypatch):
             "message",
             1,
             b'{"$exact":"%%%","kind":"message","content":"x","source":"user"}',
-            "its exact form cannot be read",
+            "the exact form cannot be read",
         ),
         ("message", 1, b"[" * 100_000, "not JSON"),
         (

@@ -1,5 +1,6 @@
 """Connections to PostgreSQL, and a bounded pool of them. Statements are queued and then sent
-together, in one round trip. The driver's errors are sorted by the recorder's reaction.
+together, in one round trip. The driver's errors become foldlog's errors, one for each reaction of
+the recorder.
 
 This is libpq's pipeline mode, as psycopg binds it. psycopg's own cursors take ten times the CPU of
 this code, which is more than the rest of an append takes.
@@ -254,8 +255,8 @@ class Wire:
 
     @contextlib.contextmanager
     def plain(self) -> Iterator[psycopg.Connection[Any]]:
-        """Lend the connection to code that uses it as psycopg's own. If that fails, it is not used
-        again.
+        """Lend the connection to code that calls psycopg's own methods. If that fails, it is not
+        used again.
         """
         if self._unread:
             self.ask()  # read the answers for which no caller waited

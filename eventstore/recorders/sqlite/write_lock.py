@@ -21,8 +21,8 @@ _SUFFIX: Final = "-queue"
 
 
 def give_rights(file: int | str, model: str) -> None:
-    """Give a file the permissions and the owner of another file, if that exists, as far as this
-    user may.
+    """Copy the permissions and the owner of the file ``model`` to another file, as far as this user
+    may. Do nothing if ``model`` does not exist.
     """
     with suppress(FileNotFoundError, PermissionError):
         status = os.stat(model)
