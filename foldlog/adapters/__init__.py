@@ -1,4 +1,5 @@
-"""Stores for agent runtimes: a runtime that is given one keeps its conversations in foldlog.
+"""Stores for agent runtimes. A runtime that uses one of these stores keeps its conversations in
+foldlog.
 
     agent_framework.py FoldlogHistoryProvider, a HistoryProvider of Microsoft's Agent Framework
     claude_agent.py    FoldlogSessionStore, a SessionStore of the Claude Agent SDK
@@ -14,8 +15,8 @@
                        FoldlogSteps, a capability
     strands.py         FoldlogSessionRepository, a SessionRepository of Strands Agents
 
-Each of these files is one adapter. ``_shared.py`` is what they do with a store, whatever the
-runtime; ``_records/`` has the forms in which SDKs write messages, ``_langgraph/`` keeps
-checkpoints, ``langgraph_deltas.py`` lists stored as differences, ``_linked.py`` trees of messages.
+Each of these files is one adapter. ``_shared.py`` has the code that all adapters use. ``_records/``
+has the formats in which SDKs write messages. ``_langgraph/`` stores checkpoints,
+``langgraph_deltas.py`` stores lists as differences, and ``_linked.py`` stores trees of messages.
 Extras of foldlog install the SDKs.
 """

@@ -1,8 +1,8 @@
-"""Keep entries that name the entry before them, as those of pydantic-ai do: a tree whose branches
-are consecutive parts of the log.
+"""Store entries that name the entry before them, as in pydantic-ai. They form a tree, whose
+branches are consecutive parts of the log.
 
 An entry is a record of a format with its source id, ``entry_id`` and ``parent_id``. The View of a
-conversation ends with one entry. To continue after another entry, a retraction returns to the View
+conversation ends with an entry. To continue after another entry, a retraction returns to the View
 that ended with that entry. So the View at the version after an entry is always the chain of entries
 that leads to it, and a fork there shares that chain.
 """
@@ -48,12 +48,12 @@ _decode_link = msgspec.json.Decoder(_Link).decode
 def _link_in(text: bytes) -> _Link:
     try:
         return _decode_link(text)
-    except msgspec.DecodeError:  # it holds NaN, or half a surrogate pair
+    except msgspec.DecodeError:  # the text has NaN, or half a surrogate pair
         return msgspec.convert(parse(text), _Link)
 
 
 class StoredEntry(NamedTuple):
-    """An entry: its id, that of the entry before it, and all of it as a text of JSON."""
+    """An entry: its id, the id of the entry before it, and the whole entry as JSON text."""
 
     entry_id: str
     parent_id: str | None
@@ -61,7 +61,7 @@ class StoredEntry(NamedTuple):
 
 
 class LinkedEntries:
-    """The entries of a format in a store. Each entry is found by its id alone."""
+    """Finds the entries of a format in a store, by their ids alone."""
 
     def __init__(self, histories: Histories, format: str) -> None:
         self._histories = histories
@@ -72,20 +72,20 @@ class LinkedEntries:
         return self._histories[conversation]
 
     def found(self, entry_id: str) -> FoundEvent | None:
-        """Return the place of an entry."""
+        """Return the first event of an entry; None if no conversation has the entry."""
         return next(iter(self._histories.find(entry_id, format=self.format)), None)
 
     def chain(self, entry_id: str | None, limit: int | None = None) -> list[Entry]:
-        """Return the entries from the first one to this one, or the last ``limit`` of them, in
-        order.
+        """Return the entries from the first entry of the tree to this one, or the last ``limit`` of
+        them, in order.
 
-        Raises ``LookupError`` if one of them is in no conversation. Cost: these entries, and a
-        search at each place where the chain leaves the order of the log.
+        Raises ``LookupError`` if an entry is in no conversation. Cost: these entries, and a search
+        at each place where the chain does not follow the order of the log.
         """
         return [parse(each.text) for each in self.back(entry_id, limit)][::-1]
 
     def back(self, entry_id: str | None, limit: int | None = None) -> Iterator[StoredEntry]:
-        """Yield the entries of ``chain``, this one first."""
+        """Yield the entries of ``chain`` in reverse order, this entry first."""
         wanted = entry_id
         count = 0
         while wanted is not None and count != limit:
@@ -94,7 +94,7 @@ class LinkedEntries:
                 raise KeyError(wanted)
             for entry in self._back_from(found):
                 if entry.entry_id != wanted:
-                    break  # the entry before was taken back, so the wanted entry is elsewhere
+                    break  # an entry was taken back, so the wanted one is elsewhere
                 yield entry
                 wanted = entry.parent_id
                 count = count + 1
@@ -102,8 +102,8 @@ class LinkedEntries:
                     break
 
     def place(self, conversation: str, version: int, entry_id: str) -> int | None:
-        """Return the version after an entry; None if a conversation does not have it up to
-        ``version``.
+        """Return the version after an entry. Return None if the conversation does not have the
+        entry up to ``version``.
         """
         places = {
             found.conversation: found.event_id
@@ -119,9 +119,7 @@ class LinkedEntries:
         return None
 
     def missing(self, conversation: str, version: int, entry_id: str) -> list[Entry]:
-        """Return the entries of the chain to this one that a conversation does not have, in
-        order.
-        """
+        """Return the entries of ``chain`` that a conversation does not have, in order."""
         if self.place(conversation, version, entry_id) is not None:
             return []
         chain = self.chain(entry_id)
@@ -131,8 +129,8 @@ class LinkedEntries:
         return chain
 
     def fork(self, entry_id: str, conversation: str) -> int:
-        """Begin a conversation as a fork after an entry. Return its version. Raises what
-        ``History.fork`` raises.
+        """Begin a conversation as a fork after an entry. Return its version. Raises the errors of
+        ``History.fork``.
         """
         found = self.found(entry_id)
         if found is None:
@@ -153,14 +151,14 @@ class LinkedEntries:
         )
 
     def _back_from(self, found: FoundEvent) -> Iterator[StoredEntry]:
-        """Yield an entry and those before it in the log, the newest first."""
+        """Yield an entry and the entries before it in the log, the newest first."""
         history = self._histories[found.conversation]
         yield self._linked(json_of(self.read(history, found.event_id)[0]))
         yield from map(self._linked, history._stored_records().before(found.event_id))
 
     def _linked(self, text: bytes) -> StoredEntry:
-        """Return an entry with the id of its parent, which is not told by what stays of a redacted
-        one.
+        """Return an entry with the id of its parent. The rest of a redacted entry does not have
+        this id, so the log is searched for it.
         """
         link = _link_in(text)
         if link.parent_id is not UNSET:
@@ -173,7 +171,7 @@ class LinkedEntries:
         return StoredEntry(link.entry_id, parent, json_of({**parse(text), "parent_id": parent}))
 
     def tip(self, history: History, version: int) -> str | None:
-        """Return the id of the last entry at a version. Cost: the events after it."""
+        """Return the id of the last entry at a version. Cost: the events after that entry."""
         while version:
             (event,) = history.events(version - 1, version)
             origin = event.origin
@@ -190,7 +188,9 @@ class LinkedEntries:
 
 
 def _from(history: History, event_id: int) -> Iterator[Event]:
-    """Yield the events from an id on, a few at first: most entries have one event or two."""
+    """Yield the events from an id on. A few events are read first, because most entries have one or
+    two events.
+    """
     size = _FEW
     while page := list(history.events(event_id, event_id + size)):
         yield from page
@@ -199,11 +199,11 @@ def _from(history: History, event_id: int) -> Iterator[Event]:
 
 
 class Moves:
-    """The events that append entries to a conversation, each after its parent.
+    """Collects the events that append entries to a conversation, each after its parent.
 
     ``recorder`` is at the version of the conversation, and ``tip`` is the last entry of its View.
-    ``compacts``: the new entries stand for those that they do not continue, which are condensed,
-    not left.
+    If ``compacts`` is true, the new entries replace the entries that they do not continue: these
+    are condensed, not retracted.
     """
 
     def __init__(
@@ -235,8 +235,8 @@ class Moves:
             self._added[entry["entry_id"]] = self._version
 
     def go_to(self, entry_id: str | None) -> None:
-        """Make an entry the last of the View, by a retraction. Raises ``LookupError`` if the store
-        does not have it.
+        """Make an entry the last entry of the View, by a retraction if needed. Raises
+        ``LookupError`` if the conversation does not have the entry.
         """
         if entry_id == self._tip:
             return
@@ -256,7 +256,7 @@ class Moves:
         self._tip = entry_id
 
     def _return(self, version: int) -> Event:
-        """Return the event after which the View is the one of a version."""
+        """Return the event after which the View is the same as at ``version``."""
         retraction = Retraction(
             version=version, reason="the conversation went on from an earlier message"
         )

@@ -1,13 +1,13 @@
-"""What adapters share: the histories that one was given, the names of its conversations, what is
-newest in them, and Python values as JSON with their types. No SDK is imported here.
+"""Code that adapters share: for the histories of an adapter, the names of its conversations, their
+newest documents and records, and Python values as JSON with their types. No SDK is imported here.
 
 An SDK has values that JSON does not have. They are marked:
 
     bytes {"$bytes": base64}    tuple {"$tuple": […]}    a float that is not finite {"$float":
                                 "nan"}
 
-An object with one key that begins with ``$`` is ``{"$dict": object}``. A time is a text, as in the
-SDKs' own JSON. Any other type becomes what pydantic makes of it.
+An object with a single key that begins with ``$`` becomes ``{"$dict": object}``. A time is a text,
+as in the SDKs' own JSON. pydantic converts any other type.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ T = TypeVar("T")
 
 _PAGE = 200
 CLEARED = "the session was cleared"
-"""The reason of a retraction or an erasure of all that a session has."""
+"""The reason of a retraction or an erasure of all messages of a session."""
 _KEPT_CODE = 1
-"""The version of what adapters keep beside conversations for their lists."""
+"""The version of the values that adapters store beside conversations for their lists."""
 
 HistoriesGiven = aio.AsyncHistories | Histories | str
-"""The argument of an adapter: open histories of either face, or a URL such as
+"""The argument of an adapter: open histories, sync or async, or a URL such as
 ``sqlite:///history.db``.
 """
 Attributes = Mapping[str, Any] | None
@@ -79,24 +79,25 @@ Attributes = Mapping[str, Any] | None
 
 
 def begin(histories: Histories, conversation: str, attributes: Mapping[str, Any]) -> None:
-    """Begin a conversation with attributes, also with the id of an erased one, unless it has
-    begun.
+    """Begin a conversation with attributes, unless it has begun. An erased conversation may have
+    had the same id.
     """
     with suppress(VersionConflict):
         histories.create(conversation, attributes, replace_erased=True)
 
 
 class _Given:
-    """The async face of the histories that an adapter was given. ``async with`` closes what was
-    opened by its URL. Each conversation that the adapter begins has these attributes, before its
-    first event.
+    """The histories of an adapter, with their async interface. If the adapter opened a store by its
+    URL, ``async with`` closes it. Each conversation that the adapter begins gets ``attributes``
+    before its first event.
 
-    Raises what ``foldlog.open`` raises.
+    Raises the errors of ``foldlog.open``.
     """
 
     def __init__(self, given: HistoriesGiven, attributes: Attributes = None) -> None:
         self._attributes = dict(check_map("attributes", attributes or {}))
-        # the Views that models were sent, for another ``History`` to append the answer
+        # The versions of the Views that were sent to models. Another ``History`` may append the
+        # answer.
         self._asked = dict[str, int]()
         self._owned = not isinstance(given, aio.AsyncHistories | Histories)
         if isinstance(given, aio.AsyncHistories):
@@ -110,7 +111,7 @@ class _Given:
 
     @cached_property
     def histories(self) -> aio.AsyncHistories:
-        """The async face of the histories."""
+        """The async interface of the histories."""
         return aio.face_of(self._sync)
 
     async def __aenter__(self) -> Self:
@@ -124,10 +125,10 @@ class _Given:
         self, history: History, append: Callable[[History], T]
     ) -> tuple[History, T]:
         """Append to a history, and begin it first if it has no events. If its conversation was
-        erased before this ``history`` found it, begin another one with its id. Return the history
-        that was appended to.
+        erased before this ``history`` used it, begin another conversation with its id. Return the
+        history to which ``append`` was applied, and the result.
 
-        Raises ``ConversationErased`` if ``history`` wrote to the erased conversation, or read it.
+        Raises ``ConversationErased`` if ``history`` wrote to the erased conversation or read it.
         """
         try:
             if self._attributes and history._generation.key is None and not history.version():
@@ -149,15 +150,15 @@ class OpenHistories(_Given):
     """The histories of an async adapter."""
 
     async def close(self) -> None:
-        """Close the store, if it was opened by its URL."""
+        """Close the store if it was opened by its URL."""
         await self.__aexit__()
 
 
 class WithHistories(_Given):
-    """The histories of an adapter with both faces."""
+    """The histories of an adapter with both a sync and an async interface."""
 
     def close(self) -> None:
-        """Close the store, if it was opened by its URL."""
+        """Close the store if it was opened by its URL."""
         if self._owned:
             self._sync.close()
 
@@ -171,10 +172,10 @@ class WithHistories(_Given):
 def in_thread(
     method: Callable[Concatenate[S, P], T], *, finish: bool = False
 ) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
-    """Return the async form of a method of an adapter, with the same arguments: it runs in a thread
+    """Return the async form of a method of an adapter, with the same arguments. It runs in a thread
     of ``histories``.
 
-    With ``finish``, a cancelled call still runs to its end, and its caller waits for it.
+    If ``finish`` is true, a cancelled call still runs to its end, and its caller waits for that.
     """
 
     @wraps(method)
@@ -196,7 +197,9 @@ def to_its_end(
 def effect_of(
     given: _Given, conversation: str, call_id: str, tool: str, arguments: Mapping[str, Any] | str
 ) -> Iterator[None]:
-    """Say around a tool which call is made, to a tool that ``foldlog.effect`` marks."""
+    """Set the current call of a tool while the block runs. A tool that ``foldlog.effect`` marks
+    reads it.
+    """
     before = begin_effect(given, conversation, call_id, tool, arguments)
     try:
         yield
@@ -207,7 +210,9 @@ def effect_of(
 def begin_effect(
     given: _Given, conversation: str, call_id: str, tool: str, arguments: Mapping[str, Any] | str
 ) -> Token[RuntimeCall | None]:
-    """Say the same before a tool, for the rest of the task."""
+    """Set the current call of a tool for the rest of the task. Return the token with which it can
+    be reset.
+    """
     pool = given.histories.pool
     call = RuntimeCall(given._sync, conversation, call_id, tool, arguments, pool, given._attributes)
     return CURRENT.set(call)
@@ -218,8 +223,8 @@ def begin_effect(
 
 
 def not_here_yet(session_id: Any, here: list[T], there: list[T], things: str) -> list[T]:
-    """Return what a copy of a session adds. Raises ``ValueError`` if what is here is not the first
-    of what is there.
+    """Return the elements that a copy of a session must add. Raises ``ValueError`` if ``there``
+    does not begin with the elements of ``here``.
     """
     if there[: len(here)] != here:
         raise ValueError(
@@ -230,8 +235,8 @@ def not_here_yet(session_id: Any, here: list[T], there: list[T], things: str) ->
 
 
 def quoted(name: str) -> str:
-    """Return an id of the runtime as a part of the id of a conversation: as in a URL, without
-    slashes.
+    """Return an id of the runtime, quoted as in a URL and without slashes, as a part of the id of a
+    conversation.
     """
     return quote(name, safe="", errors="surrogatepass")
 
@@ -244,11 +249,11 @@ def unquoted(part: str) -> str:
 def recent(
     histories: Histories, attributes: Mapping[str, Any]
 ) -> Iterator[RecentConversation | ConversationRow]:
-    """Yield all conversations that have these attributes, the last active first. Cost: these, page
-    by page.
+    """Yield all conversations that have these attributes, the last active first. Cost: these
+    conversations, page by page.
 
-    A store that is open for reading only keeps no list: all of its conversations are read and
-    yielded.
+    A store that is open only for reading has no list of them: then all conversations of the store
+    are read and yielded.
     """
     if not histories.store.database.recorder.writable:
         rows = (row for row in histories.store.iter_conversations() if row.erased_at is None)
@@ -264,8 +269,8 @@ def recent(
 
 
 def below(histories: Histories, start: str) -> list[ConversationRow]:
-    """Return the conversations whose ids are longer than ``start`` and begin with it, without
-    erased ones.
+    """Return the conversations whose ids begin with ``start`` and are longer. Erased conversations
+    are left out.
     """
     return [
         row for row in beginning_with(start, histories.store.conversations) if row.erased_at is None
@@ -273,7 +278,9 @@ def below(histories: Histories, start: str) -> list[ConversationRow]:
 
 
 def with_those_below(histories: Histories, name: str) -> list[ConversationRow]:
-    """Return the conversation of this name and those below it, without erased ones."""
+    """Return the conversation ``name`` and the conversations below it. Erased conversations are
+    left out.
+    """
     rows = below(histories, f"{name}/")
     with suppress(ConversationNotFound):
         rows[:0] = [row for row in [histories.store.conversation(name)] if row.erased_at is None]
@@ -281,7 +288,9 @@ def with_those_below(histories: Histories, name: str) -> list[ConversationRow]:
 
 
 def erase_all(histories: Histories, rows: Iterable[ConversationRow], reason: str) -> None:
-    """Erase conversations. Forks that are not among them get copies of what they share."""
+    """Erase conversations. Forks that are not among them get copies of the events that they
+    share.
+    """
     from foldlog.runtimes import erase_conversations
 
     erase_conversations(histories.store, rows, reason=reason, detach_forks=True)
@@ -294,12 +303,14 @@ def kept(
     make: Callable[[ConversationRow, Any], Any],
     is_wanted: Callable[[str], bool] = bool,
 ) -> Iterator[tuple[str, Any]]:
-    """Yield the ids of the conversations that begin with ``start``, each with what ``make`` tells
-    of it: JSON, kept beside it under a name until it changes. Erased ones are left out, those whose
-    ids are not wanted, and those of which it tells None.
+    """Yield the ids of the conversations that begin with ``start``, each with the result of
+    ``make``. The result is JSON, and is stored beside the conversation under ``name`` until the
+    conversation changes. Conversations are left out if they are erased, if ``is_wanted`` is false
+    for the id, or if the result is None.
 
-    ``make`` is given what was kept of an earlier version, or None, and reads the newest state of a
-    conversation. Cost: a statement for all that are kept, and ``make`` for each other one.
+    ``make`` is called with the row of a conversation and the stored result of an earlier version,
+    or None. Cost: one statement for all stored results, and a call of ``make`` for each other
+    conversation.
     """
     with KeptBeside(histories.store, name, _KEPT_CODE) as beside:
         for conversation, value, is_present in beside.below(start):
@@ -317,11 +328,12 @@ def kept(
 
 
 def newest_document(history: History, name: str) -> tuple[int, Any]:
-    """Return the version of a history and a document of it, of one moment; 0 and None before the
-    first event.
+    """Return the version of a history and one of its documents, read at one moment. Return 0 and
+    None before the first event.
 
-    The history remembers which conversation has its id, as with ``History.version``: an append to
-    another one raises ``ConversationErased``, and so does this where the conversation is erased.
+    The history remembers which conversation has its id, as with ``History.version``: a later append
+    to another conversation with this id raises ``ConversationErased``. This function raises it too,
+    if the conversation is erased.
     """
     try:
         return history._store.query(
@@ -332,8 +344,8 @@ def newest_document(history: History, name: str) -> tuple[int, Any]:
 
 
 def standing_version(read: ReadTransaction, name: str, version: int | None = None) -> int:
-    """Return the version after the newest value of a document that is not redacted; 0 where there
-    is none.
+    """Return the version after the newest value of a document that is not redacted; 0 if there is
+    no such value.
     """
     while (event_id := newest_documents(read, version).get(name)) is not None:
         if newest_value(read, name, version) != REDACTED:
@@ -343,8 +355,8 @@ def standing_version(read: ReadTransaction, name: str, version: int | None = Non
 
 
 def document(history: History, name: str, default: Any = None, version: int | None = None) -> Any:
-    """Return a document as ``History.document`` does. A value that was redacted is as if it had
-    never been set.
+    """Return a document as ``History.document`` does, but skip redacted values: the value before
+    them is returned.
     """
     value = history.document(name, default, version=version)
     if value != REDACTED:
@@ -356,11 +368,11 @@ def document(history: History, name: str, default: Any = None, version: int | No
 def records_of(
     history: History, format: str, start: int = 0, stop: int | None = None
 ) -> Iterator[Any]:
-    """Yield the records of a format of the events ``start`` to ``stop``. Events of other formats
-    have none.
+    """Yield the records of a format for the events from ``start`` to ``stop``. Events of other
+    formats are left out.
 
-    Cost: the records. Their events are read only where one was redacted, or was appended without
-    its record.
+    Cost: the records. Their events are read only if one of them was redacted, or was appended
+    without its record.
     """
     whole = history._all_records(start)
     is_whole = stop in (None, whole.version) and whole.is_whole(format)
@@ -377,7 +389,8 @@ def records_of(
 def newest_records(history: History, stop: int, format: str) -> Iterator[dict[str, Any]]:
     """Yield the records of a format before the event ``stop``, the newest first.
 
-    Its records must stand alone. Events of other formats are left out. Cost: the records taken.
+    It must be possible to read each record of the format without the others. Events of other
+    formats are left out. Cost: the yielded records.
     """
     group = list[Event]()
     stored = history._stored_records()
@@ -394,11 +407,11 @@ def newest_records(history: History, stop: int, format: str) -> Iterator[dict[st
 
 
 def sent_whole(history: History, format: str) -> HistoryRecords | None:
-    """Return the stored records of a history, if a model is sent all of them as they are; None
-    where one was condensed, taken back, hidden, masked or redacted, or where other events are
-    shown. No View is made for it.
+    """Return the stored records of a history if all of them are sent to a model unchanged. Return
+    None if one of them was condensed, taken back, hidden, masked or redacted, or if other events
+    are shown. No View is made.
 
-    Cost: some bytes a record, and the events that foldlog added.
+    Cost: some bytes for each record, and the events that foldlog added.
     """
     whole = history._all_records()
     if whole.changes or not whole.is_whole(format):
@@ -412,9 +425,9 @@ def sent_whole(history: History, format: str) -> HistoryRecords | None:
 
 
 class SentRecords:
-    """What a model is sent of a history: ``view`` is the View ``log`` as it is sent, with
-    ``condense`` after the condensations that are due. ``is_all``: these are all records that stand
-    in the log, as they are there.
+    """The part of a history that is sent to a model. ``log`` is the View of the log, and ``view``
+    is this View as it is sent. If ``condense`` is true, condensations that are due are made first.
+    ``is_all`` is true if all records of the log are sent unchanged.
     """
 
     def __init__(self, history: History, *, condense: bool) -> None:
@@ -430,7 +443,7 @@ class SentRecords:
     def records(
         self, shown: Iterable[Event], format: str
     ) -> Iterator[tuple[Sequence[Event], Sequence[Any]]]:
-        """Yield what ``shown_records`` yields of events of the View, which may be masked or
+        """Yield the result of ``shown_records`` for events of the View, which may be masked or
         shortened.
         """
         if self.view is self.log:
@@ -441,8 +454,8 @@ class SentRecords:
 
 
 def sent_records(history: History, format: str, *, condense: bool) -> Iterator[Any]:
-    """Yield the records that a model is sent of a history, with ``condense`` after the
-    condensations that are due.
+    """Yield the records of a history that are sent to a model. If ``condense`` is true,
+    condensations that are due are made first.
     """
     whole = None if condense else sent_whole(history, format)
     if whole is not None:
@@ -456,7 +469,7 @@ def sent_records(history: History, format: str, *, condense: bool) -> Iterator[A
 def empty_session(
     histories: Histories, conversation: str, how: Literal["retract", "erase"]
 ) -> History:
-    """Take back, or erase, all that a conversation shows. Return the history that goes on under its
+    """Retract or erase all messages of a conversation. Return the history that continues under its
     id.
     """
     history = histories[conversation]
@@ -474,9 +487,9 @@ def empty_session(
 def shown_records(
     shown: Iterable[Event], format: str, history: History, log: Mapping[int, Event] | None = None
 ) -> Iterator[tuple[Sequence[Event], Sequence[Any]]]:
-    """Yield the events that are shown of each record, and the record: as it is stored, or as its
-    format writes it where events of it are missing, or are others than those of the ``log``. Cost:
-    these events.
+    """Yield, for each record, its shown events and the record. The stored record is used if all of
+    its events are shown unchanged. If some of its events are missing, or differ from the events in
+    ``log``, the format writes a new record. Cost: these events.
     """
     stored = history._stored_records()
     encoder = Encoder(format, stored=stored)
@@ -502,7 +515,9 @@ def _is_changed(events: Sequence[Event], log: Mapping[int, Event]) -> bool:
 
 
 def _group_at(events: Sequence[Event], place: int) -> list[Event]:
-    """Return the event at a place, and those after it that came of the same record."""
+    """Return the event at ``place``, and the events after it that were made from the same
+    record.
+    """
     group = [events[place]]
     for next_place in range(place + 1, len(events)):
         event = events[next_place]
@@ -514,8 +529,8 @@ def _group_at(events: Sequence[Event], place: int) -> list[Event]:
 
 
 def stood_for(view: View) -> dict[int, list[tuple[int, int]]]:
-    """Return the summaries that a View shows, by their ids, each with the inclusive intervals that
-    it stands for.
+    """Return the summaries that a View shows, by their ids. The value is a list of the inclusive
+    intervals of ids that the summary replaces.
     """
     all_of = dict[int, list[tuple[int, int]]]()
     for each in view.condensations:
@@ -530,7 +545,7 @@ def stood_for(view: View) -> dict[int, list[tuple[int, int]]]:
 def _stored_events(
     group: list[Event], history: History, stored: Records, log: Mapping[int, Event]
 ) -> list[Event]:
-    """Return all events of a record, of which these are shown."""
+    """Return all events of the record from which the shown events ``group`` were made."""
     ids = stored.ids(group[0])
     if group[0].origin is None or [*ids] == [event.id for event in group]:
         return [log.get(event.id, event) for event in group]
@@ -542,8 +557,8 @@ def _stored_events(
 
 
 def to_plain(value: Any, *, unknown: bool = False) -> Any:
-    """Return a value as JSON. An object that pydantic does not know becomes a text with
-    ``unknown``, else an error.
+    """Return a value as JSON. If pydantic does not know an object, it becomes a text if ``unknown``
+    is true; otherwise an error is raised.
     """
     kind = type(value)
     if value is None or kind is str or kind is int or kind is bool:
@@ -570,15 +585,15 @@ def to_plain(value: Any, *, unknown: bool = False) -> Any:
 
 
 def as_in_sdk(held: Any, key: str) -> None:
-    """Write bytes of a type of the SDK, which ``to_plain`` marked, as its own JSON has them: it
-    reads no marks.
+    """Replace marked bytes, which ``to_plain`` made, by the base64 text that the SDK's own JSON
+    has. The SDK cannot read marks.
     """
     if type(held) is dict and type(held.get(key)) is dict:
         held[key] = held[key]["$bytes"]
 
 
 def from_plain(plain: Any) -> Any:
-    """Return the value that was given to ``to_plain``."""
+    """Return the value from which ``to_plain`` made ``plain``."""
     kind = type(plain)
     if kind is list:
         return [from_plain(each) if type(each) in _HOLDERS else each for each in plain]
@@ -594,16 +609,16 @@ def from_plain(plain: Any) -> Any:
 
 
 def value_in(text: bytes) -> Any:
-    """Return the value that was given to ``to_plain``, of its stored text. Few texts have marks,
-    and a search for their first bytes takes less time than a look at each value.
+    """Return the value from which ``to_plain`` made the stored text ``text``. Few texts have marks,
+    and a search for their first bytes takes less time than a check of each value.
     """
     value = parse_stored(text)
     return from_plain(value) if b'{"$' in text else value
 
 
 _HOLDERS = (dict, list)
-"""The types of JSON values that hold others. Most values are texts: a call for each took half of a
-read's time (``benchmarks.adapters``).
+"""The types of JSON values that contain other values. Most values are texts, and a call for each
+text took half of the time of a read (``benchmarks.adapters``).
 """
 
 _MARKED: dict[str, Callable[[Any], Any]] = {
@@ -615,6 +630,6 @@ _MARKED: dict[str, Callable[[Any], Any]] = {
 
 
 def time_from(text: Any) -> Any:
-    """Return the time in a text; any other value or text unchanged."""
+    """Return the time in a text that ends with Z; any other value unchanged."""
     is_time = type(text) is str and text.endswith("Z")
     return (parse_event_time(text) or text) if is_time else text

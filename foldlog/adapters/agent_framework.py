@@ -4,9 +4,8 @@
     context_providers=[provider], require_per_service_call_history_persistence=True) await
     agent.run("hello", session=AgentSession(session_id="7"))
 
-The conversation of a session is ``PREFIX/SESSION``, of the format ``agent-framework``. What a
-compaction of the SDK leaves out of the loaded messages is forgotten in the View too: the log keeps
-it.
+The conversation of a session is ``PREFIX/SESSION``, in the format ``agent-framework``. If a
+compaction of the SDK leaves out loaded messages, the View forgets them too. They stay in the log.
 """
 
 from __future__ import annotations
@@ -80,20 +79,20 @@ _ANSWERS = ("function_result", "function_approval_response")
 
 
 class _Ids(tuple[int, ...]):
-    """The ids of the events of a message: what a loaded message has as its raw representation,
-    which is not sent.
+    """The ids of the events of a message. A loaded message has them as its raw representation,
+    which is not sent to a model.
     """
 
 
 class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[misc]
-    """Keeps the messages of sessions: one of the ``context_providers`` of an ``Agent``.
+    """Stores the messages of sessions. Use it as one of the ``context_providers`` of an ``Agent``.
 
-    ``histories``  the URL of a store, or open histories of either face. What is opened by its URL
-                   is closed by
-                   ``close``, or by ``async with``
-    ``condense``   whether loading condenses, where the condenser of ``histories`` says so
-    ``attributes`` those that each conversation begins with, such as ``{"user": "u7"}``
-    ``settings``   as of other history providers: ``load_messages``, ``store_inputs``, …
+    ``histories``  the URL of a store, or open histories, sync or async. A store that was opened by
+                   its URL is closed by ``close`` or ``async with``
+    ``condense``   whether loading condenses, if the condenser of ``histories`` finds a condensation
+                   due
+    ``attributes`` the attributes of each new conversation, such as ``{"user": "u7"}``
+    ``settings``   the settings of every history provider: ``load_messages``, ``store_inputs``, …
 
     Any number of tasks, processes and providers may use one session.
     """
@@ -114,8 +113,8 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
         self._prefix = prefix
 
     def conversation(self, session_id: str | None) -> str:
-        """Return the id of the conversation of a session; without one ``default``, as the SDK's own
-        providers do.
+        """Return the id of the conversation of a session. Without a session the name is
+        ``default``, as in the SDK's own providers.
         """
         return f"{self._prefix}/{quoted(session_id or 'default')}"
 
@@ -123,8 +122,8 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
     def get_messages(
         self, /, session_id: str | None, *, state: Mapping[str, Any] | None = None, **kwargs: Any
     ) -> list[Message]:
-        """Return the messages of a session, in order, as they were saved. Condensed messages are
-        one message of the user, with the summary. Cost: the messages returned.
+        """Return the messages of a session, in order, as they were saved. A message of the user
+        with the summary replaces condensed messages. Cost: the returned messages.
 
         Raises ``NoCondensationAvailable`` if a condensation is required and impossible.
         """
@@ -142,8 +141,8 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
         return _messages(prompt.view, prompt.records(shown, _FORMAT))
 
     def _whole(self, history: History, run: Any) -> list[Message] | None:
-        """Return the messages if they are all stored ones, and a run needs them as they stand; else
-        None.
+        """Return all stored messages if the View shows all of them unchanged, and a run needs them
+        in this order. Otherwise return None.
         """
         whole = sent_whole(history, _FORMAT)
         if whole is None:
@@ -167,9 +166,9 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
         state: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Append messages, all or none; without those at their beginning with which the session
-        ends, as the SDK's own providers do. Messages that a compaction of the SDK has excluded are
-        appended and forgotten. Durability: on disk when it returns.
+        """Append messages, all or none. Messages at the beginning that the session already ends
+        with are left out, as in the SDK's own providers. Messages that a compaction of the SDK has
+        excluded are appended and forgotten. Durability: on disk when it returns.
         """
         conversation = self.conversation(session_id)
         run = (state or {}).get(_RUN)
@@ -187,8 +186,8 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
     async def before_run(
         self, *, agent: Any, session: Any, context: Any, state: dict[str, Any]
     ) -> None:
-        """Load the messages. Calls without results, which a killed run leaves, are left out: models
-        refuse them.
+        """Load the messages. If a run was killed, its calls without results are left out, because
+        models refuse them.
         """
         await super().before_run(
             agent=agent, session=session, context=context, state={**state, _RUN: context}
@@ -200,8 +199,8 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
     async def after_run(
         self, *, agent: Any, session: Any, context: Any, state: dict[str, Any]
     ) -> None:
-        """Save the messages of a run, with its usage, and what a compaction has left out of the
-        loaded messages.
+        """Save the messages of a run, with its usage. If a compaction left out loaded messages,
+        forget these.
         """
         loaded = context.context_messages.get(self.source_id, ())
         run = _Run(loaded, context.metadata.pop(self.source_id, ()), context.response)
@@ -211,8 +210,8 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
 
     @property
     def effects(self) -> FunctionMiddleware:
-        """The middleware with which tools that ``foldlog.effect`` marks run at most once:
-        ``Agent(middleware=[…])``.
+        """The middleware for ``Agent(middleware=[…])`` that makes tools with the mark
+        ``foldlog.effect`` run at most once.
         """
         return _Effects(self)
 
@@ -222,8 +221,9 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
         """Copy a session from another provider, such as a ``FileHistoryProvider``. Return the
         number of new messages.
 
-        Copying again adds only new messages. Raises ``ValueError`` if the messages of this session
-        are not the first ones of the other: it was condensed, or went on by itself.
+        A second copy adds only new messages. Raises ``ValueError`` if the other session does not
+        begin with the messages of this session, because this session was condensed or has messages
+        of its own.
         """
         there = [each.to_dict() for each in await other.get_messages(session_id, state=state)]
         here = [each.to_dict() for each in await self.get_messages(session_id)]
@@ -251,8 +251,8 @@ class _Effects(FunctionMiddleware):  # type: ignore[misc]
 
 
 class _Run:
-    """What ``after_run`` knows: the ids of the events of each loaded message, the messages that the
-    model was sent of them, the summaries among these, and the usage.
+    """The facts about a run for ``after_run``: the ids of the events of each loaded message, the
+    messages that were sent to the model, which include summaries, and the usage.
     """
 
     def __init__(
@@ -264,7 +264,7 @@ class _Run:
         summaries = {message.message_id for message in self.sent}
         self.loaded = [ids for ids in loaded if ids is not None]
         self.kept = {ids for message in self.sent if (ids := _ids(message)) is not None}
-        for message in messages:  # a summary that is not here would be lost
+        for message in messages:  # without its summary, a message would be lost
             summary = (message.additional_properties.get(GROUP_ANNOTATION_KEY) or {}).get(
                 SUMMARIZED_BY_SUMMARY_ID_KEY
             )
@@ -306,8 +306,8 @@ def _append_new(history: History, records: list[Any], run: _Run | None) -> None:
 
 
 def _compacted(run: _Run, view: View) -> Iterator[Event]:
-    """Yield the condensations after which a View shows of the loaded messages what the model was
-    sent.
+    """Yield the condensations after which a View shows, for the loaded messages, the messages that
+    were sent to the model.
     """
     shown = [event.id for event in view]
     loaded = iter(run.loaded)
@@ -346,8 +346,9 @@ def _compacted(run: _Run, view: View) -> Iterator[Event]:
 
 
 def _repeated(history: History, view: View, records: list[Any]) -> int:
-    """Return how many records at the beginning are left out, because the View ends with them, or is
-    one of their parts: the SDK may give all messages of a session again.
+    """Return how many records at the beginning are left out, because the View ends with them, or
+    because all messages of the View are among them: the SDK may save all messages of a session
+    again.
     """
     start = len(view)
     count = len(records) + 1
@@ -357,7 +358,7 @@ def _repeated(history: History, view: View, records: list[Any]) -> int:
     newest = _messages(view, shown_records(view[start:], _FORMAT, history))
     last = [to_plain(message.to_dict()) for message in newest]
     there, here = ([_identity(record) for record in each] for each in (last, records))
-    one_input = bool(there) and there[-1][:2] == ("", "user")  # a user may say the same again
+    one_input = bool(there) and there[-1][:2] == ("", "user")  # a user may send it twice
     for skipped in range(len(here) - len(there) + 1 if there else 0):
         if here[skipped : skipped + len(there)] == there and not (
             skipped == 0 and len(there) == 1 and one_input
@@ -376,9 +377,9 @@ def _identity(record: Any) -> tuple[str, ...]:
 
 
 def _before(context: Any, prompt: SentRecords, history: History) -> list[Event]:
-    """Return what a run is sent before its input: calls right before their results, and last those
-    that the input answers, whatever other runs appended or condensed since. Other calls, and
-    requests to approve them, are left out.
+    """Return the events that are sent to a run before its input. Each call comes directly before
+    its result. The calls that the input answers come last, even if other runs appended or condensed
+    events since. Other open calls, and requests to approve them, are left out.
     """
     given = [content for message in context.input_messages for content in message.contents]
     answered = {
@@ -402,7 +403,9 @@ def _before(context: Any, prompt: SentRecords, history: History) -> list[Event]:
 
 
 def _called(history: History, waiting: set[str]) -> list[Event]:
-    """Return the newest messages of the log with these calls. Cost: the events from there on."""
+    """Return the newest messages of the log with these calls. Cost: the events from the first of
+    these messages on.
+    """
     called = list[Event]()
     message = list[Event]()
     results = dict[str | None, Event]()
@@ -426,7 +429,7 @@ def _head_of(event: Event) -> int:
 
 
 def _asks(event: Event) -> str | None:
-    """Return the id of the call that an event asks to approve, None for any other event."""
+    """Return the id of the call that an event asks to approve; None for any other event."""
     if isinstance(event, Annotation) and event.name == _APPROVAL:
         asked = event.data or {}
     else:
@@ -436,20 +439,20 @@ def _asks(event: Event) -> str | None:
 
 
 def _ids(message: Message) -> _Ids | None:
-    """Return the ids of the events of a message that was loaded."""
+    """Return the ids of the events of a message; None if it was not loaded from the store."""
     if isinstance(message.raw_representation, _Ids):
         return message.raw_representation
     return None
 
 
 def _messages(view: View, shown: Iterable[tuple[Sequence[Event], Sequence[Any]]]) -> list[Message]:
-    """Return the messages of what a View shows."""
+    """Return the messages for the shown events and records of a View."""
     condensations = {each.id: each.metadata.get(_RECORD) for each in view.condensations}
     messages: list[Message] = []
     for events, records in shown:
         record = condensations.get(getattr(events[0], "summary_of", None) or 0)
         ids = [event.id for event in events]
-        # what stays of a redacted message may say nothing
+        # a redacted message may have no record
         there = records if record is None else [record]
         messages += (_message(from_plain(each), ids) for each in there)
     return messages
@@ -462,8 +465,8 @@ def _message(record: Any, ids: Iterable[int]) -> Message:
 
 
 def _in_order(records: Iterable[Any], run: Any) -> Iterator[Any]:
-    """Yield the records while each call has its results in the records right after it, and nothing
-    waits for an approval: a run is sent such messages as they stand.
+    """Yield the records as long as each call has its results in the records directly after it, and
+    no call waits for an approval. Such messages can be sent to a run unchanged.
     """
     if any(
         content.type in _ANSWERS for message in run.input_messages for content in message.contents

@@ -2,10 +2,10 @@
 
     options = ClaudeAgentOptions(session_store=FoldlogSessionStore("sqlite:///history.db"))
 
-The transcript of a session is a conversation of the format ``claude-code``, and that of a sub-agent
-is another one. So ``foldlog view``, ``why`` and ``export`` work on them while the session runs.
-Claude Code decides what its model is shown: a condensation of foldlog does not change from which
-entries a session is resumed.
+The transcript of a session is a conversation in the format ``claude-code``, and the transcript of a
+sub-agent is another conversation. So ``foldlog view``, ``why`` and ``export`` work on them while
+the session runs. Claude Code decides what its model is shown: a condensation of foldlog does not
+change the entries from which a session is resumed.
 """
 
 from __future__ import annotations
@@ -52,15 +52,17 @@ from foldlog.runtimes import JsonLines, note_left_behind, record_in, text_or_non
 
 _FORMAT = "claude-code"
 _SUMMARY = "session summary"
-"""Under which the SDK's summary of a session is kept beside it."""
+"""The name under which the SDK's summary of a session is stored beside it."""
 _TOGETHER = 1_000
 """The number of lines that are imported in one transaction."""
 _SESSION = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-"""The name that Claude Code gives the file of a session."""
+"""The name of a session's file from Claude Code."""
 
 
 class ImportedSessions(NamedTuple):
-    """The outcome of an import: sessions found, new entries, and lines that were left out."""
+    """The outcome of an import: the number of sessions, the number of new entries, and the lines
+    that were left out.
+    """
 
     sessions: int
     items: int
@@ -68,14 +70,14 @@ class ImportedSessions(NamedTuple):
 
 
 class FoldlogSessionStore(OpenHistories):
-    """Keeps the transcripts of sessions. ``histories``: the URL of a store, or open histories of
-    either face. ``attributes``: those that each conversation begins with, such as ``{"user":
+    """Stores the transcripts of sessions. ``histories`` is the URL of a store, or open histories,
+    sync or async. ``attributes`` are the attributes of each new conversation, such as ``{"user":
     "u7"}``.
 
-    The conversation of a session is ``PREFIX/PROJECT/SESSION``, that of a sub-agent
-    ``PREFIX/PROJECT/SESSION/SUBPATH``, each part quoted as in a URL. Any number of tasks, processes
-    and stores may write to one session. A store that was opened by its URL is closed by ``close``,
-    or by ``async with``.
+    The conversation of a session is ``PREFIX/PROJECT/SESSION``, and the conversation of a sub-agent
+    is ``PREFIX/PROJECT/SESSION/SUBPATH``. Each part is quoted as in a URL. Any number of tasks,
+    processes and stores may write to one session. A store that was opened by its URL is closed by
+    ``close`` or ``async with``.
     """
 
     def __init__(
@@ -84,10 +86,10 @@ class FoldlogSessionStore(OpenHistories):
         super().__init__(histories, attributes)
         self._prefix = prefix
         self._written: dict[str, History] = {}
-        """The conversations to which this store wrote, as it found them."""
+        """The histories of the conversations to which this object wrote."""
         self._calls: dict[str, list[tuple[str, str, str, dict[str, Any]]]] = {}
-        """The calls of tools with effects that a hook announced and that did not begin yet, by the
-        tool's name.
+        """By the name of the tool, the calls of tools with effects that a hook announced and that
+        did not begin yet.
         """
 
     @to_its_end
@@ -105,9 +107,9 @@ class FoldlogSessionStore(OpenHistories):
         """Import the transcripts that Claude Code wrote: ``~/.claude/projects``, or the folder of
         one project.
 
-        The sessions have the keys that Claude Code gives them; sub-agents are imported with them.
-        Importing again adds only new entries, also to sessions that were mirrored to this store. A
-        line that is not an entry is left out and is a finding. Cost: all lines.
+        The sessions have the keys that Claude Code gives them. Their sub-agents are imported too. A
+        second import adds only new entries, also to sessions that were mirrored to this store. A
+        line that is not an entry is left out and reported as a finding. Cost: all lines.
         """
         findings: list[str] = []
         sessions = items = 0
@@ -115,7 +117,7 @@ class FoldlogSessionStore(OpenHistories):
             entries = list(_lines(path, findings))
             stored = _entries(self.histories.sync[self.conversation(key)]) or []
             new = entries[len(stored) :]
-            # it was mirrored, and mirroring leaves out lines without a uuid
+            # the session was mirrored, which leaves out lines without a uuid
             if entries[: len(stored)] != stored:
                 known = {_uuid(entry) for entry in stored} | {None}
                 new = [entry for entry in entries if _uuid(entry) not in known]
@@ -127,11 +129,11 @@ class FoldlogSessionStore(OpenHistories):
 
     @in_thread
     def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
-        """Return all entries in their order, as they were given; None for a session that has
-        none.
+        """Return all entries in order, as they were appended; None if the session has no
+        entries.
         """
         conversation = self.conversation(key)
-        # Claude Code closes their calls as interrupted
+        # Claude Code closes open calls as interrupted
         note_left_behind(self.histories.sync, conversation)
         return _entries(self.histories.sync[conversation])
 
@@ -151,7 +153,7 @@ class FoldlogSessionStore(OpenHistories):
     def list_session_summaries(self, project_key: str) -> list[SessionSummaryEntry]:
         """Return the SDK's summary of each session of a project.
 
-        Cost: the sessions, and the entries since the last call.
+        Cost: the sessions, and the entries that were appended since the last call.
         """
         start = self._below(project_key)
         summarize = partial(self._summarized, project_key)
@@ -168,8 +170,8 @@ class FoldlogSessionStore(OpenHistories):
 
     @to_its_end
     def delete(self, key: SessionKey) -> None:
-        """Erase a session with its sub-agents, or one sub-agent. ``maintenance.vacuum`` then
-        removes its bytes.
+        """Erase a session with its sub-agents, or a single sub-agent. ``maintenance.vacuum`` then
+        removes the bytes.
         """
         conversation = self.conversation(key)
         rows = with_those_below(self.histories.sync, conversation)
@@ -184,7 +186,7 @@ class FoldlogSessionStore(OpenHistories):
         return [unquoted(row.id.removeprefix(start)) for row in below(self.histories.sync, start)]
 
     def conversation(self, key: SessionKey) -> str:
-        """Return the id of the conversation that holds a transcript:
+        """Return the id of a transcript's conversation, for
         ``histories[store.conversation(key)]``.
         """
         name = f"{self._below(key['project_key'])}{quoted(key['session_id'])}"
@@ -196,14 +198,14 @@ class FoldlogSessionStore(OpenHistories):
     # ----------------------------------------------------------------------------------------------
 
     def effect_hooks(self) -> dict[str, list[HookMatcher]]:
-        """Return ``hooks`` for ``ClaudeAgentOptions``: they tell the tools of ``with_effects``
-        which call is made.
+        """Return ``hooks`` for ``ClaudeAgentOptions``. They announce each call to the tools from
+        ``with_effects``.
         """
         return {"PreToolUse": [HookMatcher(hooks=[self._before_tool])]}
 
     def with_effects(self, tool: SdkMcpTool[Any]) -> SdkMcpTool[Any]:
-        """Return a tool of this process for ``create_sdk_mcp_server``: with a handler that
-        ``foldlog.effect`` marks, it runs at most once.
+        """Return a tool of this process for ``create_sdk_mcp_server``. If ``foldlog.effect`` marks
+        its handler, each call runs at most once.
         """
 
         async def handler(args: Any) -> dict[str, Any]:
@@ -258,8 +260,9 @@ class FoldlogSessionStore(OpenHistories):
         self._written[conversation], _ = self._append_or_begin(history, append)
 
     def _summarized(self, project_key: str, row: ConversationRow, before: Any) -> Any:
-        """Return the time and the data of a summary, and the version up to which it was folded,
-        from an earlier one and the entries since; None for a session without entries.
+        """Return the time and the data of a session's summary, and the version that it covers. It
+        is made from the summary ``before`` and the entries since then. Return None for a session
+        without entries.
         """
         key: SessionKey = {"project_key": project_key, "session_id": self._session(row.id)}
         history = self.histories.sync[row.id]
@@ -317,7 +320,7 @@ def _transcripts(folder: Path) -> Iterator[tuple[SessionKey, Path]]:
 
 
 def _lines(path: Path, findings: list[str]) -> Iterator[Any]:
-    """Yield the entries of a transcript, and the description of a sub-agent from the file beside
+    """Yield the entries of a transcript, and the description of a sub-agent from the file next to
     it.
     """
     beside = path.with_name(f"{path.stem}.meta.json")
@@ -327,4 +330,4 @@ def _lines(path: Path, findings: list[str]) -> Iterator[Any]:
             yield {**located.value, **({} if located.line else {"type": "agent_metadata"})}
         else:
             problem = located.problem or "it is not a JSON object"
-            findings.append(f"{located.place}: {problem}; it was left out")
+            findings.append(f"{located.place}: {problem}; the line was left out")

@@ -3,9 +3,10 @@
     runner = Runner(agent=agent, app_name="app",
     session_service=FoldlogSessionService("sqlite:///history.db"))
 
-The conversation of a session is ``PREFIX/APP/USER/SESSION``, of the format ``google-adk``. Its
-state is its document ``state``; that of a user is the document ``state`` of
-``PREFIX/APP/USER/+state``, that of an app of ``PREFIX/APP/+state``.
+The conversation of a session is ``PREFIX/APP/USER/SESSION``, in the format ``google-adk``. The
+state of a session is its document ``state``. The state of a user is the document ``state`` of
+``PREFIX/APP/USER/+state``, and the state of an app is the document ``state`` of
+``PREFIX/APP/+state``.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ _TIMES = ("start_timestamp", "end_timestamp")
 
 
 class _Stored(NamedTuple):
-    """A session as it is stored, at a version. ``about`` has the time when it was ``created``, and
+    """A stored session at a version. ``about`` has the time at which it was ``created``, and
     ``unordered`` if an event is older than the event before it.
     """
 
@@ -88,14 +89,15 @@ class _Stored(NamedTuple):
 
 
 class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[misc]
-    """Keeps sessions. ``uri``: the URL of a store, or open histories of either face. ``condense``:
-    condense before a model is asked, where the condenser of the histories says so, by a compaction
-    in the SDK's own form. ``attributes``: those that each conversation begins with beside
-    ``runtime``, ``app`` and ``user``, such as ``{"tenant": "acme"}``.
+    """Stores sessions. ``uri`` is the URL of a store, or open histories, sync or async. If
+    ``condense`` is true and the condenser of the histories finds a condensation due before a model
+    is called, the service makes a compaction in the SDK's format. ``attributes`` are further
+    attributes of each new conversation, such as ``{"tenant": "acme"}``, besides ``runtime``,
+    ``app`` and ``user``.
 
-    Any number of tasks, processes and services may use one store. ``delete_session`` erases, and
-    the id may be used again; ``maintenance.vacuum`` then removes the bytes from a SQLite file. A
-    store that was opened by its URL is closed by ``close``, or by ``async with``. In
+    Any number of tasks, processes and services may use one store. ``delete_session`` erases a
+    session, and its id may be used again; ``maintenance.vacuum`` then removes the bytes from a
+    SQLite file. A store that was opened by its URL is closed by ``close`` or ``async with``. In
     ``services.yaml``, ``foldlog:///history.db`` is a SQLite file; ``foldlog+`` may precede any URL.
     """
 
@@ -115,8 +117,8 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         self._prefix = prefix
 
     def conversation(self, app_name: str, *names: str) -> str:
-        """Return the id of the conversation of a session (app, user, id), or of the state of a user
-        or an app.
+        """Return the id of a conversation. With an app, a user and an id, it is the conversation of
+        a session. With an app and a user, or an app alone, it is the conversation with their state.
         """
         return self._below(app_name, *names).removesuffix("/") + ("" if len(names) == 2 else _STATE)
 
@@ -151,7 +153,9 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         session_id: str,
         config: GetSessionConfig | None = None,
     ) -> Session | None:
-        """Return a session with its events, or the newest of them. Cost: the events returned."""
+        """Return a session with its events, or with its newest events. Cost: the returned
+        events.
+        """
         names = self._named(app_name, user_id, session_id)
         stored = self._stored(names)
         if stored is None:
@@ -201,12 +205,12 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         return self._shared_state(app_name, user_id)
 
     async def append_event(self, session: Session, event: AdkEvent) -> AdkEvent:
-        """Append an event with its changes of state, all or none. An event that is delivered again
-        is stored once. Durability: on disk when it returns.
+        """Append an event with its changes of state, all or none. If the same event is appended
+        again, it is stored once. Durability: on disk when it returns.
 
-        Raises ``SessionNotFoundError``, and ``StaleSessionError`` where the stored session is newer
-        than ``session``. With ``condense`` also ``NoCondensationAvailable`` if one is required and
-        impossible: the event is stored.
+        Raises ``SessionNotFoundError``, and ``StaleSessionError`` if the stored session is newer
+        than ``session``. With ``condense`` it also raises ``NoCondensationAvailable``, after the
+        event is stored, if a condensation is required and impossible.
         """
         if event.partial:
             return event
@@ -222,7 +226,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
             return event
         session.last_update_time = event.timestamp
         appended = await super().append_event(session, event)
-        # a model is asked next
+        # the next step calls a model
         if self._condense and (event.author == "user" or event.get_function_responses()):
             prepared = await self._prepared(names)
             if isinstance(prepared, EventActions):
@@ -245,7 +249,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
     async def before_tool_callback(
         self, tool: Any, args: dict[str, Any], tool_context: Any
     ) -> None:
-        """Have tools that ``foldlog.effect`` marks run at most once:
+        """Make tools with the mark ``foldlog.effect`` run at most once. Use it as
         ``LlmAgent(before_tool_callback=…)``.
         """
         session = tool_context.session
@@ -253,8 +257,8 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         begin_effect(self, conversation, tool_context.function_call_id, tool.name, args)
 
     async def copy_from(self, other: BaseSessionService, *, app_name: str) -> int:
-        """Copy the sessions of an app from another service, with their states and those of their
-        users. Return how many were new.
+        """Copy the sessions of an app from another service, with the states of the sessions, of the
+        app and of its users. Return the number of new sessions.
         """
         copied = 0
         for listed in (await other.list_sessions(app_name=app_name)).sessions:
@@ -292,8 +296,8 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         return _Stored(history, version, state, about)
 
     def _named(self, app_name: str, user_id: str, session_id: str) -> _Names:
-        """Return the names of a session. Blanks around an id are removed, unless a session has such
-        an id.
+        """Return the app, the user and the id of a session. Blanks around the id are removed,
+        unless a session has this id with blanks.
         """
         names = (app_name, user_id, session_id)
         stripped = (app_name, user_id, session_id.strip())
@@ -322,7 +326,9 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         return taken[::-1]
 
     def _session(self, names: _Names, stored: _Stored, events: list[Any]) -> Session:
-        """Return a session with the states that it shares."""
+        """Return a session of the SDK, with its own state and the states of its app and its
+        user.
+        """
         app = self._shared_state(names[0])
         user = self._shared_state(*names[:2])
         shared = {**_prefixed(State.APP_PREFIX, app), **_prefixed(State.USER_PREFIX, user)}
@@ -334,7 +340,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
 
     def _shared(self, conversation: str) -> tuple[History, int, _Values]:
         """Return the history of a state that several sessions share, its version, and the state as
-        JSON. Where it was erased, an append at version 0 begins it again.
+        JSON. If the conversation was erased, an append at version 0 begins it again.
         """
         history = self.histories.sync[conversation]
         history._generation.replaces_erased = True
@@ -348,7 +354,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
     def _listing(
         self, app_name: str, start: int, row: ConversationRow, before: object
     ) -> _Values | None:
-        """Return the values of a session that a list needs, or the state of a user."""
+        """Return the state and the last update of a session for a list, or the state of a user."""
         user, *session = map(unquoted, row.id[start:].split("/"))
         if row.id.endswith(_STATE):
             return {"state": self._shared(row.id)[2]}
@@ -362,9 +368,9 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
 
     @in_thread
     def _prepared(self, names: _Names) -> EventActions | _Values:
-        """Return the compaction that the condenser makes now. If it makes none, return by their ids
-        the records that a model is sent in another form: each in the form that is sent, or None if
-        it is left out.
+        """Return the compaction that the condenser makes now. If it makes no compaction, return the
+        records that are not sent to a model unchanged, by their ids: each in the form that is sent,
+        or None if it is left out.
         """
         handler = self.histories.sync._handler
         history = self.histories.sync[self.conversation(*names)]
@@ -454,9 +460,9 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         documents: _Values,
         shared: Mapping[str, _Values],
     ) -> None:
-        """Append records to a session at a version, with its documents. ``shared`` are the changes
-        of the states of its app and its user, by their conversations. All are written in one
-        transaction, or none. Raises ``VersionConflict`` and ``ConversationErased``.
+        """Append records and documents to a session at a version. ``shared`` are the changes of the
+        states of its app and its user, by their conversations. Everything is written in one
+        transaction. Raises ``VersionConflict`` and ``ConversationErased``.
         """
         store = history._store
         together = list[Appending]()
@@ -483,8 +489,8 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         self.histories.sync._recording.keep(history, recorder)
 
     def _by_scope(self, names: _Names, state: _Values) -> tuple[_Values, dict[str, _Values]]:
-        """Return the session's own part of a state, and the changes of shared states by their
-        conversations, as JSON, without temporary values.
+        """Split a state into the values of the session and the changes of shared states, by their
+        conversations. The values are JSON, and temporary values are left out.
         """
         scopes: dict[str, _Values] = {
             State.APP_PREFIX: {},
@@ -504,15 +510,15 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
 
 
 def _compacted(history: History, view: View, action: CondensationAction) -> EventCompaction:
-    """Return a condensation as a compaction, which forgets all messages between two times. It
-    forgets the first run of forgotten messages, shortened where messages of one moment would be
-    separated. Raises ``NoCondensationAvailable``.
+    """Return a condensation as a compaction of the SDK, which forgets all messages between two
+    times. It covers the first run of consecutive forgotten messages. The run is shortened if
+    messages with the same time would be separated. Raises ``NoCondensationAvailable``.
     """
     intervals, summaries = action.forgotten
     earlier = {
         summary_id(condensation.id): condensation.metadata for condensation in view.condensations
     }
-    # of each message: a summary covers two times, an event has one
+    # the times of each message: a summary has two different times, an event has one
     times: list[tuple[float, float]] = []
     gone: list[bool] = []
     for events, records in shown_records(view, _FORMAT, history):
@@ -532,7 +538,7 @@ def _compacted(history: History, view: View, action: CondensationAction) -> Even
         raise NoCondensationAvailable(
             f"the condenser would forget {sum(gone)} of {len(gone)} messages with other messages"
             " between them, but a compaction of the SDK covers all messages of a time span; choose"
-            " a condenser that forgets messages in a row, such as 'digest'"
+            " a condenser that forgets consecutive messages, such as 'digest'"
         )
     content = types.Content(role="model", parts=[types.Part(text=action.summary or "")])
     return EventCompaction(
@@ -549,7 +555,7 @@ def _records_of(
 
 
 class _Sent(AdkEvent):  # type: ignore[misc] # the SDK is not installed where types are checked
-    """An event of a running session in the form that the model is sent; ``_whole`` is the stored
+    """An event of a running session in the form that is sent to the model. ``_whole`` is the stored
     event.
     """
 
@@ -557,8 +563,8 @@ class _Sent(AdkEvent):  # type: ignore[misc] # the SDK is not installed where ty
 
 
 def _sent(event: AdkEvent, changed: Mapping[str, _Values | None], waiting: set[str]) -> AdkEvent:
-    """Return an event in the form that a model is sent: see ``_prepared`` for ``changed``. Events
-    with a call that is ``waiting`` stay whole, because the SDK still reads them.
+    """Return an event in the form that is sent to a model: see ``_prepared`` for ``changed``.
+    Events with a call in ``waiting`` stay whole, because the SDK still reads them.
     """
     whole = event._whole if isinstance(event, _Sent) else event
     calls = (*whole.get_function_calls(), *whole.get_function_responses())
@@ -588,7 +594,7 @@ def _values(plain: _Values) -> _Values:
 
 
 def _record_of(event: AdkEvent) -> _Values:
-    """Return an event of the SDK as it is stored, without its temporary state."""
+    """Return the stored form of an event of the SDK, without its temporary state."""
     record: _Values = to_plain(event.model_dump(mode="python", exclude_none=True), unknown=True)
     for content in (
         record.get("content"),

@@ -3,8 +3,8 @@
     histories = foldlog.open("history.db") chain = RunnableWithMessageHistory(model, lambda
     session_id: FoldlogChatMessageHistory(session_id, histories))
 
-A session is a conversation of the format ``langchain``. Messages that ``clear`` removes are
-retracted: the log keeps them. Agents of LangGraph keep their messages in checkpoints: for these see
+A session is a conversation in the format ``langchain``. Messages that ``clear`` removes are
+retracted, and stay in the log. Agents of LangGraph store their messages in checkpoints: see
 ``foldlog.adapters.langgraph``.
 """
 
@@ -37,19 +37,19 @@ _FORMAT = "langchain"
 
 
 class FoldlogChatMessageHistory(WithHistories, BaseChatMessageHistory):  # type: ignore[misc]
-    """The messages of one session: what the function of a ``RunnableWithMessageHistory`` returns.
+    """The messages of one session. The function of a ``RunnableWithMessageHistory`` returns such an
+    object.
 
-    ``session_id``  its id; the conversation is ``PREFIX/SESSION``, quoted as in a URL: ``history``
-    ``histories``   the URL of a store, or open histories of either face. What is opened by its URL
-                    is closed by
-                    ``close``, or by ``with`` and ``async with``. Give open ones to a function that
-                    is called often
-    ``condense``    whether ``messages`` condenses, where the condenser of ``histories`` says so.
-                    Without it, it gives
-                    what ``history.sent`` has
-    ``clear``       whether ``clear`` retracts all messages, or erases the conversation: then its
-                    bytes are gone
-    ``attributes``  those that the conversation begins with, such as ``{"user": "u7", "title":
+    ``session_id``  the id of the session; its conversation is ``PREFIX/SESSION``, quoted as in a
+                    URL, and ``history`` is its history
+    ``histories``   the URL of a store, or open histories, sync or async. A store that was opened by
+                    its URL is closed by ``close``, ``with`` or ``async with``. A function that is
+                    called often should pass open histories
+    ``condense``    whether ``messages`` condenses, if the condenser of ``histories`` finds a
+                    condensation due. Otherwise ``messages`` are the messages of ``history.sent``
+    ``clear``       whether ``clear`` retracts all messages, or erases the conversation with its
+                    bytes
+    ``attributes``  the attributes of a new conversation, such as ``{"user": "u7", "title":
                     "Refunds"}``
 
     Any number of tasks, processes and objects may use one conversation.
@@ -73,8 +73,8 @@ class FoldlogChatMessageHistory(WithHistories, BaseChatMessageHistory):  # type:
 
     @property
     def messages(self) -> list[BaseMessage]:
-        """The messages of the View, in order, as they were added. Condensed messages are one
-        message of the user, with the summary. Cost: the messages returned.
+        """The messages of the View, in order, as they were added. A message of the user with the
+        summary replaces condensed messages. Cost: the returned messages.
 
         Raises ``NoCondensationAvailable`` if a condensation is required and impossible.
         """
@@ -91,8 +91,8 @@ class FoldlogChatMessageHistory(WithHistories, BaseChatMessageHistory):  # type:
     def add_messages(self, messages: Sequence[BaseMessage]) -> None:
         """Append messages, all or none. Durability: on disk when it returns.
 
-        If the session was erased before this object read or wrote it, a new one begins. Raises
-        ``ConversationErased`` if other code erased it since then.
+        If the session was erased before this object read or wrote it, a new session begins. Raises
+        ``ConversationErased`` if other code erased the session since then.
         """
         records = [to_plain(message_to_dict(message)) for message in messages]
 
@@ -103,7 +103,7 @@ class FoldlogChatMessageHistory(WithHistories, BaseChatMessageHistory):  # type:
             self.history, _ = self._append_or_begin(self.history, append)
 
     def clear(self) -> None:
-        """Take all messages back, or erase them: see ``clear`` of the class."""
+        """Retract all messages, or erase them: see the argument ``clear`` of the class."""
         self.history = empty_session(self._sync, self.history.id, self._clear)
 
     aget_messages = in_thread(_read)
@@ -112,10 +112,11 @@ class FoldlogChatMessageHistory(WithHistories, BaseChatMessageHistory):  # type:
 
     def copy_from(self, other: BaseChatMessageHistory) -> int:
         """Copy the messages of another history, such as a ``SQLChatMessageHistory``. Return the
-        number of new ones.
+        number of new messages.
 
-        Copying again adds only new messages. Raises ``ValueError`` if the messages of this session
-        are not the first ones of the other: it was condensed, or went on by itself.
+        A second copy adds only new messages. Raises ``ValueError`` if the other history does not
+        begin with the messages of this session, because this session was condensed or has messages
+        of its own.
         """
         new = not_here_yet(self.session_id, self.messages, list(other.messages), "messages")
         self.add_messages(new)

@@ -4,9 +4,9 @@
         graph = builder.compile(checkpointer=saver)
         saver.copy_from(other)          # the threads of any open saver, such as a SqliteSaver
 
-The messages of a thread are a conversation of the format ``langchain``: ``saver.history(config)``.
+The messages of a thread are a conversation in the format ``langchain``: ``saver.history(config)``.
 The other parts of a checkpoint are its documents: ``checkpoint``, with small values of channels,
-and ``channel:NAME`` for each other channel. Values that JSON cannot hold are stored as the
+and ``channel:NAME`` for each other channel. Values that JSON cannot represent are stored as the
 serializer writes them. Time travel and ``update_state`` of an earlier checkpoint begin a fork.
 """
 
@@ -77,7 +77,9 @@ _Names = tuple[str, str, str]
 
 
 class _Listed(NamedTuple):
-    """A checkpoint in a list. ``whole`` is what belongs to it, if it was read with it."""
+    """A checkpoint in a list. ``whole`` is the checkpoint with all that belongs to it, if this was
+    read too.
+    """
 
     names: _Names
     found: Checkpoint
@@ -85,8 +87,9 @@ class _Listed(NamedTuple):
 
 
 class _Walked(NamedTuple):
-    """What led to a checkpoint: of each channel that is stored as differences the last checkpoint
-    that has its value, and the writes since, by task. ``mark`` differs once some of it is redacted.
+    """The past of a checkpoint, for channels that are stored as differences. For each channel it
+    has the last checkpoint with the whole value (``seeds``), and the later writes by task
+    (``written``). ``mark`` changes if a part of it is redacted.
     """
 
     id: str
@@ -97,26 +100,24 @@ class _Walked(NamedTuple):
 
 _PAGE = 20
 _THREADS = 8
-"""The threads of which what led to the newest checkpoint is in memory."""
+"""The number of threads for which the past of the newest checkpoint is remembered."""
 _ABOVE_ALL = chr(0x10FFFF)
 _EPOCH = datetime(1582, 10, 15, tzinfo=UTC)
-"""What the times in LangGraph's ids begin with."""
+"""The time from which the times in LangGraph's ids are counted."""
 _SHOWN = frozenset(("human", "ai", "system", "tool", "chat", "function"))
 
 
 class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignore[misc] # the SDK is not installed where types are checked
-    """Keeps the checkpoints of threads: what ``builder.compile(checkpointer=...)`` takes.
+    """Stores the checkpoints of threads. Use it as ``builder.compile(checkpointer=...)``.
 
-    ``histories``  the URL of a store, or open histories of either face. A store that was opened by
-                   its URL is closed by
-                   ``close``, or by ``with`` and ``async with``
-    ``serde``      the serializer, LangGraph's own by default. With another one, such as one that
-                   encrypts, messages are
-                   kept as that one writes them, and are no history
-    ``messages``   the name of the channel that is the history
-    ``condense``   whether ``pre_model_hook`` condenses, where the condenser of ``histories`` says
-                   so
-    ``attributes`` those that each conversation begins with, such as ``{"user": "u7"}``
+    ``histories``  the URL of a store, or open histories, sync or async. A store that was opened by
+                   its URL is closed by ``close``, ``with`` or ``async with``
+    ``serde``      the serializer; by default LangGraph's own. Any other serializer, for example one
+                   that encrypts, also writes the messages, which then are not events of a history
+    ``messages``   the name of the channel with the messages
+    ``condense``   whether ``pre_model_hook`` condenses, if the condenser of ``histories`` finds a
+                   condensation due
+    ``attributes`` the attributes of each new conversation, such as ``{"user": "u7"}``
 
     Any number of tasks, threads and processes may use one thread of LangGraph.
     """
@@ -147,8 +148,8 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
     # ----------------------------------------------------------------------------------------------
 
     def get_tuple(self, config: RunnableConfig) -> base.CheckpointTuple | None:
-        """Return a checkpoint, by default the newest one of the thread, as it was put; None if it
-        does not exist.
+        """Return a checkpoint as it was put, by default the newest checkpoint of the thread. Return
+        None if it does not exist.
         """
         conf = config["configurable"]
         wanted = conf.get("checkpoint_id")
@@ -175,11 +176,11 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[base.CheckpointTuple]:
-        """Yield checkpoints, the newest first, as far as the clocks of their writers agree. They
-        are read lazily.
+        """Yield checkpoints, the newest first. The order depends on the clocks of their writers.
+        Checkpoints are read lazily.
 
-        Cost: reading the most recently active threads with ``limit``, otherwise all threads that
-        the config names.
+        Cost: with ``limit``, the most recently active threads; otherwise all threads that the
+        config names.
         """
         conf = config["configurable"] if config else {}
         stop = before and before["configurable"].get("checkpoint_id")
@@ -234,8 +235,8 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
     def _after_writes(
         self, thread: str, parent: str | None, before: Checkpoint, records: RecordList
     ) -> Listed | None:
-        """Return the list of a checkpoint that has none, since its channel is stored as
-        differences.
+        """Return the list of messages for a checkpoint that has only writes, because its channel is
+        stored as differences.
         """
         kept = self._values
         notes = (
@@ -296,7 +297,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         )
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """Hide the checkpoints of these runs. The log keeps them. Cost: all checkpoints of the
+        """Hide the checkpoints of these runs. They stay in the log. Cost: all checkpoints of the
         store.
         """
         runs = frozenset(run_ids)
@@ -308,8 +309,8 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
                 self._checkpoints.hide(thread, ids)
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Copy all checkpoints of a thread to another one, with their writes. Copying again adds
-        only new ones.
+        """Copy all checkpoints of a thread to another thread, with their writes. A second copy adds
+        only new checkpoints.
         """
         self._copied(self.list({"configurable": {"thread_id": source_thread_id}}), target_thread_id)
 
@@ -317,15 +318,15 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         """Copy all threads of another open saver, with their writes. Return the number of new
         checkpoints.
 
-        Copying again adds only what is new. Cost: all checkpoints.
+        A second copy adds only new checkpoints. Cost: all checkpoints.
         """
         return self._copied(other.list(None))
 
     def _copied(
         self, checkpoints: Iterable[base.CheckpointTuple], target: str | None = None
     ) -> int:
-        """Copy checkpoints with their writes, to another thread if it is named. Return the number
-        of new ones.
+        """Copy checkpoints with their writes, to the thread ``target`` if it is named. Return the
+        number of new checkpoints.
         """
         added = 0
         for found in sorted(checkpoints, key=lambda each: str(each.checkpoint["id"])):
@@ -346,7 +347,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
             tasks: dict[str, list[tuple[int, str, Any]]] = defaultdict(list)
             for task, name, value in found.pending_writes or ():
                 tasks[task].append((base.WRITES_IDX_MAP.get(name, len(tasks[task])), name, value))
-            # a saver does not tell the paths of tasks
+            # a saver does not return the paths of tasks
             for number, (task, rows) in enumerate(tasks.items()):
                 if new := [row for row in rows if (task, row[0]) not in known]:
                     self._put_rows(
@@ -355,10 +356,11 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         return added
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """Hide all checkpoints but the newest of each namespace, or with the strategy ``delete``
-        erase threads.
+        """Hide all checkpoints except the newest of each namespace. With the strategy ``delete``,
+        erase the threads instead.
 
-        The log keeps hidden checkpoints, so channels that are stored as differences stay whole.
+        Hidden checkpoints stay in the log, so channels that are stored as differences stay
+        complete.
         """
         if strategy not in ("keep_latest", "delete"):
             raise ValueError(f"strategy is {strategy!r}; use 'keep_latest' or 'delete'")
@@ -404,7 +406,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         return history
 
     def _walk_on(self, thread: str, target: Checkpoint, known: _Walked) -> _Walked:
-        """Return what led to a checkpoint: what led to an earlier one is known."""
+        """Return the past of a checkpoint. ``known`` is the past of an earlier checkpoint."""
         if target.id == known.id:
             return known
         line = list[Checkpoint]()
@@ -418,7 +420,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
             ]
             if found:
                 whole = self._checkpoints.whole(thread, each)
-                there = self._value(whole).keys() & {*found}  # a redacted value is not
+                there = self._value(whole).keys() & {*found}  # without a redacted value
                 seeds |= dict.fromkeys(there, whole)
                 since |= dict.fromkeys(there, len(line))
             is_known = each.id == known.id
@@ -446,7 +448,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         return found.value is not None and channel in found.value["channels"]
 
     def get_next_version(self, current: Any, channel: None) -> Any:
-        """Return the version after ``current``: a whole number, or a text where the thread came
+        """Return the version after ``current``: a whole number, or a text if the thread was copied
         from another saver.
         """
         return next_version(current)
@@ -466,7 +468,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
     async def alist(
         self, config: RunnableConfig | None, **options: Any
     ) -> AsyncIterator[base.CheckpointTuple]:
-        """Yield what ``list`` yields, with the same options."""
+        """Yield the same checkpoints as ``list``, with the same options."""
         listed = self.list(config, **options)
         while page := await self.histories.pool.run(lambda: [*islice(listed, _PAGE)], finish=False):
             for each in page:
@@ -476,7 +478,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
     # ----------------------------------------------------------------------------------
 
     def history(self, config: RunnableConfig) -> History:
-        """Return the history of the messages that led to a checkpoint, by default to the newest one
+        """Return the history of the messages of a checkpoint, by default of the newest checkpoint
         of the thread.
         """
         conf = config["configurable"]
@@ -484,12 +486,12 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         return self._sync[thread if found is None else found.branch]
 
     def pre_model_hook(self, state: Mapping[str, Any], config: RunnableConfig) -> dict[str, Any]:
-        """Return the model's input: what ``history.sent`` has of the messages. The state keeps all
-        messages.
+        """Return the model's input, ``{"llm_input_messages": […]}``: the messages in
+        ``history.sent``. All messages stay in the state.
 
-        A node sends its model the ``["llm_input_messages"]`` of it. In a middleware, call it with
-        ``{"messages": request.messages}``. Messages that are in no checkpoint yet stay at the end;
-        there are none with the durability ``sync``. A call is sent with its result only.
+        In a middleware, call this method with ``{"messages": request.messages}``. Messages that are
+        in no checkpoint yet stay at the end; with the durability ``sync`` there are none. A call
+        without its result is not sent.
         """
         conf = config["configurable"]
         kept = self._values
@@ -506,11 +508,11 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
             recorded = self._checkpoints.newest_records(
                 self._thread(graph), history.id, prompt.view.version
             )
-        except ConversationErased:  # the thread was deleted under the run
+        except ConversationErased:  # the thread was deleted during the run
             pass
         count = len(recorded)
         if not 0 < count <= len(messages) or recorded[-1][1] != kept.key(messages[count - 1]):
-            # what is stored is of another branch
+            # the stored messages belong to another branch
             prompt = None
             recorded = []
             count = 0
@@ -538,8 +540,8 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
     # ----------------------------------------------------------------------------------------------
 
     def wrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
-        """Have tools that ``foldlog.effect`` marks run at most once: ``ToolNode(tools,
-        wrap_tool_call=…)``, or the middleware of this name of ``langchain.agents``.
+        """Make tools with the mark ``foldlog.effect`` run at most once. Use it as ``ToolNode(tools,
+        wrap_tool_call=…)``, or with the middleware ``wrap_tool_call`` of ``langchain.agents``.
         """
         with self._effect_of(request):
             return handler(request)
@@ -570,8 +572,8 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         return self._named(conf["thread_id"], conf.get("checkpoint_ns", ""))
 
     def _names_of(self, conversation: str) -> _Names:
-        """Return thread, namespace and first conversation of the namespace that a conversation
-        belongs to.
+        """Return the thread and the namespace of a conversation, and the first conversation of the
+        namespace.
         """
         names = (
             (companion_of(conversation) or conversation).removeprefix(f"{self._prefix}/").split("/")
@@ -582,17 +584,17 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         return thread, namespace, self._named(thread, namespace)
 
     def _namespaces(self, thread_id: Any = None) -> Iterator[_Names]:
-        """Yield each namespace of one thread, or of all threads. Of an erased conversation forks
-        may be left.
+        """Yield each namespace of one thread, or of all threads. A namespace may consist of forks
+        of an erased conversation.
         """
         name = self._prefix if thread_id is None else self._named(thread_id)
         rows = with_those_below(self._sync, name)
         yield from dict.fromkeys(self._names_of(row.id) for row in rows if row.id != self._prefix)
 
     def _last_active(self) -> Iterator[tuple[str, _Names]]:
-        """Yield the namespaces of all threads, the last active first, each with an id that is above
-        those that were made when it was last active. Cost: those that are yielded, and what was
-        active between them.
+        """Yield the namespaces of all threads, the last active first. Each comes with an id that is
+        above all ids that were made when the namespace was last active. Cost: the yielded
+        namespaces, and the conversations that were active between them.
         """
         seen = set[_Names]()
         for row in recent(self._sync, {}):
@@ -608,8 +610,8 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         metadata: Mapping[str, Any],
         limit: int | None,
     ) -> Iterator[_Listed]:
-        """Yield the checkpoints with these metadata that a config names, the newest first.
-        ``before`` is an id that theirs are smaller than. They are read lazily.
+        """Yield the checkpoints with these metadata that a config names, the newest first. Their
+        ids are smaller than ``before``. They are read lazily.
         """
         wanted = conf.get("checkpoint_id")
         namespace = conf.get("checkpoint_ns")
@@ -630,9 +632,9 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
                 yield each
 
     def _walked(self, there: Iterable[tuple[str, _Names]]) -> Iterator[_Listed]:
-        """Yield the checkpoints of namespaces, the newest first. Each comes with an id that its
-        checkpoints, and those of the later ones, do not have or exceed, so what exceeds it is
-        yielded before the namespace is read.
+        """Yield the checkpoints of namespaces, the newest first. Each namespace comes with an upper
+        bound for the ids of its checkpoints and of the checkpoints of later namespaces. So
+        checkpoints above this bound are yielded before the namespace is read.
         """
         heads: list[tuple[_Listed, Iterator[Checkpoint]]] = []
 
@@ -645,7 +647,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
                 head, walk = heads.pop()
                 yield head
                 walk_on(head.names, walk)
-            # there may be many before the first is yielded
+            # there may be many namespaces before the first checkpoint is yielded
             if names is not None and bound == _ABOVE_ALL:
                 walk_on(names, self._checkpoints.walk(names[2]))
             elif names is not None:
@@ -658,7 +660,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
 
     @property
     def _values(self) -> _Values:
-        return _Values(self.serde)  # ``with_allowlist`` gives another serializer to a copy
+        return _Values(self.serde)  # a copy by ``with_allowlist`` has another serializer
 
     def _has(self, wanted: Mapping[str, Any], found: Checkpoint) -> bool:
         metadata = self._values.metadata(found) if wanted else {}
@@ -667,8 +669,8 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
     def _tuple(
         self, thread_id: Any, namespace: str, whole: WholeCheckpoint, newest_of: str | None = None
     ) -> base.CheckpointTuple:
-        """Return a checkpoint as LangGraph has it. ``newest_of`` is its thread, if it is the newest
-        of it.
+        """Return a checkpoint in LangGraph's format. ``newest_of`` is its thread, if it is the
+        newest checkpoint of the thread.
         """
         found = whole.checkpoint
         kept = self._values
@@ -692,7 +694,9 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
 
 
 class _Values(ChannelValues):
-    """Values of channels, and messages of LangChain as records of the format ``langchain``."""
+    """Converts values of channels, and messages of LangChain into records of the format
+    ``langchain``.
+    """
 
     def __init__(self, serde: SerializerProtocol) -> None:
         super().__init__(serde, readable=isinstance(serde, JsonPlusSerializer))
@@ -702,9 +706,9 @@ class _Values(ChannelValues):
         return self.readable and type(value) is list and all(map(_is_message, value))
 
     def key(self, message: BaseMessage) -> bytes:
-        """Return what differs for a message that is another one, or that was changed in place. Keys
-        are compared within a process only. The bytes of the serializer took three times as long
-        (``benchmarks.adapters``).
+        """Return a key that differs for another message, and also for a message that was changed in
+        place. Keys are compared only within a process. The bytes of the serializer would take three
+        times as long (``benchmarks.adapters``).
         """
         kind: Any = type(message)
         named = kind.__qualname__, _fields_of(kind)(vars(message)), message.__pydantic_extra__
@@ -730,8 +734,8 @@ class _Values(ChannelValues):
         )
 
     def record(self, message: BaseMessage) -> dict[str, Any]:
-        """Return the record of a message. If the record alone gives another message, add the form
-        of the serializer.
+        """Return the record of a message. If the message cannot be restored from the record alone,
+        add the message as the serializer writes it.
         """
         record = message_to_dict(message)
         if is_json(record) and self._typed(messages_from_dict([record])[0]) == self._typed(message):
@@ -749,8 +753,8 @@ class _Values(ChannelValues):
 
 @cache
 def _fields_of(kind: type[BaseMessage]) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
-    """Return a function that returns the fields of a message of this kind: pydantic takes longer to
-    name them than to encode them (``benchmarks.adapters``).
+    """Return a function that returns the fields of a message of this kind. It is cached, because
+    pydantic takes longer to list the fields than to encode them (``benchmarks.adapters``).
     """
     return itemgetter(*kind.model_fields)
 
@@ -776,7 +780,7 @@ def _config_of(thread_id: Any, namespace: str, checkpoint_id: str | None) -> dic
 
 
 def _id_after(time: datetime) -> str:
-    """Return what precedes all ids that LangGraph makes after a time."""
+    """Return a text that is smaller than all ids that LangGraph makes after a time."""
     ticks = ((time - _EPOCH) // timedelta(microseconds=1) + 1) * 10
     return f"{ticks >> 28:08x}-{ticks >> 12 & 0xFFFF:04x}-6{ticks & 0xFFF:03x}"
 

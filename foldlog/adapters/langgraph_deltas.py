@@ -1,11 +1,11 @@
-"""Keep the messages of a ``DeltaChannel``: its checkpoints have no list of messages, only the
+"""Compute the messages of a ``DeltaChannel``. Its checkpoints have no list of messages, only the
 writes of their parents.
 
-The list after the writes is made as ``_messages_delta_reducer`` of LangGraph makes it, which is
-what ``deepagents`` uses: a message with a known id takes the place of that one, and a
-``RemoveMessage`` takes it out. It is the history, never the value that a graph reads, which
-LangGraph makes of the writes with the graph's own reducer. Now and then a checkpoint has the whole
-value, a snapshot; then the history follows that.
+The list after the writes is computed as by ``_messages_delta_reducer`` of LangGraph, which
+``deepagents`` uses: a message replaces the message with the same id, and a ``RemoveMessage``
+removes the message with its id. This list is only the history. A graph reads the value that
+LangGraph computes from the writes with the graph's own reducer. Now and then a checkpoint has the
+whole value, a snapshot, and the history then has the same messages.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ try:
     from langgraph.checkpoint.serde import types as _types
 
     DeltaSnapshot = _types._DeltaSnapshot
-except AttributeError:  # releases before 1.2 have no such channels
+except AttributeError:  # LangGraph before 1.2 has no such channels
 
     class _Never(NamedTuple):
         value: Any
@@ -30,7 +30,7 @@ except AttributeError:  # releases before 1.2 have no such channels
 
 
 def messages_in(written: Any) -> list[BaseMessage] | None:
-    """Return the messages of one write to the channel; None where it is something else."""
+    """Return the messages of one write to the channel; None if the write has no messages."""
     try:
         messages: list[BaseMessage] = convert_to_messages(
             written if type(written) is list else [written]
@@ -47,8 +47,8 @@ def after_writes(
     record: Callable[[BaseMessage], Any],
     record_before: Callable[[int], Any],
 ) -> Listed:
-    """Return the list after these writes. ``record_before(n)`` returns a record of the list
-    before.
+    """Return the list after these writes to the list ``before``. ``record_before(n)`` returns a
+    record of the list ``before``.
     """
     order: list[int | BaseMessage | None] = [*range(len(before.keys))]
     places = {name: place for place, name in enumerate(before.ids) if name is not None}

@@ -3,8 +3,8 @@
     store = FoldlogChatStore(histories="sqlite:///history.db")
     memory = ChatMemoryBuffer.from_defaults(chat_store=store, chat_store_key="user-7")
 
-The messages of a key are a conversation of the format ``llama-index``. A list that ``set_messages``
-replaces, and messages that are deleted, are forgotten or retracted: the log keeps them.
+The messages of a key are a conversation in the format ``llama-index``. Deleted messages, and
+messages that ``set_messages`` replaces, are forgotten or retracted. They stay in the log.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ class _Shown(NamedTuple):
 
 
 class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not installed where types are checked
-    """Keeps the messages of any number of keys.
+    """Stores the messages of any number of keys.
 
-    ``histories``   the URL of a store, or open histories of either face. What is opened by its URL
-                    is closed by
-                    ``close``, or by ``with`` and ``async with``
-    ``condense``    whether ``get_messages`` condenses, where the condenser of ``histories`` says so
+    ``histories``   the URL of a store, or open histories, sync or async. A store that was opened by
+                    its URL is closed by ``close``, ``with`` or ``async with``
+    ``condense``    whether ``get_messages`` condenses, if the condenser of ``histories`` finds a
+                    condensation due
     ``clear``       whether ``delete_messages`` retracts all messages, or erases the conversation
-    ``attributes``  those that each conversation begins with, such as ``{"user": "u7"}``
+    ``attributes``  the attributes of each new conversation, such as ``{"user": "u7"}``
 
     The conversation of a key is ``PREFIX/KEY``, quoted as in a URL: ``store.history(key)``. Any
     number of threads, processes and stores may use it.
@@ -83,8 +83,8 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not in
         return self._opened._sync[f"{self.prefix}/{quoted(key)}"]
 
     def get_messages(self, key: str) -> list[ChatMessage]:
-        """Return the messages of a key: those of the View, in order. Condensed messages are one
-        message of the user, with the summary. Cost: the messages returned.
+        """Return the messages of a key in the View, in order. A message of the user with the
+        summary replaces condensed messages. Cost: the returned messages.
         """
         history = self.history(key)
         with suppress(ConversationErased):
@@ -101,9 +101,9 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not in
         self._opened._append_or_begin(self.history(key), append)
 
     def set_messages(self, key: str, messages: list[ChatMessage]) -> None:
-        """Make these the messages of a key. Those that stay at the beginning stay as they are; the
-        others are forgotten, or retracted where they are the last, and the new ones are appended,
-        in one transaction.
+        """Replace the messages of a key, in one transaction. Old messages that are also at the
+        beginning of ``messages`` stay. The other old messages are forgotten, or retracted if they
+        are the last ones. New messages are appended.
         """
         records = list(map(_record, messages))
 
@@ -114,7 +114,9 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not in
         self._opened._append_or_begin(self.history(key), lambda history: _change(history, others))
 
     def delete_message(self, key: str, idx: int) -> ChatMessage | None:
-        """Forget the message at a place, and return it; None where there is none."""
+        """Forget the message at the index ``idx``, and return it; None if there is no such
+        message.
+        """
         deleted = list[Any]()
 
         def others(shown: Sequence[_Shown]) -> tuple[list[int], list[Any]]:
@@ -131,20 +133,20 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not in
         return _message(deleted[0]) if deleted else None
 
     def delete_last_message(self, key: str) -> ChatMessage | None:
-        """Take the last message back and return it; None where there is none."""
+        """Retract the last message and return it; None if there is no message."""
         return self.delete_message(key, -1)
 
     def delete_messages(self, key: str) -> list[ChatMessage] | None:
-        """Take all messages of a key back, or erase them: see ``clear``. Return them; None where
-        there are none.
+        """Retract all messages of a key, or erase them: see ``clear``. Return them; None if there
+        are no messages.
         """
         messages = self.get_messages(key)
         empty_session(self._opened._sync, self.history(key).id, self.clear)
         return messages or None
 
     def get_keys(self) -> list[str]:
-        """Return the keys that have messages, in the order of their names. Cost: the View of
-        each.
+        """Return the keys that have messages, in the order of their names. Cost: the View of each
+        key.
         """
         start = f"{self.prefix}/"
         rows = below(self._opened._sync, start)
@@ -155,7 +157,7 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not in
         ]
 
     def close(self) -> None:
-        """Close the store, if it was opened by its URL."""
+        """Close the store if it was opened by its URL."""
         self._opened.close()
 
     def __enter__(self) -> FoldlogChatStore:
@@ -172,7 +174,7 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not in
 
     @property
     def histories(self) -> Any:
-        """The async face of the histories."""
+        """The async interface of the histories."""
         return self._opened.histories
 
     aget_messages = in_thread(get_messages)
@@ -187,8 +189,8 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not in
 def _change(
     history: History, decide: Callable[[Sequence[_Shown]], tuple[list[int], list[Any]]]
 ) -> None:
-    """Have the View show what ``decide`` returns of the shown messages: the places of those that
-    stay, and the records of new ones behind them.
+    """Change the View as ``decide`` says. ``decide`` is called with the shown messages. It returns
+    the indices of the messages that stay, and the records of new messages after them.
     """
     while True:
         view = history.view()

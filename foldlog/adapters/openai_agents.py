@@ -3,10 +3,10 @@
     session = FoldlogSession("user-7", "sqlite:///history.db", condense=True)
     await Runner.run(agent, "hello", **session.run_options())
 
-A session is a conversation of the format ``openai-responses``. Items that the SDK takes back
-(``pop_item``, a rewind, ``clear_session``) are retracted: the log keeps them. The SDK reads a
-session once, at the start of a run, so condensing within a run needs the filter, and only the hooks
-are told what a call of the model used.
+A session is a conversation in the format ``openai-responses``. Items that the SDK takes back
+(``pop_item``, a rewind, ``clear_session``) are retracted, and stay in the log. The SDK reads a
+session once, at the start of a run. So condensing within a run needs the filter, and recording the
+usage of a call of the model needs the hooks.
 """
 
 from __future__ import annotations
@@ -63,20 +63,21 @@ _FORMAT = "openai-responses"
 
 
 class FoldlogSession(OpenHistories):
-    """One session: what ``Runner.run(..., session=...)`` takes.
+    """One session. Use it as ``Runner.run(..., session=...)``.
 
-    ``session_id``        its id; the conversation is ``PREFIX/SESSION``, quoted as in a URL
-    ``histories``         the URL of a store, or open histories of either face. What is opened by
-                          its URL is closed by
-                          ``close``, or by ``async with``
-    ``condense``          whether ``get_items`` and ``input_filter`` condense, where the condenser
-                          of ``histories`` says
-                          so. Without it both give what ``history.sent`` has
-    ``clear``             whether ``clear_session`` retracts all items, or erases the conversation:
-                          then its bytes are
-                          gone. What is added then begins another conversation with the id
-    ``session_settings``  as of other sessions: ``SessionSettings(limit=50)``, or ``{"limit": 50}``
-    ``attributes``        those that the conversation begins with, such as ``{"user": "u7", "title":
+    ``session_id``        the id of the session; its conversation is ``PREFIX/SESSION``, quoted as
+                          in a URL
+    ``histories``         the URL of a store, or open histories, sync or async. A store that was
+                          opened by its URL is closed by ``close`` or ``async with``
+    ``condense``          whether ``get_items`` and ``input_filter`` condense, if the condenser of
+                          ``histories`` finds a condensation due. Otherwise both return the items of
+                          ``history.sent``
+    ``clear``             whether ``clear_session`` retracts all items, or erases the conversation
+                          with its bytes. Items that are added after an erasure begin another
+                          conversation with the same id
+    ``session_settings``  the settings of every session: ``SessionSettings(limit=50)``, or
+                          ``{"limit": 50}``
+    ``attributes``        the attributes of a new conversation, such as ``{"user": "u7", "title":
                           "Refunds"}``
 
     Any number of tasks, processes and sessions may use one conversation.
@@ -102,11 +103,11 @@ class FoldlogSession(OpenHistories):
 
     @in_thread
     def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
-        """Return the newest ``limit`` items of the View, all by default, in order, as they were
-        given. With ``condense`` the View is condensed first. ``history.events()`` returns all items
-        of the log.
+        """Return the newest ``limit`` items of the View, by default all items, in order, as they
+        were added. With ``condense`` the View is condensed first. ``history.events()`` returns all
+        items of the log.
 
-        Condensed items are one item, a user's message with the summary. Cost: the items returned.
+        A message of the user with the summary replaces condensed items. Cost: the returned items.
         """
         if limit is None:
             limit = _settings(self.session_settings).limit
@@ -132,10 +133,10 @@ class FoldlogSession(OpenHistories):
     def add_items(self, items: list[TResponseInputItem]) -> None:
         """Append items, all or none. Durability: on disk when it returns.
 
-        Items with a compaction that are added right after ``clear_session`` replace what was
-        cleared, as the SDK's own compaction does: a condensation of what they leave out. If the
-        session was erased before this object read or wrote it, a new one begins. Raises
-        ``ConversationErased`` if other code erased it since then.
+        If items with a compaction are added directly after ``clear_session``, as by the SDK's own
+        compaction, they replace the cleared items: a condensation forgets the items that they leave
+        out. If the session was erased before this object read or wrote it, a new session begins.
+        Raises ``ConversationErased`` if other code erased the session since then.
         """
         if items:
             self._appended(
@@ -145,14 +146,14 @@ class FoldlogSession(OpenHistories):
             )
 
     async def pop_item(self) -> TResponseInputItem | None:
-        """Take the newest item back and return it; None if there is no item, or if a summary is the
-        newest item.
+        """Retract the newest item and return it. Return None if there is no item, or if the newest
+        item is a summary.
         """
         try:
             events = await self.history.pop(1, "the runtime took the newest item back")
         except ConversationErased:
             if await self.get_items(1):
-                raise  # another session with this id began, whose items this object has not seen
+                raise  # another session with this id began, and this object has not read its items
             return None
         popped = [
             item for _, items in shown_records(events, _FORMAT, self.history.sync) for item in items
@@ -161,14 +162,14 @@ class FoldlogSession(OpenHistories):
 
     @to_its_end
     def clear_session(self) -> None:
-        """Take all items back, or erase them: see ``clear``."""
+        """Retract all items, or erase them: see ``clear``."""
         empty_session(self.histories.sync, self.history.id, self._clear)
         if self._clear == "erase":
             self.history = self.histories[self.history.id]
 
     def with_effects(self, agent: Agent[Any]) -> Agent[Any]:
-        """Return the agent for runs with this session: tools that ``foldlog.effect`` marks run at
-        most once.
+        """Return the agent for runs with this session. Its tools with the mark ``foldlog.effect``
+        run at most once.
         """
         tools = [
             self._around(tool) if isinstance(tool, FunctionTool) else tool for tool in agent.tools
@@ -184,10 +185,10 @@ class FoldlogSession(OpenHistories):
 
     async def copy_from(self, other: Session) -> int:
         """Copy the items of another session, such as a ``SQLiteSession``. Return the number of new
-        ones.
+        items.
 
-        Copying again adds only new items. Raises ``ValueError`` if the items of this session are
-        not the first ones of the other: it was condensed, or went on by itself.
+        A second copy adds only new items. Raises ``ValueError`` if the other session does not begin
+        with the items of this session, because this session was condensed or has items of its own.
         """
         new = not_here_yet(
             self.session_id, await self.get_items(), await other.get_items(), "items"
@@ -209,7 +210,9 @@ class FoldlogSession(OpenHistories):
         return ModelInputData(input=shown, instructions=given.instructions)
 
     def _sent(self, given: Sequence[Any]) -> list[Any] | None:
-        """Return what a model is sent in the place of these items; None if it is these."""
+        """Return the items that are sent to a model instead of the items in ``given``; None if
+        these are sent unchanged.
+        """
         known = self.history.sync._asked_at
         prompt = SentRecords(self.history.sync, condense=self._condense)
         if prompt.is_all:
@@ -233,7 +236,7 @@ class FoldlogSession(OpenHistories):
         settings of the run.
 
         Raises ``ValueError`` if ``config`` has a ``call_model_input_filter``: call ``input_filter``
-        in yours.
+        in your own filter instead.
         """
         settings = config or RunConfig()
         if settings.call_model_input_filter is not None:
@@ -254,10 +257,11 @@ class FoldlogSession(OpenHistories):
 
     @to_its_end
     def record_usage(self, agent: Agent[Any], response: ModelResponse) -> None:
-        """Record what a response used: call it in ``on_llm_end`` of hooks of your own. The SDK does
-        not give it to a session. No View shows it, and ``foldlog stats`` counts it.
+        """Record the usage of a response. If you have hooks of your own, call this method in
+        ``on_llm_end``, because the SDK does not report the usage to a session. Views do not show
+        the usage; ``foldlog stats`` counts it.
 
-        Raises what ``add_items`` raises. Durability: on disk when it returns.
+        Raises the errors of ``add_items``. Durability: on disk when it returns.
         """
         used = response.usage
         model = _name_of(agent.model)
@@ -274,7 +278,7 @@ class FoldlogSession(OpenHistories):
         def append_to_run(history: History) -> None:
             known = history._asked_at
             recorded = append(history)
-            # the model of a run is shown what the run adds, not what others add
+            # the model of a run is shown the events of this run, not those of others
             if known is not None and recorded:
                 if recorded[0].id == known:
                     history._asked_at = recorded[-1].id + 1
@@ -287,9 +291,9 @@ class FoldlogSession(OpenHistories):
 
 
 def _compacted(history: History, items: Sequence[Any]) -> tuple[Recorded, ...]:
-    """Append items that the SDK puts in the place of those that it just cleared, where they hold a
-    compaction: the View from before returns, and loses what is not among them. Return nothing where
-    that is not so.
+    """If the items have a compaction and replace items that the SDK has just cleared, append them:
+    the earlier View returns, and forgets the events that are not among the items. Otherwise append
+    nothing and return an empty tuple.
     """
     if not any(isinstance(item, dict) and item.get("type") == "compaction" for item in items):
         return ()
@@ -301,8 +305,8 @@ def _compacted(history: History, items: Sequence[Any]) -> tuple[Recorded, ...]:
     shown = [(events, made[0]) for events, made in shown_records(before, _FORMAT, history) if made]
     places = staying([item for _, item in shown], items)
     stay = {event.id for place in places for event in shown[place][0]}
-    # The compaction that follows forgets all but the user's messages. So only of these some may be
-    # missing.
+    # The compaction after this change forgets all events except the user's messages. So this change
+    # must only forget user's messages.
     after = [
         event.id
         for event in before
@@ -334,8 +338,8 @@ class _Usage(RunHooks[Any]):  # type: ignore[misc]
 
 
 def _settings(given: SessionSettings | Mapping[str, Any] | None) -> SessionSettings:
-    """Return settings as one object. Raises ``TypeError`` if a name is not one of the SDK's
-    settings.
+    """Return the settings as a ``SessionSettings``. Raises ``TypeError`` if a name is not one of
+    the SDK's settings.
     """
     if given is None or isinstance(given, Mapping):
         known = {field.name for field in fields(SessionSettings)}
@@ -350,8 +354,8 @@ def _settings(given: SessionSettings | Mapping[str, Any] | None) -> SessionSetti
 
 
 def _name_of(model: Any) -> str | None:
-    """Return the name of an agent's model: a text, an object that names its own, or else the name
-    of its class. None where the run chooses.
+    """Return the name of an agent's model, which is a text or an object. If the object has no name,
+    return the name of its class. Return None if the run chooses the model.
     """
     names = (model, getattr(model, "model", None), getattr(model, "model_name", None))
     told = next((name for name in names if isinstance(name, str)), None)
@@ -359,8 +363,8 @@ def _name_of(model: Any) -> str | None:
 
 
 def _items(prompt: SentRecords, shown: Iterable[Event]) -> list[Any]:
-    """Return the items of these events. Calls whose reasoning was cleared have no ids: a server
-    asks for the reasoning of those that it knows.
+    """Return the items of these events. If the reasoning before calls was cleared, the calls have
+    no ids, because the server requires the reasoning of calls whose ids it knows.
     """
     items = list[Any]()
     cleared = False

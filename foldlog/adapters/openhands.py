@@ -77,11 +77,11 @@ _MARKER = re.compile(r"events/\.eventlog-len-(\d+)\.marker")
 class FoldlogFileStore(WithHistories, FileStore):
     """The files of one conversation. Any number of threads, processes and stores may use it.
 
-    ``histories``        the URL of a store, or open histories of either face. What is opened by its
-                         URL is closed by
-                         ``close``, or by ``with``
-    ``conversation_id``  that of the SDK; the conversation in foldlog is ``PREFIX/ID``
-    ``attributes``       those that the conversation begins with, such as ``{"user": "u7", "title":
+    ``histories``        the URL of a store, or open histories, sync or async. A store that was
+                         opened by its URL is closed by ``close`` or ``with``
+    ``conversation_id``  the id of the conversation in the SDK; in foldlog the conversation is
+                         ``PREFIX/ID``
+    ``attributes``       the attributes of a new conversation, such as ``{"user": "u7", "title":
                          "Refunds"}``
 
     An event is written once: it cannot be changed or deleted. ``histories.erase`` erases the whole
@@ -100,8 +100,8 @@ class FoldlogFileStore(WithHistories, FileStore):
         self.history = self.histories.sync[f"{prefix}/{quoted(str(conversation_id))}"]
         self._files = EventFiles(self.history)
         self._told: int | None = None
-        """The number of event files that the SDK was told last: it gives the next one that
-        number.
+        """The number of event files in the last list for the SDK. The SDK gives this number to the
+        next event file.
         """
         self._lock = RLock()
         self._locks: defaultdict[str, Lock] = defaultdict(Lock)
@@ -109,10 +109,10 @@ class FoldlogFileStore(WithHistories, FileStore):
     def write(self, path: str, contents: str | bytes) -> None:
         """Write a file. Durability: on disk when it returns.
 
-        A conversation that was erased begins again. Raises ``InvalidEvent`` for an event file
-        without an event, or with a number that the log already has; ``ValueError`` for contents
-        that are not UTF-8; ``ConversationErased`` if the conversation was erased since this object
-        found it.
+        If the conversation was erased before this object used it, it begins again. Raises
+        ``InvalidEvent`` if an event file has no event, or a number that the log already has;
+        ``ValueError`` if the contents are not UTF-8; ``ConversationErased`` if the conversation was
+        erased since this object used it.
         """
         path = normal_path(path)
         text = contents if isinstance(contents, str) else contents.decode()
@@ -131,16 +131,15 @@ class FoldlogFileStore(WithHistories, FileStore):
     def with_effects(
         self, executor: ToolExecutor[Any, Any], observation: type[ToolObservation]
     ) -> ToolExecutor[Any, Any]:
-        """Return the executor of a tool whose ``__call__`` ``foldlog.effect`` marks, so that it
-        runs at most once.
+        """Return an executor for a tool whose ``__call__`` has the mark ``foldlog.effect``. Each
+        call of the tool runs at most once.
         """
         return _Executor(self, executor, observation)
 
     def copy_from(self, files: FileStore) -> int:
-        """Copy the conversation that another store of the SDK holds. Return the number of new
-        events.
+        """Copy the conversation of another store of the SDK. Return the number of new events.
 
-        Copying again adds only new events. Raises ``InvalidEvent`` if the other store lacks an
+        A second copy adds only new events. Raises ``InvalidEvent`` if the other store lacks an
         event, or if its events differ from those of this conversation.
         """
         there = sorted(
@@ -177,7 +176,7 @@ class FoldlogFileStore(WithHistories, FileStore):
                 path in self._files.documents
                 and (value := document(self.history, path)) is not None
             ):
-                # also where an old state stands
+                # also if an old state is stored
                 if path == _STATE:
                     head = {"leaf_event_id": self._files.head}
                 else:
@@ -188,7 +187,9 @@ class FoldlogFileStore(WithHistories, FileStore):
         raise FileNotFoundError(path)
 
     def list(self, path: str) -> list[str]:
-        """Return the paths of the files in a folder; those of its folders end in a slash."""
+        """Return the paths of the files and folders in a folder. The path of a folder ends with a
+        slash.
+        """
         path = normal_path(path)
         with self._lock:
             names = self._names()
@@ -200,8 +201,8 @@ class FoldlogFileStore(WithHistories, FileStore):
         return [*dict.fromkeys(f"{start}{first}{slash}" for first, slash, _ in below)]
 
     def delete(self, path: str) -> None:
-        """Delete a file, or the files of a folder. Raises ``InvalidEvent`` where an event is among
-        them.
+        """Delete a file, or the files of a folder. Raises ``InvalidEvent`` if one of them is an
+        event.
         """
         path = normal_path(path)
         with self._lock:
@@ -236,8 +237,8 @@ class FoldlogFileStore(WithHistories, FileStore):
     def lock(self, path: str, timeout: float = 30.0) -> Iterator[None]:
         """Hold a lock among the threads that use this object. Raises ``TimeoutError``.
 
-        Other objects and processes need no lock: an event is appended after theirs, in one
-        transaction.
+        Other objects and processes need no lock: each event is appended in a transaction, after all
+        events of other writers.
         """
         lock = self._locks[normal_path(path)]
         if not lock.acquire(timeout=timeout):
@@ -250,7 +251,7 @@ class FoldlogFileStore(WithHistories, FileStore):
             lock.release()
 
     def _begin(self) -> None:
-        """Begin another conversation if this one was erased before this object found it."""
+        """Begin another conversation if this one was erased before this object used it."""
         if not self._files.version:
             history, _ = self._append_or_begin(self.history, History.version)
             if history is not self.history:
@@ -315,10 +316,11 @@ class FoldlogCondenser(CondenserBase):
     """A condenser of foldlog for an agent of the SDK: ``Agent(llm=llm,
     condenser=FoldlogCondenser())``.
 
-    ``config`` describes it, such as ``{"type": "digest", "max_size": 100}``; by default it is
-    foldlog's default, which needs no model. The SDK stores it in ``base_state.json``, so it must
-    not hold keys: a model's key comes from the environment. It also keeps to the limit of the
-    agent's model, by an estimate of tokens.
+    ``config`` is the configuration of the condenser, such as ``{"type": "digest", "max_size":
+    100}``. By default it is foldlog's default condenser, which needs no model. The SDK stores
+    ``config`` in ``base_state.json``, so it must not contain keys: a model's key comes from the
+    environment. The prompt also stays below the limit of the agent's model, by an estimate of
+    tokens.
     """
 
     config: dict[str, Any] = Field(default_factory=dict)
@@ -340,16 +342,16 @@ class FoldlogCondenser(CondenserBase):
     async def acondense(
         self, view: SdkView, agent_llm: LLM | None = None
     ) -> SdkView | SdkCondensation:
-        """Do what ``condense`` does, in a thread."""
+        """Call ``condense`` in a thread."""
         return await asyncio.to_thread(self.condense, view, agent_llm)
 
     def condense(self, view: SdkView, agent_llm: LLM | None = None) -> SdkView | SdkCondensation:
-        """Return the view to go on with, or a condensation. Raises the SDK's
+        """Return the view that the agent uses next, or a condensation. Raises the SDK's
         ``NoCondensationAvailableException``.
         """
         records = [json.loads(event.model_dump_json(exclude_none=True)) for event in view.events]
         for record in records:
-            record.pop("parent_id", None)  # the view is one branch
+            record.pop("parent_id", None)  # the view has only one branch
         ours = list(decode(records, format="openhands-v1"))
         if view.unhandled_condensation_request:
             ours.append(CondensationRequest(id=len(ours)))
@@ -368,7 +370,7 @@ class FoldlogCondenser(CondenserBase):
 
 
 class _Model:
-    """The agent's model, with its own limits and estimated tokens."""
+    """The agent's model, with its own limits and an estimate of tokens."""
 
     def __init__(self, llm: LLM) -> None:
         self.model = str(llm.model)
@@ -378,8 +380,8 @@ class _Model:
 
 
 def _theirs(result: Condensation, shown: View, view: SdkView) -> SdkCondensation:
-    """Return a condensation in the SDK's ids. Its offset counts the events that the SDK's view
-    keeps.
+    """Return a condensation with the SDK's ids. Its offset counts the events that stay in the SDK's
+    view.
     """
     action = result.action
     intervals, summaries = action.forgotten
@@ -403,8 +405,8 @@ def _theirs(result: Condensation, shown: View, view: SdkView) -> SdkCondensation
 
 
 def _sent(result: View, shown: View, view: SdkView) -> SdkView:
-    """Return the SDK's view as ours is sent: without the events that it hides, with its masks and
-    shortened texts.
+    """Return the SDK's view with the changes in foldlog's View ``result``: without hidden events,
+    and with masks and shortened texts.
     """
     hidden = {source_id_of(event) for event in shown}.difference(map(source_id_of, result))
     masks = {source_id_of(event): event for event in result if is_masked(event)}
@@ -415,7 +417,9 @@ def _sent(result: View, shown: View, view: SdkView) -> SdkView:
 
 
 def _masked(event: Any, mask: Event | None) -> Any:
-    """Return an event of the SDK that tells its model what a mask says."""
+    """Return an event of the SDK with the content of its mask. Return the event unchanged if it has
+    no mask.
+    """
     if isinstance(mask, Action) and isinstance(event, ActionEvent):
         call = event.tool_call.model_copy(update={"arguments": json_text(mask.arguments)})
         return event.model_copy(update={"tool_call": call})

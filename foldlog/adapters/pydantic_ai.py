@@ -5,10 +5,10 @@ every message of a run.
     capabilities=[FoldlogSteps(store)]) await agent.run("hello", conversation=await store.load("c7")
     or Conversation(conversation_id="c7"))
 
-A conversation is a conversation of foldlog, of the format ``pydantic-ai``. Its record without the
-messages is its document ``record``, written in the transaction of its messages. A fork shares the
-events of its parent. A branch is a retraction: the View returns to an earlier version, and the log
-keeps the rest.
+Each conversation is a conversation of foldlog in the format ``pydantic-ai``. Its record without the
+messages is its document ``record``, which is written in the same transaction as the messages. A
+fork shares the events of its parent. A branch is a retraction: the View returns to an earlier
+version, and all events stay in the log.
 """
 
 from __future__ import annotations
@@ -80,19 +80,19 @@ _RECORD = "record"
 _NEVER = "1970-01-01T00:00:00Z"
 _NO_OFFSET = timedelta(0)
 _KNOWN = 256
-"""The number of records that are kept in memory: most saves then read none."""
+"""The number of records that are remembered, so that most saves need not read the record."""
 _records = TypeAdapter(ConversationRecord)
 
 
 class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignore[misc]
-    """Keeps conversations. ``histories``: the URL of a store, or open histories of either face.
-    ``attributes``: those of each conversation that it saves, beside ``runtime`` and ``scope``, such
-    as ``{"user": "u7"}``.
+    """Stores conversations. ``histories`` is the URL of a store, or open histories, sync or async.
+    ``attributes`` are further attributes of each saved conversation, such as ``{"user": "u7"}``,
+    besides ``runtime`` and ``scope``.
 
-    The conversation ``ID`` is ``PREFIX/ID``, quoted as in a URL. Any number of tasks, processes and
-    stores may use it. ``delete`` erases, except for messages that forks share, of which the forks
-    get copies; ``maintenance.vacuum`` then removes the bytes from a SQLite file. A store that was
-    opened by its URL is closed by ``close``, or by ``async with``.
+    The conversation ``ID`` is ``PREFIX/ID`` in foldlog, quoted as in a URL. Any number of tasks,
+    processes and stores may use it. ``delete`` erases a conversation, and forks get copies of the
+    messages that they share with it; ``maintenance.vacuum`` then removes the bytes from a SQLite
+    file. A store that was opened by its URL is closed by ``close`` or ``async with``.
     """
 
     def __init__(
@@ -106,8 +106,8 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         self._prefix = prefix
         self._entries = LinkedEntries(self.histories.sync, _FORMAT)
         self._written = Recent[str, tuple[History, Any, int]](_KNOWN)
-        """The records that this store wrote last, as they are stored, each with its history and the
-        version then.
+        """By conversation, the record that this object wrote last, in its stored form, with the
+        history and the version after it.
         """
 
     def conversation(self, conversation_id: str) -> str:
@@ -116,15 +116,15 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
 
     @in_thread
     def read_record(self, conversation_id: str) -> ConversationRecord | None:
-        """Return the record of a conversation, or None."""
+        """Return the record of a conversation; None if it does not exist."""
         return self._stored(conversation_id)[1]
 
     @in_thread
     def read_records(
         self, *, scope: str | None = None, limit: int | None = None
     ) -> list[ConversationRecord]:
-        """Return the records, all or those of a scope, the last saved one first. Cost: these, or
-        ``limit``.
+        """Return all records, or the records of a scope, the last saved record first. Cost: these
+        records, or ``limit`` of them.
         """
         if limit is None:
             return self._all(scope)
@@ -132,7 +132,7 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         found: list[ConversationRecord] = []
         for row in recent(self.histories.sync, attributes) if limit else ():
             if len(found) >= limit and row.updated_at < found[limit - 1].updated_at:
-                break  # a conversation was last saved when it was last active, or before
+                break  # no conversation was saved after it was last active
             record = self._record_in(self._kept_of(row.id))
             if record is not None and (scope is None or record.scope == scope):
                 found.append(record)
@@ -179,16 +179,16 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
     def read_history(
         self, head_id: str | None, *, limit: int | None = None
     ) -> list[ConversationEntry]:
-        """Return the entries up to ``head_id``, or the last ``limit`` of them, in order. Cost:
-        these entries.
+        """Return the entries of the branch that ends with ``head_id``, or the last ``limit`` of
+        them, in order. Cost: these entries.
         """
         return self._history(head_id, limit)
 
     async def copy_from(self, other: ConversationStore) -> int:
-        """Copy all conversations of another store that this one does not have, with their branches.
-        Return how many.
+        """Copy all conversations of another store that this store does not have, with their
+        branches. Return the number of copied conversations.
 
-        Forks share the same events as there, if their parent is older than they are.
+        A fork shares the same events as in the other store, if its parent is older than the fork.
         """
         copied = 0
         for record in reversed(await other.list_conversations()):
@@ -206,12 +206,14 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
     def _stored(
         self, conversation_id: str
     ) -> tuple[History, ConversationRecord | None, int | None]:
-        """Return a history, its record at its version, and this version; None for an erased one."""
+        """Return a history, its version, and its record at this version. The record and the version
+        are None if the conversation was erased.
+        """
         history, value, version = self._value(conversation_id)
         return history, self._record_in(value), version
 
     def _value(self, conversation_id: str) -> tuple[History, Any, int | None]:
-        """Return the same, with the record as it is stored."""
+        """Return the same as ``_stored``, with the record in its stored form."""
         conversation = self.conversation(conversation_id)
         with suppress(ConversationErased):  # another conversation may have the id now
             written = self._written.get(conversation)
@@ -222,7 +224,7 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
             version, value = newest_document(history, _RECORD)
         except ConversationErased:
             return history, None, None
-        if value == REDACTED:  # the entries tell where it ends
+        if value == REDACTED:  # find its last entry in the log
             about = {
                 "conversation_id": conversation_id,
                 "revision": str(version),
@@ -233,7 +235,7 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
                 "head_id": self._entries.tip(history, version),
             }
         if value is None or value["conversation_id"] != conversation_id:
-            # a fork whose program was killed before it had a record has that of its parent
+            # if a program was killed after a fork, the fork still has the record of its parent
             return history, None, version
         return history, value, version
 
@@ -253,14 +255,14 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         return [record for *_, record in sorted(found, key=operator.itemgetter(0, 1), reverse=True)]
 
     def _told(self, row: ConversationRow, before: object) -> Any:
-        """Return what lists tell of a conversation: its record as it is stored, and when it was
-        active last.
+        """Return the stored record of a conversation, and when it was last active. Lists need
+        both.
         """
         value = self._kept_of(row.id)
         return value and {"record": value, "active": row.updated_at.timestamp()}
 
     def _kept_of(self, conversation: str) -> Any:
-        """Return the record of a conversation as it is stored; None where there is none."""
+        """Return the stored record of a conversation; None if there is no record."""
         if not conversation.startswith(f"{self._prefix}/"):
             return None
         return self._value(unquoted(conversation.removeprefix(f"{self._prefix}/")))[1]
@@ -304,7 +306,7 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         if stored is None or stored.scope != record.scope:
             documents["attributes"] = attributes
         tip = _tip_of(stored, version)
-        if version is None:  # it was deleted, and begins again
+        if version is None:  # the conversation was deleted, and begins again
             history = self.histories.sync.create(history.id, attributes, replace_erased=True)
             version = 1
         elif version == 0 and start is not None:
@@ -327,12 +329,12 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         )
         if recorded:
             self._written[history.id] = history, documents[_RECORD], recorded[-1].id + 1
-        if history._asked_at is None:  # it was answered
+        if history._asked_at is None:  # the prompt was answered
             self._asked.pop(history.id, None)
 
     def _are_older(self, history: History, entries: list[ConversationEntry]) -> bool:
-        """Return whether one of the entries has the time of a redacted part, and not what is left
-        of this part.
+        """Return whether one of the entries was read before a redaction: whether it has the time of
+        a redacted part, but not the rest of this part.
         """
         if not self.histories.sync.store.conversation(history.id).redactions:
             return False
@@ -389,8 +391,8 @@ def _plain(message: ModelMessage) -> Any:
 
 
 def _tip_of(stored: ConversationRecord | None, version: int | None) -> str | None:
-    """Return the entry with which a conversation ends: None for a new one, ``UNKNOWN`` where it has
-    events and no record.
+    """Return the last entry of a conversation. Return None for a new conversation, and ``UNKNOWN``
+    if it has events but no record.
     """
     if stored is not None:
         head_id: str | None = stored.head_id
@@ -403,8 +405,8 @@ def _entry(entry: ConversationEntry) -> dict[str, Any]:
 
 
 def _messages_in(texts: Sequence[bytes]) -> list[ModelMessage]:
-    """Return the messages of records. The SDK itself reads strict JSON without our marks, all
-    messages at once, in half of the time.
+    """Return the messages of records. If the records are strict JSON without foldlog's marks, the
+    SDK reads all of them at once, which takes half of the time.
     """
     text = b"[%b]" % b",".join(texts)
     if b'{"$' in text or b"\\ud" in text:
@@ -414,13 +416,13 @@ def _messages_in(texts: Sequence[bytes]) -> list[ModelMessage]:
         for part in (message, *message.parts):
             time = getattr(part, "timestamp", None)
             if isinstance(time, datetime) and time.utcoffset() == _NO_OFFSET:
-                # the SDK's objects have this zone before they are stored
+                # the SDK's own objects have this zone too
                 part.timestamp = time.replace(tzinfo=UTC)
     return messages
 
 
 def _messages(records: Iterable[dict[str, Any]]) -> list[ModelMessage]:
-    """Return the messages of the SDK that records are of; their times are ``datetime`` objects."""
+    """Return the SDK's messages for records. Their times are ``datetime`` objects."""
     values: list[Any] = []
     for record in records:
         value = from_plain(
@@ -435,17 +437,18 @@ def _messages(records: Iterable[dict[str, Any]]) -> list[ModelMessage]:
 
 
 class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
-    """Saves each message of a run at once, under the run's ``conversation_id``, so that a killed
-    run can continue. ``store`` is a ``FoldlogConversationStore``, or an argument for one; ``scope``
-    is that of ``store.save``, which a run with this capability does not need. ``condense``:
-    condense where the condenser of the histories says so.
+    """Saves each message of a run immediately, under the run's ``conversation_id``, so that a
+    killed run can continue. ``store`` is a ``FoldlogConversationStore``, or its argument
+    ``histories``. ``scope`` is the scope of ``store.save``, which a run with this capability need
+    not call. If ``condense`` is true, the View is condensed if the condenser of the histories finds
+    a condensation due.
 
-    The model is sent the View: what a condensation forgot is replaced by its summary. The messages
-    of the run, and of the conversation, stay whole.
+    The View is sent to the model: a summary replaces the messages that a condensation forgot. The
+    messages of the run and of the conversation stay whole.
 
-    If two runs save to one conversation at the same time, one fails with ``ConversationConflict``,
-    and so does a run that was not given the newest stored message: load the conversation again, or
-    ``branch`` it to leave messages out.
+    If two runs save to one conversation at the same time, one of them fails with
+    ``ConversationConflict``. A run that does not begin with the newest stored message fails too.
+    Load the conversation again, or ``branch`` it to leave messages out.
     """
 
     def __init__(
@@ -474,12 +477,12 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
         return steps
 
     async def prepare_model_request(self, ctx: RunContext[Any], request_context: Any) -> Any:
-        """Save the request before a model is sent it, condense if it is due, and return what the
-        View shows.
+        """Save the request before it is sent to a model, condense if a condensation is due, and
+        return the request with the messages of the View.
 
-        Messages that other hooks add stay at the end; if they change earlier messages, the request
-        stays as it is. Raises ``NoCondensationAvailable`` if a condensation is required and
-        impossible.
+        Messages that other hooks add stay at the end. If other hooks change earlier messages, the
+        request is returned unchanged. Raises ``NoCondensationAvailable`` if a condensation is
+        required and impossible.
         """
         await self._save(ctx, ctx.messages)
         self._results.clear()
@@ -494,8 +497,8 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
         return replace(request_context, messages=[*shown, *given[len(run) :]])
 
     def _sent(self, history: History) -> list[ModelMessage] | None:
-        """Return the messages that a model is sent of a conversation; None if they are all of
-        it.
+        """Return the messages of a conversation that are sent to a model; None if all messages are
+        sent unchanged.
         """
         prompt = SentRecords(history, condense=self.condense)
         self.store._asked[history.id] = prompt.view.version
@@ -510,8 +513,8 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
         return result
 
     async def wrap_run(self, ctx: RunContext[Any], *, handler: Any) -> Any:
-        """Save the received part of a response, and the results of its tools, where a run ends
-        without a result.
+        """If a run ends without a result, save the received part of the response and the results of
+        its tools.
         """
         try:
             return await handler()
@@ -537,7 +540,7 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
     async def wrap_tool_execute(
         self, ctx: RunContext[Any], *, call: Any, args: Any, handler: Any, **told: Any
     ) -> Any:
-        """Run a tool that ``foldlog.effect`` marks at most once."""
+        """Run a tool. If it has the mark ``foldlog.effect``, each call runs at most once."""
         conversation = self.store.conversation(str(ctx.conversation_id))
         with effect_of(
             self.store, conversation, call.tool_call_id, call.tool_name, call.args_as_dict()
@@ -547,15 +550,15 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
     async def after_tool_execute(
         self, ctx: RunContext[Any], *, call: Any, result: Any, **told: Any
     ) -> Any:
-        """Keep the result until the model is called again."""
+        """Remember the result until the model is called again."""
         self._results[call.tool_call_id] = (
             result if isinstance(result, ToolReturn) else ToolReturn(result)
         )
         return result
 
     def _unseen(self, ended: Conversation) -> list[ModelRequest]:
-        """Return the request with the results of the last response, which ``run_stream`` shows to
-        no capability.
+        """Return the request with the results of the last response's calls. ``run_stream`` does not
+        pass this request to any capability.
         """
         last = ended.messages[-1] if ended.messages else None
         waits = ended.deferred_tool_requests
@@ -608,8 +611,8 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
 
     async def _continued(self, conversation_id: str) -> Conversation:
         """Return the stored conversation that the run continues, without messages. Raises
-        ``ConversationConflict`` if the run was not given its newest message, unless that is a
-        request that no model answered.
+        ``ConversationConflict`` if the run does not have the newest stored message. A newest
+        message that is a request without an answer may be missing.
         """
         record = await self.store.read_record(conversation_id)
         if record is None or record.head_id is None:
@@ -631,9 +634,9 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
         )
 
     async def _stored_of(self, head_id: str, given: int | None) -> int | None:
-        """Return how many of the last stored messages the run begins with; None where it begins
-        with another message, such as a summary of them: then all are compared, and the others are
-        left as a branch.
+        """Return how many of the last stored messages the run begins with. Return None if the run
+        begins with another message, such as a summary. Then all messages are compared, and stored
+        messages that the run does not have become a branch.
         """
         if given is None:
             return None
@@ -644,8 +647,8 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
         return None
 
     async def _given_before(self, conversation_id: str) -> bool:
-        """Return whether the run begins with all messages before the newest one, so that it takes
-        nothing else back.
+        """Return whether the run begins with all stored messages except the newest, so that only
+        the newest message is taken back.
         """
         stored = await self.store.load(conversation_id)
         before = [] if stored is None else stored.messages[:-1]

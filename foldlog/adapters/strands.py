@@ -4,9 +4,9 @@
     agent = Agent(session_manager=RepositorySessionManager("7", repository))
     agent("hello")
 
-The conversation of an agent is ``PREFIX/SESSION/AGENT``, of the format ``strands``; its state is
-the document ``agent``. What the agent's conversation manager removes or summarizes is forgotten:
-the log keeps it.
+The conversation of an agent is ``PREFIX/SESSION/AGENT``, in the format ``strands``. The state of
+the agent is its document ``agent``. Messages that the agent's conversation manager removes or
+summarizes are forgotten, and stay in the log.
 """
 
 from __future__ import annotations
@@ -49,23 +49,24 @@ if TYPE_CHECKING:
 _FORMAT = "strands"
 _AGENT = "agent"
 _REWRITTEN = "rewritten"
-"""The document with the messages that were updated: each with its events, by the id of the first of
-these.
+"""The document with the messages that were updated. The key is the id of the first event of the
+message, the value has all its events and the new record.
 """
 _MANAGER = "conversation_manager_state"
 _TIME = {"updated_at": None}
 _SUMMARY = "condensation"
-"""The key of an agent's state with the id of the condensation that alone holds the summary of its
-manager.
+"""The key in an agent's state with the id of a condensation. The summary of the conversation
+manager is stored only in this condensation.
 """
 _GONE: Any = {"role": "user", "content": [{"text": REDACTED}]}
 _REPLACED = "the runtime replaced the message"
 
 
 class _Held:
-    """What an agent of this process holds of a conversation since it began, or was read, at
-    ``version``. A message is pinned by a mark on it: ``messages`` are those that the SDK still has,
-    by their first events. ``state`` is that of the agent at the version ``state_at``.
+    """What an agent of this process remembers of a conversation since it was begun or read, at
+    ``version``. ``messages`` are the messages that the SDK still has, by the ids of their first
+    events; a mark on such a message pins it. ``state`` is the state of the agent at the version
+    ``state_at``.
     """
 
     state: dict[str, Any] | None = None
@@ -80,16 +81,16 @@ class _Held:
 
 
 class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignore[misc]
-    """Keeps sessions: the ``session_repository`` of a ``RepositorySessionManager``.
+    """Stores sessions. Use it as the ``session_repository`` of a ``RepositorySessionManager``.
 
-    ``histories``   the URL of a store, or open histories of either face. What is opened by its URL
-                    is closed by
-                    ``close``, or by ``with``
-    ``attributes``  those that each conversation begins with, such as ``{"user": "u7"}``
+    ``histories``   the URL of a store, or open histories, sync or async. A store that was opened by
+                    its URL is closed by ``close`` or ``with``
+    ``attributes``  the attributes of each new conversation, such as ``{"user": "u7"}``
 
-    Any number of threads, processes and repositories may use one store. Durability: what a method
-    writes is on disk when it returns. A session that was deleted or erased can begin again. An
-    agent that this repository read or created before gets ``ConversationErased`` then.
+    Any number of threads, processes and repositories may use one store. Durability: when a method
+    returns, its changes are on disk. A session that was deleted or erased can begin again. If this
+    repository read or created an agent of the erased session, its methods then raise
+    ``ConversationErased`` for this agent.
     """
 
     def __init__(
@@ -107,7 +108,7 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
         return name if agent_id else companion(name, "session")
 
     def register_hooks(self, registry: HookRegistry, **kwargs: Any) -> None:
-        """Have tools that ``foldlog.effect`` marks run at most once:
+        """Make tools with the mark ``foldlog.effect`` run at most once. Use it as
         ``Agent(hooks=[repository])``.
         """
         registry.add_callback(BeforeToolCallEvent, self._before_tool)
@@ -126,7 +127,7 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
         return session
 
     def read_session(self, session_id: str, **kwargs: Any) -> Session | None:
-        """Return a session, None where there is none."""
+        """Return a session; None if it does not exist."""
         redacted = {"session_id": session_id, "session_type": SessionType.AGENT}
         kept = _kept(
             self._holding(self.conversation(session_id), begins=True).history, "session", redacted
@@ -134,14 +135,14 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
         return None if kept is None else Session.from_dict(kept)
 
     def delete_session(self, session_id: str, **kwargs: Any) -> None:
-        """Erase a session and its agents, except for their tombstones. Raises ``SessionException``
-        if it does not exist.
+        """Erase a session and its agents; only their tombstones stay. Raises ``SessionException``
+        if the session does not exist.
         """
         if self.read_session(session_id) is None:
             raise SessionException(f"Session {session_id} does not exist")
         own = self.conversation(session_id)
         rows = below(self._sync, f"{companion_of(own)}/")
-        for is_own in (False, True):  # what says that there is a session goes last
+        for is_own in (False, True):  # the conversation that marks the session goes last
             erase_all(
                 self._sync,
                 [row for row in rows if (row.id == own) is is_own],
@@ -156,9 +157,9 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
         )
 
     def read_agent(self, session_id: str, agent_id: str, **kwargs: Any) -> SessionAgent | None:
-        """Return the state of an agent, None where there is none."""
+        """Return the state of an agent; None if it does not exist."""
         conversation = self.conversation(session_id, agent_id)
-        # the SDK says of their calls that they were interrupted
+        # the SDK reports open calls as interrupted
         note_left_behind(self._sync, conversation)
         kept = _state(self._holding(conversation, begins=True).history, agent_id)
         if kept is None:
@@ -166,8 +167,9 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
         return SessionAgent.from_dict(from_plain(kept))
 
     def update_agent(self, session_id: str, session_agent: SessionAgent, **kwargs: Any) -> None:
-        """Write the state of an agent, and forget the messages that its conversation manager has
-        removed since, in one transaction. Raises ``SessionException`` if the agent does not exist.
+        """Write the state of an agent, in one transaction, and forget the messages that its
+        conversation manager has removed since the last state. Raises ``SessionException`` if the
+        agent does not exist.
         """
         agent_id = session_agent.agent_id
         held = self._holding(self.conversation(session_id, session_agent.agent_id))
@@ -191,7 +193,7 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
                 elif {**kept, **_TIME} == {
                     **before,
                     **_TIME,
-                }:  # the SDK writes it after each message
+                }:  # the SDK writes the state after each message
                     held.state = before
                     held.state_at = version
                     return
@@ -220,7 +222,7 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
     def read_message(
         self, session_id: str, agent_id: str, message_id: int, **kwargs: Any
     ) -> SessionMessage | None:
-        """Return a message, None where there is none. Cost: the messages of the agent."""
+        """Return a message; None if it does not exist. Cost: the messages of the agent."""
         found = self._found(self._sync[self.conversation(session_id, agent_id)], message_id)
         if found is None:
             return None
@@ -229,9 +231,9 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
     def update_message(
         self, session_id: str, agent_id: str, session_message: SessionMessage, **kwargs: Any
     ) -> None:
-        """Put other content in the place of a message; the former content is erased for good, as
-        ``History.redact`` says. Raises ``SessionException`` if the message does not exist. Cost:
-        that of ``History.redact``.
+        """Replace the content of a message. The old content is erased for good: see
+        ``History.redact``. Raises ``SessionException`` if the message does not exist. Cost: the
+        same as for ``History.redact``.
         """
         history = self._holding(self.conversation(session_id, agent_id)).history
         found = self._found(history, session_message.message_id)
@@ -241,7 +243,7 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
         session_message.created_at = before["created_at"]
         record = to_plain(session_message.to_dict())
         if session_message.redact_message is not None:
-            record["message"] = record["redact_message"]  # what it replaces is to be gone
+            record["message"] = record["redact_message"]  # the replaced message must not be stored
         while True:
             with suppress(VersionConflict):
                 version = history.version()
@@ -263,8 +265,8 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
         offset: int = 0,
         **kwargs: Any,
     ) -> list[SessionMessage]:
-        """Return the messages of an agent in order, removed ones too. Raises ``SessionException``
-        if there is no such agent. Cost: the messages of the agent.
+        """Return the messages of an agent in order, also removed messages. Raises
+        ``SessionException`` if there is no such agent. Cost: the messages of the agent.
         """
         conversation = self.conversation(session_id, agent_id)
         if conversation not in self._sync:
@@ -291,7 +293,7 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
     def read_multi_agent(
         self, session_id: str, multi_agent_id: str, **kwargs: Any
     ) -> dict[str, Any] | None:
-        """Return the state of agents that work together, None where there is none."""
+        """Return the state of agents that work together; None if it does not exist."""
         held = self._holding(self.conversation(session_id), begins=True)
         state: dict[str, Any] | None = from_plain(
             _kept(held.history, f"multi-agent/{multi_agent_id}")
@@ -334,7 +336,9 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
 
 
 def _kept(history: History, name: str, redacted: Any = None) -> Any:
-    """Return a document, None where there is none; ``redacted`` where nothing is left of it."""
+    """Return a document; None if it does not exist, and ``redacted`` if all its values were
+    redacted.
+    """
     try:
         value = history.document(name)
         return document(history, name, redacted) if value == REDACTED else value
@@ -343,7 +347,7 @@ def _kept(history: History, name: str, redacted: Any = None) -> Any:
 
 
 def _state(history: History, agent_id: str) -> Any:
-    """Return the state of an agent, with the summary that its condensation holds."""
+    """Return the state of an agent, with the summary from its condensation."""
     manager = SlidingWindowConversationManager().get_state()
     kept = _kept(history, _AGENT, {"agent_id": agent_id, "state": {}, _MANAGER: manager})
     if kept is not None and _SUMMARY in kept:
@@ -356,7 +360,7 @@ def _state(history: History, agent_id: str) -> Any:
 
 
 def _records(history: History) -> Iterator[tuple[list[int], Any]]:
-    """Yield the ids of the events of each message, and its record, in the order of the log."""
+    """Yield, for each message, the ids of its events and its record, in the order of the log."""
     rewritten = document(history, _REWRITTEN, {})
     instead = {event_id: each for each in rewritten.values() for event_id in each["events"]}
     ours = (
@@ -369,7 +373,7 @@ def _records(history: History) -> Iterator[tuple[list[int], Any]]:
     for events, records in shown_records(ours, _FORMAT, history):
         other = instead.get(events[0].id)
         if other is None and records:
-            # as the SDK counts
+            # count as the SDK does
             if stored.record(events) is not None:
                 before = records[0]["message_id"]
             else:
@@ -381,9 +385,10 @@ def _records(history: History) -> Iterator[tuple[list[int], Any]]:
 
 
 def _reduced(held: _Held, now: Any, then: Any) -> list[Event]:
-    """Return the condensation after which a View shows what a conversation manager has left: it
-    removes the first messages that are not pinned. A summary by an agent that may hold what was
-    redacted since is not told.
+    """Return the condensation after which a View shows only the messages that a conversation
+    manager has left. The manager removes the first messages that are not pinned. If content was
+    redacted since the agent read it, the manager's new summary may contain this content, and is not
+    stored.
     """
     history = held.history
     names = ("removed_message_count", "summary_message")
@@ -418,8 +423,8 @@ def _reduced(held: _Held, now: Any, then: Any) -> list[Event]:
 
 
 def _replaced(history: History, events: list[int], text: str) -> list[Event]:
-    """Return the condensation after which a View shows a text in the place of these events. Results
-    of tools have no text: they stay with their calls.
+    """Return the condensation that replaces these events by a text in the View. Results of tools
+    have no text: they stay with their calls.
     """
     shown = [event.id for event in history.view()]
     if not text.strip() or set(events).isdisjoint(shown):

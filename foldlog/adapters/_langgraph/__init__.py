@@ -1,8 +1,7 @@
-"""How the checkpoints of LangGraph are kept.
+"""Store the checkpoints of LangGraph.
 
-checkpoints     checkpoints as versions of conversations: find, read, put, hide, copy and erase them
-branches        the branches of a thread, and the checkpoints of each
-channels        the values of a graph's channels, as JSON and as documents
-record_lists    a list of records that changes from checkpoint to checkpoint, as events; the
-                messages for a model
+checkpoints     finds, reads, writes and hides checkpoints, which are versions of conversations
+branches        finds the branches of a thread, and the checkpoints of each branch
+channels        converts the values of a graph's channels into JSON and documents
+record_lists    stores a list of records, which changes from checkpoint to checkpoint, as events
 """

@@ -1,8 +1,10 @@
-"""Find the checkpoints of a thread of LangGraph: the newest one of each branch, and any one by id.
+"""Find the checkpoints of a thread of LangGraph: the newest checkpoint of each branch, and any
+checkpoint by its id.
 
 A *thread* is named by the id of its first conversation. Its other branches are forks,
-``THREAD/@CHECKPOINT``, named after their first own checkpoint. A checkpoint is a version of a
-branch. Its events are found by an idempotency key, which is made of its id and a number.
+``THREAD/@CHECKPOINT``, which are named after the first checkpoint of their own. A checkpoint is a
+version of a branch. Its events are found by an idempotency key, which is made of its id and a
+number.
 """
 
 from __future__ import annotations
@@ -39,17 +41,17 @@ CHECKPOINT = "checkpoint"
 """The name of the document that marks a version of a branch as a checkpoint."""
 
 HIDDEN = "hidden"
-"""The name of the document of a branch that says which checkpoints of its thread are left out."""
+"""The name of the document of a branch that says which checkpoints of its thread are hidden."""
 
 _FORKS = "/@"
 KEPT = 64
-"""The threads and branches that are kept in memory."""
+"""The number of threads and of branches that are remembered."""
 
 _id_of = attrgetter("id")
 
 
 class Checkpoint(NamedTuple):
-    """A version of a branch. ``value`` is its document, None where the branch has no checkpoint
+    """A version of a branch. ``value`` is its document; it is None if the branch has no checkpoint
     yet.
     """
 
@@ -59,7 +61,7 @@ class Checkpoint(NamedTuple):
 
     @property
     def id(self) -> str:
-        """Its id; empty where there is no checkpoint yet."""
+        """The id of the checkpoint; empty if there is no checkpoint yet."""
         return "" if self.value is None else str(self.value["id"])
 
     @property
@@ -68,31 +70,31 @@ class Checkpoint(NamedTuple):
 
     @property
     def before(self) -> int:
-        """The version of the branch at which it was put."""
+        """The version of the branch at which the checkpoint was written."""
         return self.version if self.value is None else int(self.value["before"])
 
     @property
     def ranges(self) -> list[int] | None:
-        """The ids of the events of its records; None if it has no list of records."""
+        """The ids of the events of the checkpoint's records; None if it has no list of records."""
         return None if self.value is None else self.value["records"]
 
     @property
     def delta(self) -> str:
-        """What it has of a list that is stored as differences; empty where its list is a value like
-        others.
+        """If the list is stored as differences, ``WRITES`` or ``SNAPSHOT``: whether the checkpoint
+        has only writes or the whole list. Otherwise empty.
         """
         return "" if self.value is None else self.value.get("delta", "")
 
     @property
     def removed(self) -> int:
-        """The id of the last event that forgot records before the end of the list; -1 without
-        one.
+        """The id of the last event that forgot records before the end of the list; -1 if there is
+        no such event.
         """
         return -1 if self.value is None else self.value.get("removed", -1)
 
     def precedes(self, parent: str | None, checkpoint_id: str) -> bool:
-        """Return whether this is the parent of a checkpoint and has a smaller id: ids ascend in a
-        branch.
+        """Return whether this checkpoint is the parent of another one and has a smaller id. Ids
+        ascend in a branch.
         """
         return self.value is not None and self.id == parent and parent < checkpoint_id
 
@@ -101,7 +103,8 @@ class ThreadBranch(NamedTuple):
     """A branch: its newest checkpoint, the version at which its own events begin, and which
     checkpoints are hidden.
 
-    ``documents`` are all documents, if they were read with it; they belong to the caller.
+    ``documents`` are all documents of the branch, if they were read too. The caller may change
+    them.
     """
 
     tip: Checkpoint
@@ -111,12 +114,14 @@ class ThreadBranch(NamedTuple):
 
     @property
     def has_own(self) -> bool:
-        """Whether it has a checkpoint that its parent does not have."""
+        """Whether the branch has a checkpoint that its parent does not have."""
         return self.tip.value is not None and self.tip.version > self.begins
 
 
 class ThreadBranches:
-    """The branches of all threads of a store. Its conversations begin with these attributes."""
+    """Finds and begins the branches of all threads of a store. New conversations get
+    ``attributes``.
+    """
 
     def __init__(self, histories: Histories, attributes: Mapping[str, Any]) -> None:
         self._histories = histories
@@ -125,13 +130,13 @@ class ThreadBranches:
         self._known = Recent[str, tuple[bytes | None, ThreadBranch]](KEPT)
 
     def of(self, thread: str) -> list[ThreadBranch]:
-        """Return the branches of a thread at one moment. Cost: the branches, one read each where
-        they have grown.
+        """Return the branches of a thread, as they are at one moment. Cost: the branches, and a
+        read of each branch that has grown.
         """
         return query_all(self._store.database, partial(self.at_moment, thread))
 
     def at_moment(self, thread: str, moment: Moment) -> list[ThreadBranch]:
-        """Return the branches of a thread in a transaction."""
+        """Return the branches of a thread, read in the transaction ``moment``."""
         branches: list[ThreadBranch] = []
         with suppress(ConversationErased, ConversationNotFound):
             first = moment.conversation(thread)
@@ -143,14 +148,15 @@ class ThreadBranches:
         return branches
 
     def at(self, branch: str, version: int) -> Checkpoint:
-        """Return the tip at a version of a branch."""
+        """Return the newest checkpoint of a branch at a version."""
         if not version:
             return Checkpoint(branch, 0, None)
         return self._store.query(branch, lambda reading: _tip_at(reading, version))
 
     def led_to(self, checkpoint: Checkpoint, limit: int) -> list[Checkpoint]:
-        """Return the checkpoints before one in its branch, the nearest first, while each is the
-        parent of the one after it. Cost: these, in one transaction.
+        """Return at most ``limit`` ancestors of ``checkpoint`` in its branch, the nearest first.
+        Stop at a checkpoint whose parent is not in the branch. Cost: these checkpoints, in one
+        transaction.
         """
 
         def read(reading: ReadTransaction) -> list[Checkpoint]:
@@ -165,18 +171,19 @@ class ThreadBranches:
         return self._store.query(checkpoint.branch, read)
 
     def walk(self, branches: list[ThreadBranch]) -> Iterator[Checkpoint]:
-        """Yield the checkpoints of these branches, the newest first. Cost: those that are yielded.
+        """Yield the checkpoints of these branches, the newest first. Cost: the yielded checkpoints.
 
-        A fork that was detached, or copied from another store, has those that it shared too: each
-        is yielded once.
+        A fork that was detached, or copied from another store, also contains the checkpoints that
+        it shared. Each checkpoint is yielded once.
         """
         lines = [self._line(branch) for branch in branches]
         return (next(same) for _, same in groupby(merge(*lines, key=_id_of, reverse=True), _id_of))
 
     def locate(self, branches: list[ThreadBranch], checkpoint_id: str) -> Checkpoint | None:
-        """Return the checkpoint with an id; None if the thread has none. For a redacted checkpoint,
-        return the last one before it that is not redacted, without its channels; None if there is
-        none. Cost: nothing for the tip of a branch; otherwise a read of each newer branch.
+        """Return the checkpoint with an id; None if the thread does not have it. If the checkpoint
+        is redacted, return the last checkpoint before it that is not redacted, without its
+        channels, or None. Cost: nothing for the newest checkpoint of a branch; otherwise a read of
+        each newer branch.
         """
         for branch in branches:
             if branch.tip.value is not None and branch.tip.id == checkpoint_id:
@@ -186,8 +193,8 @@ class ThreadBranches:
                 last = appended[-1]
                 checkpoint = self.at(name, last.first_id + last.events)
                 return checkpoint if checkpoint.value is not None else None
-        # A fork that was detached or copied has copies of the events that it shared, and no keys to
-        # find a checkpoint by. So walk it back, down to the smaller ids.
+        # A fork that was detached or copied has copies of the events that it shared, but no keys by
+        # which a checkpoint can be found. So walk back through it until the ids are smaller.
         copies = (
             self._line(branch)
             for branch in branches
@@ -208,12 +215,12 @@ class ThreadBranches:
         )
 
     def to_continue(self, thread: str, checkpoint_id: str, parent: str | None) -> Checkpoint:
-        """Return the tip of the branch to which a new checkpoint is appended.
+        """Return the newest checkpoint of the branch to which a new checkpoint is appended.
 
-        That is a branch whose tip is its ``parent``, or one to which this checkpoint was appended
-        before, or which was begun for it. Otherwise, if the parent is an earlier checkpoint, begin
-        a fork from it. If there is no such parent, begin the thread itself, or if the thread has a
-        checkpoint already, a branch without a past.
+        This is a branch whose newest checkpoint is ``parent``, or a branch to which the new
+        checkpoint was appended before, or which was begun for it. Otherwise, if the parent is an
+        earlier checkpoint, begin a fork from it. If there is no such parent, begin the thread
+        itself. If the thread has a checkpoint already, begin a branch without a past.
         """
         branches = self.of(thread)
         name = f"{thread}{_FORKS}{checkpoint_id}"
@@ -222,7 +229,7 @@ class ThreadBranches:
                 return tip
         origin = None if parent is None else self.locate(branches, parent)
         if origin is not None:
-            with suppress(VersionConflict):  # another writer began it
+            with suppress(VersionConflict):  # another writer began the fork
                 self._store.fork(origin.branch, origin.version, name, replace_erased=True)
             return self._begun(name)
         is_thread_begun = any(
@@ -231,18 +238,18 @@ class ThreadBranches:
         return self._begun(name if is_thread_begun else thread)
 
     def begin(self, conversation: str) -> None:
-        """Begin a conversation, also with the id of an erased one."""
+        """Begin a conversation. An erased conversation may have had the same id."""
         begin(self._histories, conversation, self._attributes)
 
     def begin_new(self, conversation: str) -> None:
-        """Begin a conversation that has no events, if there are attributes to begin it with."""
+        """Begin a conversation with the attributes, if there are any and it has no events."""
         with suppress(ConversationErased):
             if self._attributes and not self._histories[conversation].version():
                 self.begin(conversation)
 
     def _begun(self, branch: str) -> Checkpoint:
-        """Return the tip of a branch; if it was erased, the tip of the new conversation with its
-        id.
+        """Return the newest checkpoint of a branch. If the branch was erased, begin a new
+        conversation with its id.
         """
         self.begin_new(branch)
         try:
@@ -288,8 +295,8 @@ def _tip_at(reading: ReadTransaction, version: int) -> Checkpoint:
 
 
 def standing_documents(reading: ReadTransaction, version: int | None = None) -> dict[str, Any]:
-    """Return the documents of a checkpoint; for a redacted one, those of the last one before it
-    that is not.
+    """Return the documents of a checkpoint. If it is redacted, return the documents of the last
+    checkpoint before it that is not redacted.
     """
     documents = newest_values(reading, version)
     if documents.get(CHECKPOINT) != REDACTED:
@@ -298,8 +305,8 @@ def standing_documents(reading: ReadTransaction, version: int | None = None) -> 
 
 
 def _before_redacted(documents: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the document of a checkpoint, after which a redacted one came: all channels may differ
-    from its own.
+    """Return the document of the last checkpoint before a redacted one, without its channels: all
+    of them may have had other values in the redacted checkpoint.
     """
     if CHECKPOINT in documents:
         return {**copied(documents[CHECKPOINT]), "channels": [], "small": {}}
@@ -307,8 +314,8 @@ def _before_redacted(documents: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def appended_for(moment: Moment, conversation: str, checkpoint_id: str) -> list[RecalledKey]:
-    """Return the events that were appended to a conversation for a checkpoint, in order, in a
-    transaction.
+    """Return the events that were appended to a conversation for a checkpoint, in order, read in
+    the transaction ``moment``.
     """
     appended: list[RecalledKey] = []
     with suppress(ConversationErased, ConversationNotFound):

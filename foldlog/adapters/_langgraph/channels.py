@@ -1,5 +1,5 @@
-"""Keep the values of a graph's channels as JSON: small ones in the document of a checkpoint, others
-as documents.
+"""Convert the values of a graph's channels into JSON. Small values are in the document of a
+checkpoint, other values are documents.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ _SHORT = 64
 
 
 class ChannelValues:
-    """Values as JSON and back, with the types that the serializer of LangGraph keeps.
+    """Converts values into JSON and back, with the types that the serializer of LangGraph
+    preserves.
 
-    ``readable``: what JSON can hold is kept as it is. Otherwise, as with a serializer that
-    encrypts, every value is kept as the serializer writes it.
+    If ``readable`` is true, a value that JSON can represent is stored as JSON. Otherwise, for
+    example with a serializer that encrypts, every value is stored as the serializer writes it.
     """
 
     def __init__(self, serde: Any, *, readable: bool) -> None:
@@ -30,8 +31,8 @@ class ChannelValues:
         self.readable = readable
 
     def packed(self, value: Any) -> dict[str, Any]:
-        """Return a value as JSON: unchanged if JSON can hold it, otherwise as the serializer writes
-        it.
+        """Return a value as JSON: unchanged if JSON can represent it, otherwise as the serializer
+        writes it.
         """
         if self.readable and is_json(value):
             return {"json": value}
@@ -44,7 +45,9 @@ class ChannelValues:
         return self.serde.loads_typed((packed["type"], b64decode(packed["base64"])))
 
     def fresh(self, packed: Mapping[str, Any]) -> Any:
-        """Return a value that is packed here more than once: each is the caller's own."""
+        """Return a copy of a packed value, which the caller may change although the value is used
+        again.
+        """
         return self.unpacked(copied(packed) if "json" in packed else packed)
 
     def metadata(self, found: Checkpoint) -> dict[str, Any]:
@@ -54,7 +57,7 @@ class ChannelValues:
         return {}
 
     def channels(self, documents: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the values of the channels of a checkpoint, which are in these documents."""
+        """Return the values of the channels of a checkpoint, given its documents."""
         value = documents["checkpoint"]
         small = value["small"]
         kept = {name: documents[_CHANNEL + name] for name in value["channels"] if name not in small}
@@ -72,10 +75,11 @@ class ChannelValues:
         new: Container[str],
         before: Checkpoint,
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return what the document of a checkpoint says of its channels, and the documents of
-        channels that differ from those of the checkpoint before.
+        """Return the fields about channels in the document of a checkpoint, and the documents of
+        channels that have changed since the checkpoint ``before``.
 
-        A channel with the same version there, which is not ``new``, has the same value.
+        A channel has not changed if it has the same version in both checkpoints and is not in
+        ``new``.
         """
         old = before.value or {"channels": (), "small": {}}
         if before.value:
@@ -101,8 +105,8 @@ class ChannelValues:
 
 
 def next_version(current: Any) -> Any:
-    """Return the version of a channel after ``current``, of the same type: ``int``, or the text of
-    other savers.
+    """Return the version of a channel that follows ``current``. It has the same type: ``int``, or
+    the text that other savers use.
     """
     if isinstance(current, str):
         return f"{int(current.split('.')[0]) + 1:032}.{random():016}"
@@ -110,11 +114,11 @@ def next_version(current: Any) -> Any:
 
 
 def pending_writes(notes: Iterable[Mapping[str, Any]]) -> list[tuple[str, str, Any]]:
-    """Return the writes of a checkpoint in LangGraph's order, each as task, channel and packed
-    value.
+    """Return the writes of a checkpoint in LangGraph's order. Each write is a task, a channel and a
+    packed value.
 
-    For one task and index the first write counts; for an index below 0, such as that of an error,
-    the last.
+    If a task has several writes with the same index, the first one counts. For an index below 0,
+    such as the index of an error, the last one counts.
     """
     writes: dict[tuple[str, int], tuple[str, str, Any]] = {}
     for note in notes:
@@ -126,7 +130,7 @@ def pending_writes(notes: Iterable[Mapping[str, Any]]) -> list[tuple[str, str, A
 
 
 def is_json(value: Any) -> bool:
-    """Return whether JSON can hold a value with its types."""
+    """Return whether JSON can represent a value together with its types."""
     kind = type(value)
     if kind is dict:
         return all(type(key) is str and is_json(each) for key, each in value.items())

@@ -1,8 +1,8 @@
-"""Keep the checkpoints of a runtime as versions of conversations.
+"""Store the checkpoints of a runtime as versions of conversations.
 
-The records of a checkpoint, in a live format, are events of its branch. All other values are
-documents, mainly ``checkpoint``. Checkpoints that follow one another are in one branch; a second
-child of a checkpoint begins a fork. Notes on a checkpoint may come before it and after its
+The records of a checkpoint, in the format of an adapter, are events of its branch. All other values
+are documents, mainly ``checkpoint``. Checkpoints that follow one another are in the same branch. A
+second child of a checkpoint begins a fork. Notes on a checkpoint may come before it and after its
 children, so they are in a separate conversation, ``THREAD/+writes``.
 """
 
@@ -58,18 +58,20 @@ from foldlog.runtimes import (
 )
 
 _NOTES = "writes"
-"""The name of the companion of a thread that has its notes."""
+"""The name of the companion conversation with the notes of a thread."""
 
 _PLACE = frozenset(("checkpoint", "number"))
-"""What a note says of itself: its checkpoint, and how many notes on this one came before it."""
+"""The fields of a note that foldlog adds: its checkpoint, and how many notes on the same checkpoint
+came before it.
+"""
 _NONE = Listed((), (), lambda place: None)
 
 
 class WholeCheckpoint(NamedTuple):
     """A checkpoint with all that belongs to it.
 
-    ``spans`` are the ids of the events of each record, ``values`` what the runtime has of these
-    records. ``notes`` are in the order in which they came.
+    ``spans`` are the ids of the events of each record, and ``values`` the runtime's values of these
+    records. ``notes`` are in the order in which they were appended.
     """
 
     checkpoint: Checkpoint
@@ -83,8 +85,9 @@ class WholeCheckpoint(NamedTuple):
 class _Newest:
     """The newest checkpoint of a branch with its records.
 
-    ``history`` knows which conversation of its id is meant; it is None if the branch was only read.
-    No event before ``alone`` that a View shows follows the records, as far as this process knows.
+    ``history`` remembers which conversation has the id of the branch; it is None if the branch was
+    only read. As far as this process knows, no shown event with an id below ``alone`` follows the
+    records.
     """
 
     checkpoint: Checkpoint
@@ -94,11 +97,12 @@ class _Newest:
 
 
 class Checkpoints:
-    """The checkpoints of all threads of a store.
+    """Reads and writes the checkpoints of all threads of a store.
 
-    ``format`` is that of the records, one that is live and whose records stand alone. ``value``
-    returns the runtime's value of a record, and ``listed`` the keys and ids of such values. Its
-    conversations begin with ``attributes``. Any number of threads and processes may use it.
+    ``format`` is the format of the records, in which each record can be read without the others.
+    ``value`` returns the runtime's value of a record, and ``listed`` returns the keys and ids of
+    such values. New conversations get ``attributes``. Any number of threads and processes may use
+    the checkpoints.
     """
 
     def __init__(
@@ -116,8 +120,8 @@ class Checkpoints:
         self._listed = listed
         self._newest = Recent[str, _Newest](KEPT)
         self._noted = Recent[tuple[str, str], tuple[History, list[Any]]](KEPT)
-        """The notes on checkpoints that this process wrote, of those that had no others, and their
-        history.
+        """By thread and checkpoint, the history and the notes that this process wrote, if no other
+        process wrote notes on this checkpoint.
         """
 
     # -- reading
@@ -138,8 +142,8 @@ class Checkpoints:
         return self.branches.locate(branches, checkpoint_id)
 
     def walk(self, thread: str, *, hidden: bool = False) -> Iterator[Checkpoint]:
-        """Yield the checkpoints of a thread, the newest first. Cost: those that are yielded, and
-        its branches.
+        """Yield the checkpoints of a thread, the newest first. Cost: the yielded checkpoints, and
+        the branches of the thread.
         """
         return self._shown(self.branches.of(thread), hidden)
 
@@ -153,9 +157,9 @@ class Checkpoints:
     def newest(
         self, thread: str, *, hidden: bool = False
     ) -> tuple[WholeCheckpoint | None, Iterator[Checkpoint]]:
-        """Return the newest checkpoint with all that belongs to it, of one moment, and the earlier
-        ones, which are read lazily. Cost: the branches of the thread, and the checkpoint: its
-        documents, records and notes.
+        """Return the newest checkpoint with all that belongs to it, read at one moment, and the
+        earlier checkpoints, which are read lazily. Cost: the branches of the thread, and the
+        documents, records and notes of the newest checkpoint.
         """
 
         def work(moment: Moment) -> tuple[list[ThreadBranch], WholeCheckpoint | None]:
@@ -177,7 +181,7 @@ class Checkpoints:
         return whole, walked
 
     def whole(self, thread: str, checkpoint: Checkpoint) -> WholeCheckpoint:
-        """Return a checkpoint with all that belongs to it, of one moment."""
+        """Return a checkpoint with all that belongs to it, read at one moment."""
         return query_all(self.histories.store.database, partial(self._whole, thread, checkpoint))
 
     def _whole(
@@ -200,9 +204,9 @@ class Checkpoints:
     def _records(
         self, checkpoint: Checkpoint, read: Callable[[Any], Any], moment: Moment
     ) -> tuple[list[Span], list[Any]]:
-        """Return what ``read`` returns of each record of a checkpoint, after the ids of their
-        events. Each is read before the next one is parsed: many objects at once would make Python
-        look for garbage.
+        """Return the ids of the events of each record of a checkpoint, and the results of ``read``
+        for these records. Each record is read before the next record is parsed: many objects at
+        once would start Python's garbage collection.
         """
         found = checkpoint.ranges
         if not found:
@@ -233,8 +237,8 @@ class Checkpoints:
         return spans, values
 
     def mark(self, thread: str, branch: str) -> list[tuple[int, int]]:
-        """Return what differs once something of a branch, or of the notes, is redacted or begun
-        again.
+        """Return a value that changes if a part of a branch or of the notes is redacted, or if one
+        of them is erased and begun again.
         """
 
         def read(moment: Moment) -> list[tuple[int, int]]:
@@ -248,7 +252,7 @@ class Checkpoints:
         return query_all(self.histories.store.database, read)
 
     def line(self, thread: str, checkpoint: Checkpoint) -> Iterator[Checkpoint]:
-        """Yield the checkpoints that led to one, the nearest first, the hidden ones too."""
+        """Yield the ancestors of a checkpoint, the nearest first, also hidden ones."""
         each: Checkpoint | None = checkpoint
         count = 1
         while each is not None and each.parent is not None:
@@ -260,8 +264,8 @@ class Checkpoints:
             count = min(2 * count, KEPT)
 
     def all_notes(self, thread: str, ids: Sequence[str]) -> dict[str, list[Any]]:
-        """Return the data of the notes on these checkpoints, in the order in which they came. Cost:
-        all since the first of them.
+        """Return the data of the notes on each of these checkpoints, in the order in which they
+        were appended. Cost: all notes since the first of them.
         """
 
         def read(moment: Moment) -> dict[str, list[Any]]:
@@ -285,8 +289,8 @@ class Checkpoints:
         return query_all(self.histories.store.database, read)
 
     def notes(self, thread: str, checkpoint_id: str) -> list[Any]:
-        """Return the data of the notes on a checkpoint, in the order in which they came. Cost:
-        these.
+        """Return the data of the notes on a checkpoint, in the order in which they were appended.
+        Cost: these notes.
         """
         return query_all(self.histories.store.database, partial(_notes, thread, checkpoint_id))
 
@@ -294,9 +298,9 @@ class Checkpoints:
     # --------------------------------------------------------------------------------------
 
     def newest_records(self, thread: str, branch: str, version: int) -> list[tuple[Span, bytes]]:
-        """Return the event ids and the key of each record of the newest checkpoint that a branch
-        has at a version; none if the checkpoint is in another branch. Cost: none, if it is in
-        memory.
+        """Return the event ids and the key of the records of the newest checkpoint that a branch
+        has at a version. If the newest checkpoint is in another branch, return an empty list. Cost:
+        none if the checkpoint is in memory.
         """
         newest = self.find(thread)
         if newest is None or newest.branch != branch:
@@ -329,10 +333,11 @@ class Checkpoints:
         channels: Callable[[Checkpoint], tuple[Mapping[str, Any], Mapping[str, Any]]],
         listed: Callable[[Checkpoint, RecordList], Listed | None],
     ) -> None:
-        """Put a checkpoint after its parent, in one transaction: its document ``body``, its changed
-        documents, and its records. ``channels``, given the checkpoint before, returns more of
-        ``body`` and the changed documents; ``listed``, given also the records before, those of the
-        new one, or None if it has no list of records.
+        """Write a checkpoint after its parent, in one transaction: its document ``body``, its
+        changed documents, and its records. ``channels`` is called with the checkpoint before. It
+        returns further fields of ``body``, and the changed documents. ``listed`` is called with the
+        checkpoint before and its records. It returns the records of the new checkpoint, or None if
+        it has no list of records.
 
         Durability: on disk when it returns.
         """
@@ -378,11 +383,11 @@ class Checkpoints:
                     documents={**documents, CHECKPOINT: value},
                 )
             except IdempotencyConflict:
-                number += 1  # this checkpoint was put before, with other values
+                number += 1  # this checkpoint was written before, with other values
             except VersionConflict:
                 pass  # other writers appended: find the newest checkpoint again
             except (ConversationErased, ConversationNotFound):
-                # the thread was deleted: what is put begins it again
+                # the thread was deleted: this checkpoint begins it again
                 number = 0
                 known = None
             else:
@@ -424,8 +429,8 @@ class Checkpoints:
                 self.branches.begin(conversation)
 
     def notes_here(self, thread: str, checkpoint_id: str) -> list[Any]:
-        """Return what ``notes`` does. Cost: none of those that this process wrote, where there are
-        no others.
+        """Return the same as ``notes``. If this process wrote all notes on the checkpoint, none of
+        them is read.
         """
         history, known = self._noted.get((thread, checkpoint_id), (None, []))
 
@@ -442,8 +447,8 @@ class Checkpoints:
         return self.notes(thread, checkpoint_id)
 
     def hide(self, thread: str, ids: Iterable[str] = (), *, below: str = "") -> None:
-        """Hide these checkpoints, and all checkpoints with smaller ids than ``below``, from now on.
-        The log keeps them. Each branch says so: it may be the only one that is left.
+        """Hide these checkpoints, and all checkpoints whose ids are smaller than ``below``. They
+        stay in the log. Each branch records this, because all other branches may be deleted later.
         """
         for branch in self.branches.of(thread):
             self._hide(self.histories[branch.tip.branch], {*ids}, below)
@@ -463,8 +468,9 @@ class Checkpoints:
     def _changes(
         self, newest: _Newest, history: History, new: Listed
     ) -> tuple[list[Event], RecordList, HistoryRecorder | None]:
-        """Return the events that turn the records of a checkpoint into new ones, the new records,
-        and what decoded those that were not there. Raises ``VersionConflict``.
+        """Return the events that turn the records of a checkpoint into the new records, the list of
+        the new records, and the recorder that decoded records that were not there before. Raises
+        ``VersionConflict``.
         """
         before = newest.checkpoint
         taken = list[HistoryRecorder]()
@@ -496,8 +502,8 @@ class Checkpoints:
         )
 
     def _standing(self, newest: _Newest, new: Listed) -> Sequence[bytes]:
-        """Return the keys of new records: of one from before its redaction, that of what stays of
-        it, by its id.
+        """Return the keys of the new records. If the runtime still has a record that was redacted
+        since, use the key of the rest of this record, found by its id.
         """
         old = newest.records
         instead = dict[Any, bytes]()
@@ -523,7 +529,9 @@ class Checkpoints:
         return new.keys
 
     def _loaded(self, checkpoint: Checkpoint, known: _Newest | None) -> _Newest:
-        """Return a checkpoint with its records: the known ones, or those in the log."""
+        """Return a checkpoint with its records. Use the records of ``known`` if it is the same
+        checkpoint, otherwise read them from the log.
+        """
         history = self.histories[checkpoint.branch]
         if known is not None and known.checkpoint.value == checkpoint.value:
             return _Newest(checkpoint, history, known.records)
@@ -536,7 +544,7 @@ class Checkpoints:
         )
 
     def record(self, checkpoint: Checkpoint, place: int) -> Any:
-        """Return one of the records of a checkpoint. Cost: all of them."""
+        """Return one of the records of a checkpoint. Cost: all records of the checkpoint."""
         return query_all(self.histories.store.database, partial(self._records, checkpoint, _same))[
             1
         ][place]
@@ -549,8 +557,8 @@ def _shown(branch: str, intervals: list[Span], moment: Moment) -> list[Event]:
 
 
 def _are_stored(ranges_of: Iterable[Span], spans: Sequence[RecordSpan]) -> bool:
-    """Return whether each range begins and ends with one of these records: then all of its records
-    are stored.
+    """Return whether each range begins and ends with one of these records. If so, all of its
+    records are stored.
     """
     starts = {span.start for span in spans}
     stops = {span.stop for span in spans}
@@ -562,8 +570,8 @@ def _same(record: Any) -> Any:
 
 
 def _notes(thread: str, checkpoint_id: str, moment: Moment) -> list[Any]:
-    """Return the data of the notes on a checkpoint, in the order in which they came. Cost:
-    these.
+    """Return the data of the notes on a checkpoint, in the order in which they were appended. Cost:
+    these notes.
     """
     conversation = companion(thread, _NOTES)
     with suppress(ConversationErased, ConversationNotFound):
@@ -579,7 +587,7 @@ def _notes(thread: str, checkpoint_id: str, moment: Moment) -> list[Any]:
 
 
 def _is_hidden(branches: Iterable[ThreadBranch]) -> Callable[[str], bool]:
-    """Return what tells whether a checkpoint is hidden."""
+    """Return a function that says whether a checkpoint is hidden."""
     hidden = [branch.hidden for branch in branches if branch.hidden is not None]
     ids = {each for one in hidden for each in one["ids"]}
     below = max((one["below"] for one in hidden), default="")

@@ -1,7 +1,9 @@
-"""Keep a list of records, which changes from checkpoint to checkpoint, as events of a conversation.
+"""Store a list of records, which changes from checkpoint to checkpoint, as events of a
+conversation.
 
-New records are appended, and what removed records are, ``change_of_prompt`` decides, so that the
-View follows the list. Ranges of ids say which events are in the list.
+New records are appended. For removed records, ``change_of_prompt`` decides whether they are
+retracted or forgotten, so that the View follows the list. Ranges of ids say which events are in the
+list.
 """
 
 from __future__ import annotations
@@ -15,18 +17,20 @@ from foldlog.eventstore import Event, summary_of
 from foldlog.runtimes import HistoryRecorder, change_of_prompt, staying
 
 Span = tuple[int, int]
-"""The ids of the events of a record: the first one, and the one after the last."""
+"""The ids of the events of a record: the first id, and the id after the last one."""
 
 _REASON = "the runtime took these messages out of its state"
 
 WRITES = "writes"
 SNAPSHOT = "snapshot"
-"""What a checkpoint has of a list that is stored as differences: nothing, or the whole value."""
+"""If a list is stored as differences, a checkpoint has only writes (``WRITES``), or the whole value
+(``SNAPSHOT``).
+"""
 
 
 class Listed(NamedTuple):
-    """The records of a new checkpoint: their keys and source ids. ``record(n)`` returns one that is
-    new.
+    """The records of a new checkpoint: their keys and source ids. ``record(n)`` returns the record
+    at the place ``n``, if it is new.
     """
 
     keys: Sequence[bytes]
@@ -36,8 +40,8 @@ class Listed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RecordList:
-    """The ids of the events of each record, its key, which identifies it, and the id that its
-    source gave it.
+    """The records of a checkpoint: for each record the ids of its events, the key that identifies
+    it, and its id in the source.
     """
 
     spans: Sequence[Span] = ()
@@ -57,10 +61,10 @@ def changes(
     """Return the events that turn a list into another one, and the ids of the events of its
     records.
 
-    ``recorder()`` and ``record(n)`` are called if there are new records; the recorder is at the
+    If there are new records, ``recorder()`` and ``record(n)`` are called; the recorder is at the
     version of the next event. ``removed`` is the id of the last event that forgot records before
-    the end, or -1. ``summaries()`` are those that are shown: one that stands for no record that
-    stays is forgotten too.
+    the end of the list, or -1. ``summaries()`` returns the shown summaries. A summary is forgotten
+    too if it replaces no record that stays.
     """
     places = staying(old.keys, new)
     spans = [old.spans[place] for place in places]
@@ -90,9 +94,9 @@ def changes(
 
 
 def ranges(old: RecordList, spans: Sequence[Span], joins: Callable[[int, int], bool]) -> list[int]:
-    """Return ranges of ids whose records are exactly those of these spans: start, stop, start,
-    stop, … ``joins(start, stop)`` tells whether no other records lie between the end of the old
-    list and the new ones.
+    """Return ranges of ids that contain exactly the records of these spans: start, stop, start,
+    stop, … ``joins(start, stop)`` returns whether there are no other records between the end of the
+    old list and the new records.
     """
     known = {*old.spans}
     after = dict(pairwise(old.spans))
@@ -102,7 +106,7 @@ def ranges(old: RecordList, spans: Sequence[Span], joins: Callable[[int, int], b
     for span in spans:
         if span in known:
             joined = before is not None and after.get(before) == span and span[0] not in starts
-        elif before in known:  # all that follow are new
+        elif before in known:  # all later spans are new
             joined = before == old.spans[-1] and joins(before[1], span[0])
         else:
             joined = before is not None
@@ -115,6 +119,6 @@ def ranges(old: RecordList, spans: Sequence[Span], joins: Callable[[int, int], b
 
 
 def without(spans: Sequence[Span], places: Sequence[int]) -> list[Span]:
-    """Return the spans at all other places."""
+    """Return all spans except the spans at ``places``."""
     left_out = set(places)
     return [span for place, span in enumerate(spans) if place not in left_out]

@@ -1,15 +1,16 @@
-"""Messages of Microsoft's Agent Framework, as ``message.to_dict()`` writes them, made of contents.
+"""Messages of Microsoft's Agent Framework, in the format of ``message.to_dict()``. A message has a
+list of contents.
 
     {"type": "message", "role": "user", "contents": [{"type": "text", "text": "hi", …}],
     "additional_properties": {}}
 
 The contents, and the events that they become:
 
-    text                 Message, from the user or the agent; a SystemMessage where the role is
-                         system or developer
+    text                 Message, from the user or the agent; a SystemMessage if the role is system
+                         or developer
     function_call        Action; the calls of a message share their ``response_id``
     function_result      Observation
-    data, uri            Message with the image, or with another file whose bytes are there
+    data, uri            Message with the image, or with another file if its bytes are present
     text_reasoning       Annotation that stays with the next content of its message
     every other content  Annotation; so is a message without contents
 
@@ -52,7 +53,7 @@ _is_content = has(type=str)
 
 
 def _role(record: dict[str, Any]) -> str | None:
-    """Return the role of a message; in 2025 it was an object."""
+    """Return the role of a message. In 2025 the role was an object."""
     return text_or_none(within(record, "role", "value") or record.get("role"))
 
 
@@ -82,7 +83,7 @@ def _read(content: dict[str, Any] | None, record: dict[str, Any]) -> Made:
     if (file := _file(content)) is not None:
         return Message, {"content": (file,)}
     signature = text_or_empty(content.get("protected_data"))
-    # OpenAI's is a value as JSON
+    # the value of OpenAI's server is JSON text
     signed = None if signature.startswith(("{", "[")) else signature or None
     if name == "text_reasoning":
         return thought(text, signed)
@@ -149,7 +150,7 @@ FORMAT = PartsFormat(
     thought=lambda text, signed: (
         filled({"type": "text_reasoning", "text": text, "protected_data": signed})
         if text
-        else {}  # it has none redacted
+        else {}  # the format has no redacted thinking
     ),
     written=_written,
 )

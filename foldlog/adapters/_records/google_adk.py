@@ -1,12 +1,12 @@
-"""Events of Google's Agent Development Kit, as ``event.model_dump_json(exclude_none=True)`` writes
-them.
+"""Events of Google's Agent Development Kit, in the format of
+``event.model_dump_json(exclude_none=True)``.
 
     {"content": {"parts": [{"text": "hi"}], "role": "user"}, "invocation_id": …, "author": "user",
     "actions": {…}, …}
 
 The parts of an event's content, and the events of foldlog that they become:
 
-    text                  Message, from the user or the agent that is the author
+    text                  Message, from the user or the agent, whichever is the author
     function_call         Action; the calls of an event share their ``response_id``
     function_response     Observation
     inline_data           Message with the image, or another file; so is file_data at a web address
@@ -14,15 +14,15 @@ The parts of an event's content, and the events of foldlog that they become:
     every other part      Annotation; so is an event without parts, such as a change of state, which
                           is not shown
 
-    actions.compaction                    CondensationAction: it forgets what happened between its
-                                          two times
-    actions.rewind_before_invocation_id   Retraction of that invocation and of all since, after the
-                                          Annotation
+    actions.compaction                    CondensationAction that forgets the events between its two
+                                          times
+    actions.rewind_before_invocation_id   Retraction of that invocation and of all later events,
+                                          after the Annotation
 
-The SDK's server writes these names in camel case (``functionCall``), which is read like this. A
-compaction within the times of an earlier one changes nothing, as in the SDK, and is an Annotation.
-Each part is one event of foldlog: see ``parts.py``. An adapter keeps bytes of a tool as
-``{"$bytes": base64}``.
+The SDK's server writes these names in camel case (``functionCall``), which foldlog also reads. As
+in the SDK, a compaction within the times of an earlier compaction changes nothing; it becomes an
+Annotation. Each part is one event of foldlog: see ``parts.py``. An adapter writes the bytes of a
+tool as ``{"$bytes": base64}``.
 """
 
 from __future__ import annotations
@@ -100,8 +100,8 @@ _USAGE = {
 
 
 def _accepts(record: Any) -> bool:
-    """Return whether ``record`` names its author and its invocation, and has parts if it has
-    content.
+    """Return whether ``record`` names its author and its invocation, and whether its content, if
+    there is one, has parts.
     """
     if type(record) is dict:
         named = {"invocation_id": record.get("invocationId"), **record}
@@ -118,7 +118,9 @@ def _accepts(record: Any) -> bool:
 
 
 def _snake_case(record: Any, levels: int = 8) -> Any:
-    """Return a record with its names as in Python. Arguments and results of tools keep theirs."""
+    """Return a record with its keys in snake case. The keys in arguments and results of tools are
+    not changed.
+    """
     if type(record) is list and levels:
         return [_snake_case(each, levels - 1) for each in record]
     if type(record) is not dict or "invocation_id" in record or not levels:
@@ -134,15 +136,17 @@ def _snake_case(record: Any, levels: int = 8) -> Any:
 
 
 class _Span(NamedTuple):
-    """When a member of the View happened; a summary tells of what happened between two times."""
+    """The times of a shown event. They are equal, except for a summary, which is about the events
+    between two times.
+    """
 
     first: datetime
     last: datetime
 
 
 class _Decoder(PartsDecoder):
-    """Reads events, and what compactions and rewinds do to the events before them. Of what is shown
-    it knows when it happened.
+    """Makes events, and condensations and retractions for compactions and rewinds. The tag of a
+    shown event has its times.
     """
 
     keeps_shown = True
@@ -175,8 +179,8 @@ class _Decoder(PartsDecoder):
             read.add(Retraction, version=version)
 
     def _condense(self, read: RecordEvents, record: dict[str, Any]) -> bool:
-        """Add what a compaction does: as in the SDK, its summary stands where its last event
-        happened.
+        """Add the condensation of a compaction. As in the SDK, the summary comes at the time of the
+        last event that it replaces. Return whether it was added.
         """
         compaction = within(record, "actions", "compaction")
         span = _span_in(compaction)
@@ -204,7 +208,7 @@ class _Decoder(PartsDecoder):
 
 
 def _span_in(compaction: Any) -> _Span | None:
-    """Return the times of a compaction, also as a condensation has them."""
+    """Return the times of a compaction, or of the metadata of its condensation."""
     times = compaction if type(compaction) is dict else {}
     first, last = (time_at(times.get(name)) for name in _TIMES)
     return None if first is None or last is None else _Span(first, last)
@@ -235,7 +239,7 @@ def _read(part: dict[str, Any] | None, record: dict[str, Any]) -> Made:
         failed = type(result) is dict and "error" in result
         match result:
             case {"output": str(text), **others} | {"error": str(text), **others} if not others:
-                result = text  # Gemini's names for a result itself
+                result = text  # Gemini's keys for the result alone
         files = map(_file, dicts_in(response.get("parts")))
         parts = [{"type": "text", "text": text_of(result)}, *filter(None, files)]
         return answered(
@@ -258,8 +262,8 @@ def _read(part: dict[str, Any] | None, record: dict[str, Any]) -> Made:
 
 
 def _signature(part: dict[str, Any]) -> str | None:
-    """Return the signature of Anthropic's server, which is a text; None where there is none, or
-    Google's own.
+    """Return the signature of Anthropic's server, which is a text. Return None if there is no
+    signature, or if it comes from Google's server.
     """
     with suppress(ValueError):
         data = text_or_empty(part.get("thought_signature")).replace("-", "+").replace("_", "/")
@@ -300,7 +304,7 @@ def _parts(event: Any) -> list[dict[str, Any]]:
 
 
 def _file(part: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the file that a part holds, or has at a web address."""
+    """Return the file in a part, or at the web address in the part."""
     url, kind = (text_or_empty(within(part, "file_data", key)) for key in ("file_uri", "mime_type"))
     is_there = url.startswith(("https://", "http://")) and kind
     return file_at(url, kind) if is_there else file_of(part.get("inline_data"))

@@ -1,21 +1,21 @@
-"""Messages of LangChain: what ``message_to_dict`` makes of one, an object with its ``type`` and its
-``data``.
+"""Messages of LangChain, in the format of ``message_to_dict``: an object with the ``type`` and the
+``data`` of a message.
 
     human, ai, chat, function, and their chunks    Message, from the user, the agent or the
                                                    environment
     system, and chat with that role                SystemMessage
-    ai with tool calls                             an Action for each call, of one response; the
-                                                   text is the thought
+    ai with tool calls                             an Action for each call, all of the same
+                                                   response; the text is the thought
     tool                                           Observation
     every other type, such as remove               Annotation, which no View shows
 
-LangChain takes any role in a chat message. One that is not known here (``critic``) is neither the
-user nor the agent: its words are the environment's, which an export to another format calls the
-user.
+LangChain accepts any role in a chat message. A role that foldlog does not know (``critic``) is
+neither the user nor the agent: such a message is from the environment. An export to another format
+writes it with the role of the user.
 
-Each message is read and written by itself, so any part of a history can be written. Beside ``data``
-a message may have other keys, which are kept: ``foldlog.adapters.langgraph`` writes one for values
-that JSON cannot hold.
+Each message is read and written separately, so any part of a history can be written. A message may
+have other keys besides ``data``, which are stored: ``foldlog.adapters.langgraph`` writes such a key
+for values that JSON cannot represent.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _SPOKEN = ("human", "ai", "chat", "function")
 _ROLES = {"human": "user", "ai": "assistant"}
 _TYPES = {"system": "system", "user": "human", "assistant": "ai", "tool": "tool"}
 _CALLS = frozenset(("tool_call", "tool_call_chunk", "tool_use", "function_call"))
-"""Types of blocks with calls, which stand in ``tool_calls`` too."""
+"""Types of blocks with calls, which are also in ``tool_calls``."""
 
 
 def _kind(named: str) -> str:
@@ -73,8 +73,8 @@ _names_tool = has(name=str, args=dict)
 
 
 def _matches(record: Any) -> bool:
-    """Return whether ``record`` is a message that nothing else has: of a known type, with
-    content.
+    """Return whether ``record`` can only be a message of LangChain: whether it has a known type,
+    and a content.
     """
     if not _accepts(record):
         return False
@@ -84,7 +84,7 @@ def _matches(record: Any) -> bool:
 
 
 class _Decoder(FollowingDecoder):
-    """Messages to events, one message after the other."""
+    """Makes events of messages, one message after the other."""
 
     keeps_shown = False
 
@@ -102,8 +102,9 @@ class _Decoder(FollowingDecoder):
         content = data.get("content")
         invalid = dicts_in(data.get("invalid_tool_calls"))
         if invalid:
-            # LangChain could not parse their arguments, so no tool is called and none answers. They
-            # become parts of the content: an Action would wait for an Observation forever.
+            # LangChain could not parse the arguments of these calls, so no tool is called and there
+            # is no result. They become parts of the content, because an Action would wait for an
+            # Observation forever.
             blocks = content if type(content) is list else [content]
             content = [*blocks, *(call for call in invalid if call not in blocks)]
         content, thinking = _said(content, _CALLS if calls else (), thinks=kind == "ai")
@@ -140,7 +141,9 @@ def _is_call(call: Any) -> bool:
 def _said(
     content: Any, told: Collection[str], *, thinks: bool
 ) -> tuple[Content, tuple[dict[str, Any], ...]]:
-    """Return a message's content without blocks of these types, and its thinking blocks."""
+    """Return a message's content without blocks of the types in ``told``, and its thinking
+    blocks.
+    """
     if type(content) is not list:
         return text_or_empty(content), ()
     parts: list[dict[str, Any]] = []
@@ -164,7 +167,9 @@ def _said(
 
 class _Encoder(RepliesEncoder):
     def written(self, events: Sequence[Any]) -> list[dict[str, Any]]:
-        """Return events as an application would write them; a summary is a user's message."""
+        """Return the messages that an application would write for events. A summary becomes a
+        message of the user.
+        """
         event = events[0]
         calls = [call for call in events if isinstance(call, Action)]
         content = said_before(calls) if calls else event.content

@@ -1,16 +1,16 @@
-"""Messages of LlamaIndex: a ``ChatMessage`` as its JSON, an object with its ``role`` and its
+"""Messages of LlamaIndex: the JSON of a ``ChatMessage``, an object with its ``role`` and its
 ``blocks``.
 
     {"role": "user", "additional_kwargs": {}, "blocks": [{"block_type": "text", "text": "hi"}]}
 
     user                           Message of the user
-    assistant, chatbot, model      an Action for each call, of one response, else a Message of the
-                                   agent
+    assistant, chatbot, model      an Action for each call, all of the same response; without calls
+                                   a Message of the agent
     tool, function                 Observation; the id of its call is in ``additional_kwargs``
     system, developer              SystemMessage
 
-Calls are blocks ``tool_call``, or ``tool_calls`` in ``additional_kwargs``, as OpenAI has them. Each
-message is read and written by itself. No SDK is imported here.
+Calls are blocks ``tool_call``, or ``tool_calls`` in ``additional_kwargs`` in OpenAI's format. Each
+message is read and written separately. No SDK is imported here.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _accepts(record: Any) -> bool:
 
 class _Decoder(FollowingDecoder):
     keeps_shown = False
-    repeat = "events"  # a message has no id, and somebody may say the same again
+    repeat = "events"  # a message has no id, and may be sent twice
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
         role = record["role"]
@@ -84,7 +84,9 @@ def _thought(block: dict[str, Any]) -> dict[str, Any]:
 
 
 def _part_of(block: dict[str, Any]) -> dict[str, Any] | None:
-    """Return a block as a part of a content: None for a thought, a call or a mark of the cache."""
+    """Return a block as a part of a content. Return None for a thought, a call or a mark of the
+    cache.
+    """
     match block:
         case {"block_type": "thinking" | "tool_call" | "cache"}:
             return None
@@ -102,7 +104,9 @@ def _part_of(block: dict[str, Any]) -> dict[str, Any] | None:
 
 class _Encoder(RepliesEncoder):
     def written(self, events: Sequence[Any]) -> list[dict[str, Any]]:
-        """Return events as an application would write them; a summary is a user's message."""
+        """Return the messages that an application would write for events. A summary becomes a
+        message of the user.
+        """
         event = events[0]
         calls = [call for call in events if isinstance(call, Action)]
         if isinstance(event, Message):

@@ -1,8 +1,9 @@
-"""The events of a conversation as the files of the OpenHands SDK, and the head of its tree.
+"""Read and write the events of a conversation as files of the OpenHands SDK, and follow the head of
+its tree.
 
-The SDK's events are a tree, and its model is shown the branch that ends in the head. Here the View
-is that branch: before an event that continues another branch, a retraction returns the View to the
-version after the event's parent.
+The SDK's events are a tree, and its model is shown the branch that ends in the head. The View of
+the conversation is the same branch: before an event that continues another branch, a retraction
+returns the View to the version after the event's parent.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ T = TypeVar("T")
 _TOGETHER = 500
 """The number of events that are copied in one transaction."""
 _ASIDE = 2
-"""The number of events that a step to another branch is at most: what declines a request, and the
-retraction.
+"""A step to another branch has at most this number of events: a condensation that declines a
+request, and the retraction.
 """
 _AHEAD = 64
 """The number of events that are read together."""
@@ -52,14 +53,14 @@ _NOT_A_HEAD = "ConversationStateUpdateEvent"
 
 
 class EventFiles:
-    """The SDK's events of a conversation, in order, with the names that they have as files."""
+    """The SDK's events of a conversation, in order, with the names of their files."""
 
     def __init__(self, history: History) -> None:
         self._history = history
         self.version = 0
         self._redactions = 0
         self._moment: int | None = None
-        """When the conversation was read last: see ``Database.data_version``."""
+        """The ``Database.data_version`` at which the conversation was read last."""
         self.names: list[str] = []
         self.documents: set[str] = set()
         self.head: str | None = None
@@ -69,17 +70,20 @@ class EventFiles:
         self._read: dict[int, Event] = {}
         self._stored = history._stored_records()
         self._read_at = 0
-        """Events that were read last, and the records, of this version: a redaction is an event
-        too.
+        """The version at which ``_read`` and ``_stored`` were read. They are read again at a later
+        version, because a redaction may have changed them.
         """
         self._counted: dict[str, int] | None = None
-        """The calls of models in the last state, by their use; None before a state was written."""
+        """The number of calls of models in the last state, by the use of the model; None before a
+        state was written.
+        """
 
     def catch_up(self) -> None:
-        """Read the events that were appended since. Cost: these events.
+        """Read the events that were appended since the last call. Cost: these events.
 
-        A conversation that was erased before this object found it has none. It is asked only where
-        a program committed since the last call: the SDK reads its files one by one.
+        If the conversation was erased before this object read it, it has no events. The log is read
+        only if a program has committed since the last call, because the SDK reads its files one by
+        one.
         """
         moment = self._history._store.database.data_version()
         if moment == self._moment:
@@ -133,14 +137,14 @@ class EventFiles:
         for before in asides:
             if stored.count(begin) or not is_step_aside(before):
                 break
-            # the record begins with a step to another branch
+            # a step to another branch belongs to the record
             begin = before
             first = before.id
         encoder = Encoder(NAME, stored=stored)
         for cause in (
             () if begin.cause is None else self._history.events(begin.cause, begin.cause + 1)
         ):
-            encoder.records(cause)  # what stays of a redacted result names its call
+            encoder.records(cause)  # the rest of a redacted result names its call
         events = (self._event(each) for each in range(first, first + (stored.count(begin) or 1)))
         record = next(record for each in events for record in encoder.records(each))
         if stored.count(begin) and begin.redacted is None:
@@ -150,7 +154,9 @@ class EventFiles:
         return json_text(record if head is None else {**record, "parent_id": head})
 
     def _event(self, event_id: int) -> Event:
-        """Return an event, and have those after it at hand: the SDK reads its files in order."""
+        """Return an event, and read the events after it too, because the SDK reads its files in
+        order.
+        """
         if event_id not in self._read:
             self._read = {
                 event.id: event for event in self._history.events(event_id, event_id + _AHEAD)
@@ -158,8 +164,8 @@ class EventFiles:
         return self._read[event_id]
 
     def append(self, records: Sequence[dict[str, Any]]) -> None:
-        """Append events, all or none, after all events of other writers. The first one continues
-        the branch that it names; each of the others continues the one before it.
+        """Append events, all or none, after all events of other writers. The first event continues
+        the branch that it names. Each later event continues the event before it.
         """
         parent = records[0].get("parent_id")
 
@@ -188,8 +194,8 @@ class EventFiles:
 
     def write_state(self, name: str, state: dict[str, Any]) -> None:
         """Store the SDK's state and show the branch that it names, in one transaction. If the event
-        that it names is absent, the View stays. Each call of a model that the state has since the
-        state before is a further event, which no View shows.
+        that it names is absent, the View stays. Each call of a model that is in this state and not
+        in the last one becomes an event, which no View shows.
         """
         head = state.get("leaf_event_id")
         metrics = metrics_in(state)
@@ -205,7 +211,7 @@ class EventFiles:
                 )
             elif head is not None or state.get(
                 "head_is_empty"
-            ):  # else it is from before the first event, or the tree
+            ):  # otherwise the state is older than the first event, or than trees
                 moves = self._moves(head)
             if self._counted is None:
                 if self.version:
@@ -284,8 +290,8 @@ def _counted(metrics: dict[str, dict[str, Any]]) -> dict[str, int]:
 
 
 def _used(metrics: dict[str, dict[str, Any]], counted: dict[str, int]) -> Iterator[Annotation]:
-    """Yield the usage of the calls that were not counted. Each has a price, if the state has as
-    many prices.
+    """Yield the usage of the calls that were not counted yet. If the state has a cost for each
+    call, the usage has a cost.
     """
     for use, each in metrics.items():
         calls = dicts_in(each.get("token_usages"))
@@ -300,7 +306,7 @@ def _used(metrics: dict[str, dict[str, Any]], counted: dict[str, int]) -> Iterat
 
 
 def source_id_of(event: Event) -> str | None:
-    """Return the id that the SDK gave an event; None for one that foldlog added."""
+    """Return the id that the SDK gave an event; None for an event that foldlog added."""
     origin = event.origin
     if origin is not None and origin.format == NAME and type(origin.id) is str:
         return origin.id
@@ -316,7 +322,7 @@ def parsed(text: str) -> Any:
 
 
 def normal_path(path: str) -> str:
-    """Return a path in its normal form. Raises ``ValueError`` for a path that leads out of the
+    """Return a path in its normal form. Raises ``ValueError`` if the path leads out of the
     conversation.
     """
     normal = normpath(path.replace("\\", "/").lstrip("/"))

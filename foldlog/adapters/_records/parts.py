@@ -1,7 +1,7 @@
 """Convert records that are made of parts: one event for each part, and back.
 
-A record is read and written without the records before it, so any part of a history that begins
-with a record can be written.
+A record is read and written without the records before it. So any part of a history can be written,
+if it begins with a record.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ _NO_PARTS = (None,)
 
 
 class PartsEncoder(RepliesEncoder):
-    """Writes a record for each message, for the calls of a reply and for their results; for what
-    stays of a redacted one also the parts that no event is read of.
+    """Writes a record for each message, for the calls of a reply and for their results. For a
+    redacted record, it also writes parts that are annotations.
     """
 
     rules: PartsFormat
@@ -100,7 +100,7 @@ class PartsEncoder(RepliesEncoder):
 
 
 def _before(format: PartsFormat, event: Any) -> list[Any]:
-    """Return the parts of what the model thought before an event, and of what it said before a
+    """Return the parts with the model's thinking before an event, and with its text before a
     call.
     """
     thinking = event.thinking if isinstance(event, Action | Message) else ()
@@ -119,20 +119,19 @@ def _before(format: PartsFormat, event: Any) -> list[Any]:
 class PartsFormat(Format):
     """A format whose records have a list of parts at ``Format.parts``.
 
-    ``noun``      what a record is, for the response of one without an id: the calls of a record
-                  share it
-    ``source``    who says a record
-    ``read``      what a part becomes, or None, which stands for a record without parts
+    ``noun``      the word for a record, from which the id of a response is made if the record has
+                  no id; the calls of a record have the same response
+    ``source``    the source of a record
+    ``read``      the event that a part becomes; the part is None for a record without parts
     ``part``      the parts of an event that was not imported
-    ``thought``   the part of what the model thought: a text, and its signature or an empty text. Of
-                  a redacted block
-                  there is no text, and its data is the signature; empty where the format has no
-                  such part
-    ``written``   the record of such an event, with these parts
-    ``response``  the id of its response, where that is not ``source_id``
-    ``part_time`` the time of a part, and its place, where that is not the time of the record
-    ``usage``     ``meta`` with its usage
-    ``again``     the parts that ``kept`` kept, of which a redaction may have left nothing
+    ``thought``   the part for thinking, from its text and its signature. A redacted block has an
+                  empty text, and its data as the signature. The result is empty if the format has
+                  no such part
+    ``written``   the record of an event that was not imported, with these parts
+    ``response``  the id of a record's response, if this is not ``source_id``
+    ``part_time``  the time of a part at a place, if this is not the time of the record
+    ``usage``     the ``meta`` with a record's usage
+    ``again``     the parts for an annotation from ``kept``, which may be redacted
     """
 
     decoder: Callable[[Options], RecordDecoder] = PartsDecoder
@@ -163,8 +162,8 @@ def called(tool: str, arguments: Any, call_id: Any) -> Made:
 def answered(
     call_id: Any, content: Any, *, is_error: bool, tool: str = "", parts: Sequence[Any] = ()
 ) -> Made:
-    """Return the result of a call: a text, or a value as JSON; its ``parts``, where one of them is
-    a file.
+    """Return the result of a call. Its content is a text, or a value as JSON. If one of ``parts``
+    is a file, the content is these parts.
     """
     told = tuple(parts) if any(map(file_in, parts)) else text_of(content)
     return Observation, {
@@ -176,13 +175,13 @@ def answered(
 
 
 def kept(name: str, data: Any, *, shown: bool = True) -> Made:
-    """Return what only the format knows."""
+    """Return an annotation for a part that only this format knows."""
     return Annotation, {"name": name, "data": data, "shown": shown}
 
 
 def thought(text: Any, signature: Any = None, *, is_redacted: bool = False) -> Made:
-    """Return what the model thought, which stays with the next part. A redacted block has its data
-    as signature.
+    """Return an annotation with the model's thinking, which stays with the next part. The signature
+    of a redacted block is its data.
     """
     if is_redacted:
         data = {"type": "redacted_thinking", "data": signature}
@@ -195,15 +194,15 @@ _THOUGHT = "reasoning"
 
 
 def named(key: str, event: Event) -> dict[str, Any]:
-    """Return the id that the source gave the record of an event, under its key; empty where it has
-    none.
-    """
+    """Return the id of an event's record under ``key``; an empty dict if the record has no id."""
     known = id_of_source(event)
     return {} if known is None else {key: known}
 
 
 def text_of(value: Any) -> str:
-    """Return a text, or a value as JSON; empty for None, and for what JSON cannot hold."""
+    """Return a text unchanged, and any other value as JSON text. Return an empty text for None, and
+    for a value that JSON cannot represent.
+    """
     if type(value) is str:
         return value
     try:
@@ -215,8 +214,9 @@ def text_of(value: Any) -> str:
 
 
 def file_of(held: Any) -> dict[str, Any] | None:
-    """Return a part with a file that a record has in base64, also in that of URLs or as an adapter
-    keeps other bytes (``{"$bytes": base64}``), beside its type; None for other values.
+    """Return a part with the file in ``held``, which has its type and its bytes. The bytes are
+    base64, base64 for URLs, or marked by an adapter (``{"$bytes": base64}``). Return None for other
+    values.
     """
     data, *kinds = (dict_or_empty(held).get(key) for key in ("data", "media_type", "mime_type"))
     kind = text_or_empty(kinds[0] or kinds[1])

@@ -1,22 +1,22 @@
-"""Messages of pydantic-ai, as its ``ModelMessagesTypeAdapter`` writes them: requests and responses,
-made of parts.
+"""Messages of pydantic-ai, in the format of its ``ModelMessagesTypeAdapter``: requests and
+responses, which are made of parts.
 
     {"parts": [{"content": "hi", …, "part_kind": "user-prompt"}], …, "kind": "request"}
 
 The parts, and the events that they become:
 
     system-prompt                   SystemMessage
-    user-prompt                     Message from the user; so is a summary in a request, which
-                                    models are sent as one
+    user-prompt                     Message from the user; so is a summary in a request, because it
+                                    is sent to models as a user's message
     text                            Message from the agent
     tool-call                       Action; the calls of a response share their ``response_id``
-    tool-return, retry-prompt       Observation; a retry that answers no call is a Message from the
+    tool-return, retry-prompt       Observation; if a retry answers no call, a Message from the
                                     environment
     thinking                        Annotation that stays with the next part of its response
     every other part                Annotation; so is a message without parts
 
-Each part is one event: see ``parts.py``. An adapter adds ``entry_id`` and ``parent_id``, the places
-of a message in a conversation store, and keeps bytes of a tool as ``{"$bytes": base64}``.
+Each part is one event: see ``parts.py``. An adapter adds ``entry_id`` and ``parent_id``, the place
+of a message in a conversation store, and writes the bytes of a tool as ``{"$bytes": base64}``.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ _AFTER_PARTS: dict[str, dict[str, Any]] = {
         },
     },
 }
-"""The most frequent content of messages besides their parts, in the SDK's order."""
+"""The fields of a message after its parts, with their most frequent values, in the SDK's order."""
 _REDACTED = ("redacted_thinking", "redacted_content")
 """The ids of redacted thinking, from Anthropic's server and from Bedrock."""
 _UNSAID = dict.fromkeys(("id", "provider_name", "provider_details"), None)
@@ -156,8 +156,8 @@ def _read(part: dict[str, Any] | None, record: dict[str, Any]) -> Made:
 
 
 def _is_of_claude(part: dict[str, Any], record: dict[str, Any]) -> bool:
-    """Return whether Anthropic's server made a signature, also through Bedrock, where responses of
-    2025 do not say.
+    """Return whether Anthropic's server made the signature of a part, also through Bedrock.
+    Responses of 2025 do not say which server made it.
     """
     provider = part.get("provider_name")
     system = record.get("canonical_system")
@@ -177,8 +177,8 @@ def _time(record: dict[str, Any], part: dict[str, Any] | None, place: int) -> So
 
 
 def _shown(content: Any) -> Content:
-    """Return what a user said: a text, or texts and images; other items by the name of their
-    kind.
+    """Return the content of a user's message: a text, or texts and files. Any other item becomes a
+    text with the name of its kind.
     """
     if type(content) is list:
         return tuple(map(_shown_item, content))
@@ -204,7 +204,7 @@ def _file(item: Any) -> dict[str, Any] | None:
 
 def _written(event: Any, parts: list[Any]) -> dict[str, Any]:
     is_response = role_of(event) == "assistant"
-    # a message without one is of now for the SDK
+    # for the SDK, the time of a message without a time is now
     if is_response:
         time = stamp_of(event)
     else:
@@ -282,7 +282,9 @@ def _thought(text: str, signed: str) -> dict[str, Any]:
 
 
 def _again(event: Annotation) -> list[Any]:
-    """Return a part that only this format knows. What stays of a redacted one is a text."""
+    """Return the part for an annotation that only this format knows. If it is redacted, return a
+    part with a text.
+    """
     if isinstance(event.data, dict):
         return [{**event.data, "part_kind": event.name}]
     return [
@@ -298,7 +300,7 @@ def _item(url: str, _name: str = "") -> Any:
 
 
 def _usage_in(record: dict[str, Any]) -> dict[str, Any]:
-    """Return what a response used: its input includes what a cache had."""
+    """Return the usage of a response. Its input tokens include cached tokens."""
     usage = record.get("usage")
     reply = record.get("provider_response_id")
     return usage_meta(

@@ -1,5 +1,5 @@
-"""Messages of Strands Agents, as the ``SessionMessage`` of a session repository writes them, made
-of contents.
+"""Messages of Strands Agents, in the format of the ``SessionMessage`` of a session repository. A
+message has a list of contents.
 
     {"message": {"role": "user", "content": [{"text": "hi"}]}, "message_id": 0, "redact_message":
     null, …}
@@ -9,7 +9,7 @@ The contents, and the events that they become:
     text                 Message, from the user or the agent
     toolUse              Action; the calls of a message share their ``response_id``
     toolResult           Observation
-    image, document      Message, where its bytes are there
+    image, document      Message, if its bytes are present
     reasoningContent     Annotation that stays with the next content of its message
     every other content  Annotation; so is a message without contents
 
@@ -52,14 +52,14 @@ _USAGE = {
     "cached_tokens": "cacheReadInputTokens",
     "cache_write_tokens": "cacheWriteInputTokens",
     "completion_tokens": "outputTokens",
-    "total_tokens": "totalTokens",  # also of what is cached, where the input is without it
+    "total_tokens": "totalTokens",  # the total includes cached tokens, the input does not
 }
 _is_numbered = has(message=dict, message_id=int)
 _is_message = has(content=list)
 
 
 def _accepts(record: Any) -> bool:
-    """Return whether ``record`` has a message with a role and contents, and its number."""
+    """Return whether ``record`` has a number, and a message with a role and contents."""
     if not _is_numbered(record) or not _is_message(record["message"]):
         return False
     contents = record["message"]["content"]
@@ -138,7 +138,7 @@ def _contents(event: Any) -> list[dict[str, Any]]:
 
 def _written_file(url: str, _name: str) -> dict[str, Any]:
     media_type, data = data_in(url)
-    if not data:  # Strands has only files whose bytes are in the message
+    if not data:  # a file of Strands always has its bytes
         return {}
     kind, _, name = media_type.partition("/")
     held = {"format": name, "source": {"bytes": {"__bytes_encoded__": True, "data": data}}}
