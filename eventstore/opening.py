@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
 from foldlog import _telemetry
+from foldlog.eventstore.arguments import check_whole
 from foldlog.eventstore.errors import InvalidOption, install_command
 from foldlog.eventstore.log.keys import KeyRing
 from foldlog.eventstore.log.seal import EVENT_BYTES_MAX, Compression, WriteSettings
@@ -60,6 +61,7 @@ def open_store(
         )
     if clock is not None and not callable(clock):
         raise TypeError(f"clock must be a function that returns the present time, not {clock!r}")
+    check_whole("event_bytes_max", event_bytes_max, 1)  # before a file is made
     with _telemetry.span("foldlog.open"):
         make_store: Callable[..., Store] = Store
         if _telemetry.telemetry is not None:
