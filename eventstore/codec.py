@@ -414,7 +414,7 @@ def _decoded_slowly(
             is_structural=structural,
         )
     if schema < 1:
-        raise Undecodable(f"it has schema version {schema}; schema versions begin at 1")
+        raise Undecodable(f"the event has schema version {schema}; schema versions begin at 1")
     fields = _parsed(body)
     for upcast in upcasts[schema - 1 :]:
         fields = upcast(fields)

@@ -258,8 +258,8 @@ class DocumentChanges(_Common, frozen=True, kw_only=True, tag="document_changes"
     def __post_init__(self) -> None:
         if type(self.changed) is not dict or type(self.others) is not dict or not self.changed:
             raise InvalidEvent(
-                "changes of documents are empty or incomplete; name at least one document, and the"
-                " others with their events"
+                "changes of documents are empty or incomplete; name at least one changed document,"
+                " and each other document with its event"
             )
         for name, change in self.changed.items():
             if (
@@ -268,8 +268,8 @@ class DocumentChanges(_Common, frozen=True, kw_only=True, tag="document_changes"
                 or ("base" in change and not _is_id(change["base"]))
             ):
                 raise InvalidEvent(
-                    f"the change of document {name!r} is neither a value nor a difference to an"
-                    " earlier event, nor does it delete the document"
+                    f"the change of document {name!r} must be a value, a difference to an earlier"
+                    " event, or a deletion"
                 )
         for name, event_id in self.others.items():
             if name in self.changed or not _is_id(event_id):

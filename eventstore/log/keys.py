@@ -150,7 +150,7 @@ class KeyRing:
             secret = wrapping.decrypt(nonce, encrypted, _KEY_PLACE + utf8(conversation))
         except (InvalidTag, ValueError) as error:
             raise KeyUnavailable(
-                f"key {key_id} does not open the data key of conversation {conversation!r}: the"
+                f"key {key_id} does not decrypt the data key of conversation {conversation!r}: the"
                 " data key is damaged, or it belongs to another conversation; restore the"
                 " conversation from a backup"
             ) from error
@@ -206,8 +206,8 @@ class DataKey:
             )
         except self._refusals as error:
             raise NotAsWritten(
-                "the key of the conversation does not decrypt it: its text or another column was"
-                " changed"
+                "the key of the conversation does not decrypt the event: its text or another column"
+                " was changed"
             ) from error
 
 

@@ -315,7 +315,7 @@ class ReadTransaction:
             raise CorruptEvent(
                 self.conversation,
                 row.id,
-                "it should be an event that changes documents, but has another kind",
+                "the event should change documents, but has another kind",
             )
         self._changes = event
         self._changes_before = version

@@ -340,7 +340,7 @@ class RowCodec(NamedTuple):
             raise NotAsWritten(str(error)) from error
         missing = needed - {attachment.name for attachment in attachments}
         if missing:
-            raise NotAsWritten(f"{len(missing)} of its values are missing or were changed")
+            raise NotAsWritten(f"{len(missing)} values of the event are missing or were changed")
         return Body.of(body, [item for item in attachments if item.name in needed])
 
     def _opened_attachment(self, stored: Attachment) -> Attachment:
@@ -348,7 +348,7 @@ class RowCodec(NamedTuple):
         body = stored.body
         if encoding & ENCRYPTED:
             if self.data_key is None:
-                raise NotAsWritten("it is encrypted, and its conversation has no key")
+                raise NotAsWritten("the record is encrypted, and its conversation has no key")
             body = self.data_key.decrypt(body, _place_of_attachment(stored.name, encoding))
         return attachment_of(decompressed(encoding & ~ENCRYPTED, body))
 

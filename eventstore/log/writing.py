@@ -336,8 +336,9 @@ def check_plain(reader: Reader, database: Database, conversation: str) -> None:
         return
     if reader.value("key_ids"):
         raise KeyUnavailable(
-            f"conversation {conversation!r} would be stored as plain text, but others of this store"
-            f" are encrypted; {SET_A_KEY}, or open the store with ?plain=allowed in its URL"
+            f"conversation {conversation!r} would be stored as plain text, but other"
+            f" conversations of this store are encrypted; {SET_A_KEY}, or open the store with"
+            " ?plain=allowed in its URL"
         )
 
 

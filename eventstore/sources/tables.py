@@ -464,7 +464,7 @@ class Sources:
         key = self._key(conversation)
         try:
             if key is None:
-                raise NotAsWritten("it is encrypted, and its conversation has no key")
+                raise NotAsWritten("the source is encrypted, and its conversation has no key")
             return key.decrypt(data, _place(column, conversation, first))
         except NotAsWritten as error:
             raise self._corrupt(conversation, first, error) from error

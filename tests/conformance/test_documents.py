@@ -160,7 +160,7 @@ def test_changes_that_do_not_build_on_the_newest_value_are_refused(store, docume
         change = DocumentChanges(changed=changed, others=others)
         with pytest.raises(DocumentsChanged):
             store.append(name, change, expected_version=ANY_VERSION)
-    with pytest.raises(InvalidEvent, match="is neither a value nor a difference"):
+    with pytest.raises(InvalidEvent, match="must be a value, a difference to an earlier"):
         DocumentChanges(changed={"a": {"base": -1, "difference": {}}})
     assert documents.all("c1") == {"a": 1, "b": 2}
 
