@@ -5,7 +5,6 @@ also tests/programs.
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import io
 import json
 import os
@@ -169,22 +168,19 @@ def in_folder_of_claude(tmp_path, name, cwd="/srv/project") -> Session:
 
 
 def test_a_program_that_names_no_session_chooses_from_a_list_also_of_one(histories, tmp_path):
-    for name in ("one", "two"):
+    for name in ("a", "b"):
         (tmp_path / name).mkdir()
-    for name, folder in (("a", "one"), ("b", "two")):
-        session = in_folder_of_claude(tmp_path, name, str(tmp_path / folder))
+        session = in_folder_of_claude(tmp_path, name, str(tmp_path / name))
         answer_hook(histories.store, session.hook("Stop"))
-    for folder, others in ((tmp_path / "one", ["a"]), (tmp_path, []), (None, ["a", "b"])):
+    for folder, choices in ((tmp_path / "a", ["a"]), (tmp_path, []), (None, ["a", "b"])):
         tools = answers(histories, folder=folder and str(folder))
         for told in (tools.why("yes"), tools.dropped(), tools.recall(query="yes"), tools.knew(1)):
             first, *listed = told.splitlines()
-            asking = (
-                f". {ASKING}"
-                if others
-                else ", and none is known that it could be; 'sessions' lists all"
+            assert first.startswith("this program does not say which session asks")
+            assert (
+                (ASKING in first) == ("none is known that it could be" not in first) == bool(listed)
             )
-            assert first == f"this program does not say which session asks{asking}"
-            assert sorted(line.split()[1] for line in listed) == [f"{name}:" for name in others]
+            assert sorted(line.split()[1] for line in listed) == [f"{name}:" for name in choices]
     assert answers(histories).why("yes", "a").startswith("conversation a at version 2")
 
 
@@ -219,47 +215,29 @@ def test_the_session_that_was_cleared_is_not_asked_about(histories, tmp_path):
     assert tools.why("yes").startswith("conversation before at version 2")
     os.utime(before.path, ns=(1, 1))
     after = in_folder_of_claude(tmp_path, "after")
-    told = tools.why("yes")
-    assert told.startswith(
-        f"another session was written after before, and may be the one that asks. {ASKING}"
-    )
-    assert {line.split()[1] for line in told.splitlines()[1:]} == {
-        "before:",
-        "after:",
-    }, "no hook told of it yet"
-    os.utime(after.path, ns=(1, 1))
-    assert tools.why("yes").startswith("another session was written after before"), (
-        "a clock that stands"
-    )
+    for written_at in (after.path.stat().st_mtime_ns, 1):  # later, or as the clock stands
+        os.utime(after.path, ns=(written_at, written_at))
+        first, *listed = tools.why("yes").splitlines()
+        assert first.startswith("another session was written after before, and may be the one that")
+        assert {line.split()[1] for line in listed} == {"before:", "after:"}
     os.utime(after.path, ns=(0, 0))
     before.user("resumed")
-    assert tools.why("resumed").startswith("conversation before at version 3"), "it was resumed"
     in_folder_of_claude(tmp_path, "agent-1")
-    assert tools.why("resumed").startswith("conversation before at version 3"), (
-        "that of a sub-agent"
-    )
+    assert tools.why("resumed").startswith("conversation before at version 3")
 
 
 def test_a_session_that_no_hook_told_of_is_found_by_its_id(histories, tmp_path):
     environ = {"CLAUDE_CODE_SESSION_ID": "before", "CLAUDE_CONFIG_DIR": str(tmp_path / "home")}
-    in_folder_of_claude(tmp_path, "before")
-    in_folder_of_claude(tmp_path, "after")
+    for name in ("before", "after"):
+        in_folder_of_claude(tmp_path, name)
+    tools = answers(histories, environ)
     for name in ("*", "p/after", "../p/after", "after.jsonl"):
-        assert (
-            answers(histories, environ)
-            .why("yes", name)
-            .startswith(f"the id '{name}' does not name exactly one")
-        )
+        assert tools.why("yes", name).startswith(f"the id '{name}' does not name exactly one")
         told = answers(histories, {**environ, "CLAUDE_CODE_SESSION_ID": name}).dropped()
         assert told.startswith(f"session {name} has no transcript yet")
-    assert answers(histories, {}).why("yes", "after").startswith("the id 'after' does not name"), (
-        "as of 'foldlog serve'"
-    )
-    assert (
-        answers(histories, environ)
-        .why("yes", "after")
-        .startswith("conversation after at version 2")
-    )
+    of_serve = answers(histories, {})
+    assert of_serve.why("yes", "after").startswith("the id 'after' does not name")
+    assert tools.why("yes", "after").startswith("conversation after at version 2")
 
 
 @pytest.mark.parametrize(
@@ -325,39 +303,29 @@ def test_nothing_of_the_past_can_pass_for_words_of_ours(histories, session):
 def test_each_tool_answers_within_its_tokens(histories, session):
     session.user("begin")
     for number in range(300):
-        session.user(f"wish_{number} " + "of a long kind " * 30).reply(
-            f"file_{number}.py is done " * 20
-        )
+        session.user(f"wish_{number} " + "of a long kind " * 30)
+        session.reply(f"file_{number}.py is done " * 20)
     session.boundary("all wishes were granted").user("and wish_7?").reply("file_7.py was done")
     answer_hook(histories.store, session.hook("Stop"))
     tools = answers(histories)
-    told = {
-        "dropped": tools.dropped("s1"),
-        "one": tools.dropped("s1", 601),
-        "why": tools.why("wish_7", "s1"),
-        "event": tools.why("3", "s1"),
-        "recall": tools.recall(query="wish_7", conversation="s1"),
-        "ids": tools.recall(ids=[*range(50)], conversation="s1"),
-        "all": tools.recall(query="wish", conversation="*"),
-        "sessions": tools.sessions(),
-        "words": tools.sessions("wish_7", limit=3),
-        "knew": tools.knew(601, "s1"),
-        "now": tools.knew(604, "s1"),
-    }
-    assert {
-        name: estimated(text) for name, text in told.items() if estimated(text) > TOKENS_MAX
-    } == {}
-    assert "2 names in no shown event" not in told["dropped"]
-    assert "names in no shown event that the agent needed again: file_7.py" in told["dropped"]
-    assert "'wish_7' is known, by event 603" in told["why"]
-    assert told["sessions"].startswith("conversation s1: ")
-    assert told["words"].startswith("12 events, the newest: conversation s1, event 603, user: ")
-    assert "600 of 601 events were shown" not in told["knew"]
-    assert "601 of 601 events were shown" in told["knew"]
-    refused = "cannot be answered: \"conversation 's1' has no condensation 3; "
-    assert tools.dropped("s1", 3).startswith(refused)
-    for words in ("?", ""):
-        assert "no word to search for" in tools.why(words, "s1")
+    for told, words in (
+        (tools.dropped("s1"), "names in no shown event that the agent needed again: file_7.py"),
+        (tools.dropped("s1", 602), "compaction 602"),
+        (tools.dropped("s1", 3), "cannot be answered: \"conversation 's1' has no condensation 3; "),
+        (tools.why("wish_7", "s1"), "'wish_7' is known, by event 603"),
+        (tools.why("3", "s1"), "event 3: forgotten"),
+        (tools.why("?", "s1"), "no word to search for"),
+        (tools.why("", "s1"), "no word to search for"),
+        (tools.recall(query="wish_7", conversation="s1"), "wish_7"),
+        (tools.recall(ids=[*range(50)], conversation="s1"), "wish_0"),
+        (tools.recall(query="wish", conversation="*"), "conversation s1, event 603"),
+        (tools.sessions(), "conversation s1: "),
+        (tools.sessions("wish_7", limit=3), "12 events, the newest: conversation s1, event 603, "),
+        (tools.knew(601, "s1"), "601 of 601 events were shown"),
+        (tools.knew(604, "s1"), "of 604 events were shown"),
+    ):
+        assert words in told
+        assert estimated(told) <= TOKENS_MAX
 
 
 def test_sessions_are_those_of_a_folder_or_since_a_time(histories, tmp_path):
@@ -443,15 +411,18 @@ def test_the_tools_of_serve_need_its_token(histories, session):
 # -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("ends", [">/dev/full", ">&-"])
-def test_a_hook_whose_answer_cannot_be_written_ends_with_0(ends, tmp_path):
-    command = f"echo '{{}}' | {sys.executable} -m foldlog hook --db {tmp_path}/a.db {ends}"
-    assert subprocess.run(["sh", "-c", command], capture_output=True).returncode == 0
-
-
-@pytest.mark.parametrize("ends", ["2>&-", "2>/dev/full", "<&- >&- 2>&-"])
-def test_a_hook_that_cannot_say_what_went_wrong_ends_with_0(ends, tmp_path):
-    command = f"echo '{{' | {sys.executable} -m foldlog hook --db {tmp_path}/a.db {ends}"
+@pytest.mark.parametrize(
+    "given, ends",
+    [
+        ("{}", ">/dev/full"),
+        ("{}", ">&-"),
+        ("{", "2>&-"),
+        ("{", "2>/dev/full"),
+        ("{", "<&- >&- 2>&-"),
+    ],
+)
+def test_a_hook_that_cannot_write_its_answer_or_its_problem_ends_with_0(given, ends, tmp_path):
+    command = f"echo '{given}' | {sys.executable} -m foldlog hook --db {tmp_path}/a.db {ends}"
     assert subprocess.run(["sh", "-c", command], capture_output=True).returncode == 0
 
 
@@ -468,27 +439,6 @@ def test_the_hook_waits_for_a_moment_where_the_url_does_not_say_for_how_long():
     assert quick_hook.impatient("sqlite:///a.db") == "sqlite:///a.db?patience_s=5"
     assert quick_hook.impatient("sqlite:///a.db?mode=rw") == "sqlite:///a.db?mode=rw&patience_s=5"
     assert quick_hook.impatient("sqlite:///a.db?patience_s=9") == "sqlite:///a.db?patience_s=9"
-
-
-@pytest.mark.long
-def test_the_hook_waits_a_moment_for_another_writer_and_then_lets_its_program_go_on(
-    session, tmp_path, monkeypatch, capsys
-):
-    session.user("begin")
-    path = tmp_path / "held.db"
-    monkeypatch.setattr(quick_hook, "_PATIENCE_S", 1)
-    monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(session.hook("Stop"))))
-    with library.open(path) as other:
-        other["c"].append(library.Message(source="user", content="hi"))
-        lock = os.open(f"{path}-queue", os.O_RDWR)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            answer(["--db", str(path)])
-        finally:
-            os.close(lock)
-    out, err = capsys.readouterr()
-    assert out == "{}\n"
-    assert "waited 1 s for the write lock" in err
 
 
 def test_a_command_line_of_the_hook_needs_no_parser():
@@ -529,15 +479,6 @@ def test_a_module_that_has_no_script_is_named_by_its_interpreter(home, foldlog, 
     assert hook["command"] == f"{sys.executable} -P -m foldlog hook"
     server = json.loads((home / ".claude.json").read_text())["mcpServers"]["foldlog"]
     assert server == {"command": sys.executable, "args": ["-P", "-m", "foldlog", "mcp"]}
-
-
-def test_a_list_has_the_conversations_of_this_folder(foldlog, session, tmp_path):
-    session.cwd = str(tmp_path)
-    session.user("begin").reply("fine")
-    Session(tmp_path / "transcripts", "s2", "/elsewhere").user("begin").reply("fine")
-    foldlog("import", str(tmp_path / "transcripts"))
-    here = foldlog("list --here --json").document["conversations"]
-    assert [one["conversation"] for one in here] == ["s1"]
 
 
 def test_a_transcript_that_is_written_again_in_another_format_is_another_file(histories, session):
