@@ -102,8 +102,8 @@ class _Decoder(FollowingDecoder):
         content = data.get("content")
         invalid = dicts_in(data.get("invalid_tool_calls"))
         if invalid:
-            # LangChain could not parse the arguments of these calls, so no tool is called and there
-            # is no result. They become parts of the content, because an Action would wait for an
+            # LangChain could not parse the arguments of these calls, so no tool is called, and no
+            # result comes. They become parts of the content, because an Action would wait for an
             # Observation forever.
             blocks = content if type(content) is list else [content]
             content = [*blocks, *(call for call in invalid if call not in blocks)]
