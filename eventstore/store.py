@@ -337,8 +337,9 @@ class Store:
 
     def follow(self, after_position: int | str = 0, limit: int | None = None) -> Iterator[Recorded]:
         """Yield all events recorded after a position, over all conversations, in the order of
-        positions, up to the present. On PostgreSQL, events of transactions that began after the
-        oldest one that still writes on the server are left for a later call.
+        positions, up to the present. On PostgreSQL, the events end before the oldest transaction
+        that still writes on the server: a later call yields the events of this transaction and of
+        later ones.
 
         Keep the last position and continue after it later: no event is missed or comes twice, and
         no later commit gets an earlier position. If the store has several members (``?stores=``), a

@@ -46,8 +46,9 @@ def append_tool_result(
     idempotency_key: str | None = None,
     generation: Generation | None = None,
 ) -> Recorded:
-    """Append the observation of the open call with this id; of several such calls, the first of the
-    newest reply. ``call_id`` may be the call itself, as ``View.open_calls`` returns it.
+    """Append the observation of the open call with this id. If several open calls have this id, the
+    first one in the newest reply is meant. ``call_id`` may be the call itself, as
+    ``View.open_calls`` returns it.
 
     ``current`` returns the View of the conversation; for a repeated key, the View of the first
     attempt. A call that another writer answers first gets no second observation. A repeated

@@ -227,8 +227,8 @@ class UnitsSoFar:
             self._in_loop = False
 
     def _may_go_on(self, event: Event) -> bool:
-        """Return whether the loop may go on after this event: only if it is a text of the agent, of
-        the same reply as the texts before it.
+        """Return whether the loop may go on after this event: only if it is a text of the agent,
+        and belongs to the same reply as the texts before it.
         """
         return begins_reply(event) and not (self._texts and begins_reply(event, self._texts[-1][1]))
 

@@ -653,8 +653,8 @@ def _readable(
 def checks_of_past(
     database: Database, fork: Conversation, published: Mapping[int, bytes]
 ) -> Iterator[Check | VerifyFinding]:
-    """Yield a check for each ancestor of a fork, of the events that the fork shares, the oldest
-    ancestor first. If an ancestor is missing, yield a finding in its place.
+    """Yield a check of the events that a fork shares for each of its ancestors, the oldest ancestor
+    first. If an ancestor is missing, yield a finding in its place.
     """
 
     def parts(reader: Reader) -> list[tuple[str, int, int, Conversation | None]]:

@@ -828,8 +828,8 @@ class Recorder(ABC):
     recorder that has them, and the work is run there.
     """
     on_copy: Callable[[Transaction, int], None] = staticmethod(lambda transaction, last: None)
-    """Is called in the first write transaction in a file that is a copy of a store, with the last
-    position in the file.
+    """The recorder calls it in the first write transaction in a file that is a copy of a store,
+    with the last position in the file.
     """
 
     def make(self, pending: EventsNotMade) -> Recorder | None:

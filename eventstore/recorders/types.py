@@ -352,7 +352,7 @@ class Conversation(NamedTuple):
 
     @property
     def end(self) -> tuple[int, bytes | None]:
-        """The version and the last head; of an erased conversation, the values in its tombstone."""
+        """The version and the last head. If the conversation is erased, its tombstone has them."""
         if self.erasure is None:
             return (self.version, self.head)
         return (self.erasure.events, self.erasure.head)

@@ -107,8 +107,8 @@ Made = Mapping[int, tuple[int, int]]
 
 
 class Near(NamedTuple):
-    """The events of some consecutive records: of all records that the events from ``start`` to
-    ``stop`` were made of.
+    """The events of some consecutive records: all records from which the events from ``start`` to
+    ``stop`` were made.
     """
 
     start: int
@@ -363,7 +363,7 @@ class Sources:
         return [(place, Place(conversation, *columns)) for place, *columns in rows]
 
     def is_refused(self, fingerprint: bytes) -> bool:
-        """Return whether an erasure refuses this fingerprint, of a source or of a place."""
+        """Return whether an erasure refuses the fingerprint of this source or place."""
         return bool(self.refused_among([fingerprint]))
 
     def refuse_any(self) -> bool:

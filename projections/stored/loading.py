@@ -143,8 +143,8 @@ def load_revision(
     most one chunk.
 
     Return the fold, and the revisions that are missing in between. Return None if the conversation
-    has no revision that this code has made and can read. Cost: one ranged read, of the events that
-    the revision shows and of later events.
+    has no revision that this code has made and can read. Cost: one ranged read: the events that the
+    revision shows, and later events.
     """
     stored = stored_revision(version, past)
     if stored is None or stored[0] == 0:

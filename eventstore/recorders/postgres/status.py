@@ -1,5 +1,5 @@
-"""The state of a store in PostgreSQL for its operator: its soundness, who holds followers back, how
-far they lag.
+"""The state of a store in PostgreSQL for its operator: whether it is sound, who holds followers
+back, how far they lag.
 """
 
 from __future__ import annotations

@@ -532,7 +532,9 @@ class StoresTransaction:
             store.lock_all([name])
             former = self.value(name)
             if former and self._stores.tracked(former).has_reached(self._stores.tracked(value)):
-                raise StoreUnavailable(f"{name!r} has already reached this position", kind="taken")
+                raise StoreUnavailable(
+                    f"projection {name!r} has already reached this position", kind="taken"
+                )
         store._write("set_value", name, value)
 
     def put_records(self, key: int, *arguments: Any, **options: Any) -> None:

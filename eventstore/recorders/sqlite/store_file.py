@@ -8,8 +8,8 @@ inode, and the number of its names.
 
 A process that closes any descriptor of a file loses all its POSIX locks on it, including SQLite's.
 Another process then believes that it is the last one, and removes the log when it ends. So on Linux
-each connection to a file with a log holds a second lock, of the kind that belongs to one opening of
-the file. Nothing else opens the file here.
+each connection to a file with a log holds a second lock, which belongs to one opening of the file
+and not to the process. Nothing else opens the file here.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from foldlog.eventstore.recorders.sqlite.process_forks import check_not_inherite
 from foldlog.eventstore.recorders.urls import absolute_hint
 
 _LOCK: Final = struct.pack("hhqqi", fcntl.F_RDLCK, os.SEEK_SET, 0x40000002, 510, 0)
-"""A lock for reading, of the bytes that every connection of SQLite locks
+"""A read lock on the bytes that every connection of SQLite locks
 (https://sqlite.org/src/file/src/os.h).
 """
 _INDEX_LOCK: Final = struct.pack("hhqqi", fcntl.F_RDLCK, os.SEEK_SET, 128, 1, 0)
-"""A lock for reading, of a byte of the log's index. SQLite cuts the index and makes it again if it
-finds no such lock (its os_unix.c).
+"""A read lock on a byte of the log's index. SQLite cuts the index and makes it again if it finds no
+such lock (its os_unix.c).
 """
 _INTEGER_MAX: Final = 2**63 - 1
 _DESCRIPTORS: Final = "/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"

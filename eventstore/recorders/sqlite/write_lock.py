@@ -84,7 +84,7 @@ class WriteLock:
             self._write_name()
 
     def release(self) -> None:
-        """Release the lock, and stop waiting for it. Without effect if it is not held."""
+        """Release the lock, and stop waiting for it. If it is not held, nothing happens."""
         if self._pending is not None:
             self._pending.abandon()
         if self._file >= 0:
