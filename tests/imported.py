@@ -8,7 +8,10 @@ from pathlib import Path
 import foldlog
 from foldlog import History
 
-__all__ = ["imported"]
+__all__ = ["SHIPPED", "imported"]
+
+SHIPPED = Path(foldlog.__file__).parent / "sample"
+"""The conversation of ``foldlog demo``."""
 
 
 def imported(path: Path) -> Iterator[History]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
@@ -55,12 +55,29 @@ def condensed(
     return CondensationAction(forgotten_event_ids=ids, summary=summary, summary_offset=offset)
 
 
-def history(*events: Event | Iterable[Event]) -> list[Event]:
-    flat = [event for part in events for event in ([part] if isinstance(part, Event) else part)]
-    return [replace(event, id=place) for place, event in enumerate(flat)]
+Events: TypeAlias = "Event | Iterable[Events]"
+"""Events, and lists of them at any depth."""
 
 
-def viewed(*events: Event | Iterable[Event]) -> View:
+def flat(*events: Events) -> Iterator[Event]:
+    """Yield each event, also from lists within lists."""
+    for part in events:
+        if isinstance(part, Event):
+            yield part
+        else:
+            yield from flat(*part)
+
+
+def later(version: int, *events: Events) -> list[Event]:
+    """Return events with the ids that follow a version."""
+    return [replace(event, id=version + place) for place, event in enumerate(flat(*events))]
+
+
+def history(*events: Events) -> list[Event]:
+    return later(0, *events)
+
+
+def viewed(*events: Events) -> View:
     return View.from_events(history(*events))
 
 

@@ -14,7 +14,7 @@ from foldlog.eventstore import Action, Message, Observation, SystemMessage
 from foldlog.projections import View
 from tests.condensers.openai_server import OpenAIServer
 from tests.projections.chat_rules import anthropic_problems, openai_problems
-from tests.projections.test_dialects import SIGNED, image, text
+from tests.projections.parts import SIGNED, image, text
 
 TOOLS = [
     {

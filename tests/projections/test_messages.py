@@ -1,250 +1,135 @@
-"""Views as chat messages."""
+"""A View as the messages that each server accepts.
+
+``tests/golden/messages`` has the messages of small histories, a rule for each, after the ids of the
+events that they are made of; ``python -m tests.projections.test_messages`` makes them again.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
-from foldlog.eventstore.events import (
-    Action,
-    Annotation,
-    CondensationAction,
-    Event,
-    Message,
-    Observation,
-    Origin,
-    SystemMessage,
-)
-from foldlog.projections import View
+import foldlog
+from foldlog.eventstore import Message, SystemMessage, open_store
+from foldlog.projections import View, Views, content_texts, with_texts, words_of
+from foldlog.projections.messages import DIALECTS
+from tests.beside import SAMPLES, needs_samples
+from tests.condensers.made import call, message, parts_with
+from tests.golden.cases import Case, cases_in, write_anew
+from tests.imported import SHIPPED, imported
+from tests.projections.chat_rules import PROBLEMS
+from tests.projections.parts import FOUND, PDF, SIGNED, UPLOADED, image, text
 
-SIGNED = {"type": "thinking", "thinking": "hm", "signature": "sig"}
-
-BEFORE = {"role": "user", "content": "[The conversation before this point is not shown.]"}
-"""Comes first where the assistant would."""
+CASES = [case for cases in cases_in("messages").values() for case in cases]
 
 
-def messages(*events: Event) -> list[dict[str, Any]]:
-    first, *others = View.from_events(events).to_messages()
-    return others if first == BEFORE else [first, *others]
+def made(case: Case, dialects: str) -> str:
+    """Return the messages of a case, which are the same for each of these dialects."""
+    view = View.from_events(case.events())
+    (lines,) = {_lines(view, dialect) for dialect in dialects.split(", ")}
+    return lines
 
 
-def call(call_id: str, **more: Any) -> Action:
-    return Action(tool="run", call_id=call_id, arguments={"command": "ls"}, **more)
+def _lines(view: View, dialect: str) -> str:
+    lines = []
+    for sent, positions in view.rendered(dialect):
+        ids = " ".join(str(view[position].id) for position in positions)
+        lines.append(f"{ids}: {json.dumps(sent, ensure_ascii=False)}")
+    return "\n".join(lines)
 
 
-def answer(call_id: str, content: Any = "done") -> Observation:
-    return Observation(content=content, call_id=call_id)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.rule)
+def test_the_messages_of_a_small_history_are_those_of_its_golden_case(case):
+    for dialects, lines in case.outputs.items():
+        assert made(case, dialects) == lines, "python -m tests.projections.test_messages"
 
 
-def tool_call(call_id: str, arguments: str = '{"command": "ls"}') -> dict[str, Any]:
-    return {"id": call_id, "type": "function", "function": {"name": "run", "arguments": arguments}}
+def problems(view: View) -> dict[str, list[str]]:
+    """Return what each server refuses in the messages that are made for it."""
+    found = {dialect: PROBLEMS[dialect](view.to_messages(dialect)) for dialect in DIALECTS}
+    return {dialect: told for dialect, told in found.items() if told}
 
 
-def test_each_kind_has_its_role():
-    assert messages(
-        SystemMessage(content="be brief"),
-        Message(source="user", content="hi"),
-        Message(source="agent", content="hello"),
-        Message(source="environment", content="it is noon"),
-        Annotation(name="bell", data={"rang": 12}, shown=True),
-        Annotation(name="noon", shown=True, origin=Origin(format="openai-responses")),
-    ) == [
-        {"role": "system", "content": "be brief"},
-        {"role": "user", "content": "hi"},
-        {"role": "assistant", "content": "hello"},
-        {
-            "role": "user",
-            "content": [
-                {"type": "text", "text": "it is noon"},
-                {"type": "text", "text": 'bell:\n{"rang": 12}'},
-            ],
-        },
-    ], "what another runtime's format alone knows is not sent"
-
-
-def test_a_call_is_answered_right_behind_it():
-    assert messages(call("a", thought="let us see"), answer("a")) == [
-        {"role": "assistant", "content": "let us see", "tool_calls": [tool_call("a")]},
-        {"role": "tool", "tool_call_id": "a", "content": "done"},
-    ]
-
-
-def test_what_the_user_did_is_told_and_is_no_call():
-    ran = Action(id=1, tool="run", arguments={"command": "ls"}, thought="I ran ls.", source="user")
-    got = Observation(id=2, content="a.py", cause=1)
-    silent = Action(id=3, tool="recall", source="environment")
-    knowledge = Observation(id=4, content="a is new", cause=3)
-    view = View.from_events(
-        [Message(id=0, content="hi", source="user"), ran, got, silent, knowledge]
-    )
-    for dialect in ("openai", "litellm", "anthropic"):
-        (message,) = view.to_messages(dialect=dialect)
-        assert message["role"] == "user"
-        said = message["content"]
-        texts = said.split("\n\n") if isinstance(said, str) else [part["text"] for part in said]
-        assert texts == ["hi", "I ran ls.", "a.py", "a is new"]
-    assert view.then([Action(id=5, tool="run", source="user")]).open_calls == ()
-
-
-def test_late_answers_come_up_to_their_calls():
-    assert messages(
-        call("a", response_id="r"),
-        call("b", response_id="r"),
-        answer("b", "second"),
-        Message(source="user", content="hurry"),
-        answer("a", "first"),
-    ) == [
-        {"role": "assistant", "content": None, "tool_calls": [tool_call("a"), tool_call("b")]},
-        {"role": "tool", "tool_call_id": "a", "content": "first"},
-        {"role": "tool", "tool_call_id": "b", "content": "second"},
-        {"role": "user", "content": "hurry"},
-    ]
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.rule)
+def test_the_messages_of_each_case_are_accepted_by_every_server(case):
+    assert problems(View.from_events(case.events())) == {}
 
 
 @pytest.mark.parametrize(
-    "between", [(), (Message(source="user", content="hurry"),)], ids=["results", "user"]
+    "path",
+    [SHIPPED, pytest.param(SAMPLES, marks=[pytest.mark.long, needs_samples])],
+    ids=["shipped", "all"],
 )
-def test_calls_of_one_response_are_one_message_whatever_stands_between_them(between):
-    events = [
-        Message(source="user", content="read both"),
-        call("a", response_id="r", thought="two reads", thinking=(SIGNED,)),
-        answer("a", "first"),
-        *between,
-        call("b", response_id="r"),
-        answer("b", "second"),
-        Message(source="agent", content="done"),
-    ]
-    view = View.from_events([replace(event, id=place) for place, event in enumerate(events)])
-    asked, calls, first, second, *rest = view.to_messages("litellm")
-    assert asked == {"role": "user", "content": "read both"}
-    assert calls == {
-        "role": "assistant",
-        "content": "two reads",
-        "tool_calls": [tool_call("a"), tool_call("b")],
-        "thinking_blocks": [SIGNED],
-    }
-    assert [first["content"], second["content"]] == ["first", "second"]
-    assert [message["content"] for message in rest] == [
-        *(event.content for event in between),
-        "done",
-    ]
-    _, said, told, _ = view.to_messages("anthropic")
-    assert [block["type"] for block in said["content"]] == [
-        "thinking",
-        "text",
-        "tool_use",
-        "tool_use",
-    ]
-    assert [block["type"] for block in told["content"]] == [
-        "tool_result",
-        "tool_result",
-        *("text" for _ in between),
-    ]
-    assert view.rendered("anthropic")[1].positions == (1, len(events) - 3)
+def test_the_messages_of_real_histories_are_accepted_by_every_server(path: Path):
+    views = [View.from_events(history.events(0, 400)) for history in imported(path)]
+    assert views
+    for view in views:
+        assert problems(view) == {}, view
 
 
-@pytest.mark.parametrize(
-    "between", [call("c", response_id="s"), Message(source="agent", content="hm")], ids=repr
-)
-def test_another_reply_ends_the_calls_of_a_response(between):
-    events = [
-        call("a", response_id="r"),
-        answer("a"),
-        between,
-        call("b", response_id="r"),
-        answer("b"),
-        answer("c"),
-    ]
-    told = messages(*(replace(event, id=place) for place, event in enumerate(events)))
-    assert [
-        [made["id"] for made in m.get("tool_calls", ())] for m in told if m["role"] == "assistant"
-    ] == [
-        ["a"],
-        ["c"] if isinstance(between, Action) else [],
-        ["b"],
+def test_anthropics_system_prompt_is_apart_from_the_messages():
+    prompts = [SystemMessage(content="be kind"), SystemMessage(content=(text("brief"), image()))]
+    view = View.from_events([prompts[0], message("go"), prompts[1]])
+    assert view.system_prompt == "be kind\n\nbrief\n\n[image: it cannot be sent to this server]"
+    assert view.to_messages("anthropic") == [{"role": "user", "content": [text("go")]}]
+    assert View.from_events([message("go")]).system_prompt == ""
+
+
+def test_texts_are_changed_in_their_places_and_all_else_stays():
+    sound = {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}
+    others = (image(), PDF, UPLOADED, sound)
+    cited = text("see", citations=[{"title": "Tides", "cited_text": "4 m"}])
+    for part in (*others, cited, *parts_with("ebb").values()):
+        assert with_texts((part,), str) == (part,)
+        (changed,) = with_texts((part,), str.upper)
+        assert content_texts(changed) == [each.upper() for each in content_texts(part)]
+        assert (changed["type"], changed.keys()) == (part["type"], part.keys())
+    assert [content_texts(each) for each in (*others, cited)] == [[], ["a.pdf"], [], [], ["see"]]
+    words = "see [image_url] [file] a.pdf [anthropic] [search_result] Tides https://x 4+m 2+m"
+    assert words_of((text("see"), image(), PDF, UPLOADED, FOUND)).split("\n") == [
+        word.replace("+", " ") for word in words.split()
     ]
 
 
-def test_a_call_without_an_id_gets_one_and_one_that_repeats_an_id_gets_another():
-    events = [
-        Action(tool="run"),
-        Observation(content="done", cause=0),
-        call("a"),
-        answer("a", "first"),
-        call("a"),
-        answer("a", "second"),
-    ]
-    ids = [made["id"] for message in messages(*events) for made in message.get("tool_calls", ())]
-    assert ids == ["call_0", "a", "call_4"]
-    assert [m["tool_call_id"] for m in messages(*events) if m["role"] == "tool"] == ids
+# --- which dialect ---
 
 
-def test_an_id_that_is_made_is_not_one_that_is_there():
-    events = [
-        call("call_2"),
-        answer("call_2"),
-        Action(tool="run"),
-        Observation(content="done", cause=2),
-    ]
-    ids = [made["id"] for message in messages(*events) for made in message.get("tool_calls", ())]
-    assert ids == ["call_2", "call_2_"]
+def test_an_unknown_dialect_is_refused():
+    with pytest.raises(
+        ValueError, match=r"unknown dialect 'openrouter'; use 'openai', .*'responses'"
+    ):
+        View.from_events([]).to_messages("openrouter")
+    with open_store("memory:") as store, pytest.raises(ValueError, match="unknown dialect"):
+        Views(store, dialect="openrouter")
+    with pytest.raises(ValueError, match="unknown dialect 'mistral'"):
+        foldlog.open("memory:", agent_llm=AnAgentsModel("mistral"))
 
 
-@pytest.mark.parametrize(
-    "arguments, text",
-    [(None, "{}"), ({"a": "ä"}, '{"a": "ä"}'), ('{"a" :1}', '{"a" :1}'), (" ", "{}")],
-)
-def test_arguments_are_json_text_or_what_the_model_wrote(arguments: Any, text: str):
-    (message, _) = messages(Action(tool="run", call_id="a", arguments=arguments), answer("a"))
-    assert message["tool_calls"] == [tool_call("a", text)]
+class AnAgentsModel:
+    """An agent's model that says in which form its server takes messages."""
+
+    model, max_input_tokens, max_output_tokens = "mine", 1_000_000, None
+
+    def __init__(self, dialect: str) -> None:
+        self.dialect = dialect
+
+    def token_sums(self, view: View) -> list[int]:
+        return list(range(len(view) + 1))
 
 
-def test_a_summary_is_a_user_message_and_neighbouring_user_messages_are_one():
-    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
-    assert messages(
-        Message(source="user", content="hi"),
-        Message(source="user", content=({"type": "text", "text": "look"}, image)),
-        Message(source="agent", content="I see"),
-        CondensationAction(
-            forgotten_event_ids=(2,), summary="a picture was seen", summary_offset=2
-        ),
-    ) == [
-        {
-            "role": "user",
-            "content": [
-                {"type": "text", "text": "hi"},
-                {"type": "text", "text": "look"},
-                image,
-                {"type": "text", "text": "a picture was seen"},
-            ],
-        }
-    ]
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_without_a_name_it_is_the_dialect_of_the_agents_model_or_litellms(dialect):
+    model = None if dialect == "litellm" else AnAgentsModel(dialect)
+    with foldlog.open("memory:", agent_llm=model) as histories:
+        history = histories["c"]
+        history.append([message("go"), Message(source="agent", content="hm", thinking=(SIGNED,))])
+        expected = View.from_events(history.events()).to_messages(dialect)
+        for view in (history.view(), history.step(), history.at(2)):
+            assert view.to_messages() == expected
+            assert view.then([call()]).dialect == view.with_events([]).dialect == dialect
 
 
-def test_who_changes_the_messages_does_not_change_the_view():
-    parts = ({"type": "text", "text": "hi"}, {"type": "text", "text": "you"})
-    view = View.from_events([Message(source="user", content=parts)])
-    view.to_messages()[0]["content"][0]["text"] = "changed"
-    assert view.to_messages() == [{"role": "user", "content": list(parts)}]
-
-
-def test_each_message_says_of_which_events_it_was_made():
-    view = View.from_events(
-        [
-            Message(source="user", content="hi"),
-            call("lost"),
-            call("a", response_id="r"),
-            call("b", response_id="r"),
-            answer(
-                "a", [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}]
-            ),
-            answer("b"),
-            Message(source="user", content="more"),
-            Message(source="user", content="and more"),
-        ]
-    )
-    assert [positions for _, positions in view.rendered()] == [(0,), (2, 3), (4,), (5,), (6, 7)]
-    assert view.rendered("openai")[-1].positions == (4, 6, 7), "the picture follows the results"
-    assert [message for message, _ in view.rendered()] == view.to_messages()
+if __name__ == "__main__":
+    write_anew("messages", made)

@@ -4,18 +4,14 @@ there.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from foldlog._figures.sizes import event_tokens
 from foldlog.condensers.models.estimate import ESTIMATE
 from foldlog.eventstore import open_store
 from foldlog.eventstore.events import CondensationAction, Event
 from foldlog.projections import View, Views, audit
 from foldlog.projections.units import is_unseen
-from tests.imported import imported
+from tests.imported import SHIPPED, imported
 from tests.shown_at import shown_at
-
-SHIPPED = Path(__file__).parents[2] / "foldlog" / "sample"
 
 
 def check(events: list[Event]) -> None:

@@ -7,6 +7,7 @@ import pytest
 from foldlog.eventstore.errors import InvalidEvent, UnknownEventType
 from foldlog.eventstore.events import (
     Action,
+    Annotation,
     CondensationAction,
     CondensationRequest,
     Event,
@@ -15,7 +16,7 @@ from foldlog.eventstore.events import (
     Retraction,
     UnknownEvent,
 )
-from foldlog.projections import View
+from foldlog.projections import View, well_formed
 from tests.said import ids
 
 
@@ -113,3 +114,21 @@ def test_a_view_of_other_events_is_as_old_and_keeps_the_flag():
     assert masked.version == 3
     assert masked.unhandled_condensation_request
     assert ids(view) == [0, 1]
+
+
+REASONING = Annotation(name="reasoning", source="agent", shown=True, stays_with_next=True)
+
+
+def test_no_cut_parts_an_event_from_the_one_that_it_stays_with():
+    call, answer = Action(tool="run", call_id="a"), Observation(content="done", call_id="a")
+    words = Message(source="agent", content="r")
+    events = [*said("q"), REASONING, REASONING, call, answer, REASONING, words]
+    assert View.from_events(events).cut_points == (0, 1, 5, 7)
+
+
+def test_an_event_that_stays_with_the_next_is_not_sent_before_the_agents_next_event():
+    view = View.from_events([*said("q"), REASONING])
+    assert view.cut_points == (0, 1)
+    assert ids(well_formed(view)) == [0]
+    assert ids(well_formed(view.then([Message(source="user", content="next")]))) == [0, 2]
+    assert ids(well_formed(view.then([Message(source="agent", content="next")]))) == [0, 1, 2]

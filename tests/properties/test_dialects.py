@@ -23,7 +23,7 @@ from foldlog.projections import View
 from foldlog.projections.messages import DIALECTS
 from tests.how_many import examples
 from tests.projections.chat_rules import PROBLEMS
-from tests.projections.test_dialects import (
+from tests.projections.parts import (
     FOUND,
     MCP,
     PDF,

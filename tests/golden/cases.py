@@ -1,0 +1,121 @@
+"""Golden cases in text files: a rule, the events that it is about, and what is made of them.
+
+    === an error is open until the same command succeeds
+    {"user": "build it"}
+    {"call": "bash", "arguments": {"command": "make"}, "result": "no rule", "exit_code": 2}
+    --- name of an output
+    any lines
+
+The first key of an event says its kind and holds its main field: see ``KINDS``. The other keys are
+fields of the event. A call may hold its result and the ``exit_code`` of the result; ``{"bytes":
+"text"}`` are bytes. The program of the test of a folder writes the outputs anew, after a change that
+is meant to change them; ``git diff`` shows what has changed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from foldlog.eventstore import (
+    Action,
+    Annotation,
+    CondensationAction,
+    CondensationRequest,
+    CondensationSummary,
+    Event,
+    Message,
+    Observation,
+    SystemMessage,
+)
+
+GOLDEN = Path(__file__).parent
+KINDS: dict[str, tuple[type[Event], str]] = {
+    "system": (SystemMessage, "content"),
+    "user": (Message, "content"),
+    "agent": (Message, "content"),
+    "environment": (Message, "content"),
+    "call": (Action, "tool"),
+    "result": (Observation, "content"),
+    "note": (Annotation, "name"),
+    "summary": (CondensationSummary, "content"),
+    "forget": (CondensationAction, "forgotten_event_ids"),
+    "request": (CondensationRequest, "reason"),
+}
+
+
+class Case(NamedTuple):
+    """A rule, its events as they are written, and the outputs by name."""
+
+    rule: str
+    lines: list[str]
+    outputs: dict[str, str]
+
+    def events(self) -> list[Event]:
+        lines = (json.loads(line, object_hook=_with_bytes) for line in self.lines)
+        parts = (part for line in lines for part in _parts(line))
+        return [_event(place, *part) for place, part in enumerate(parts)]
+
+    def __str__(self) -> str:
+        outputs = "".join(f"--- {name}\n{text}\n" for name, text in self.outputs.items())
+        lines = "".join(f"{line}\n" for line in self.lines)
+        return f"=== {self.rule}\n{lines}{outputs}"
+
+
+def cases_in(folder: str) -> dict[Path, list[Case]]:
+    """Return the cases of each file of a folder of golden files."""
+    return {
+        path: list(_cases(path.read_text("utf-8"))) for path in sorted((GOLDEN / folder).iterdir())
+    }
+
+
+def write_anew(folder: str, made: Callable[[Case, str], str]) -> None:
+    """Write each output of a folder's cases as ``made`` makes it of the case and the name."""
+    for path, cases in cases_in(folder).items():
+        for case in cases:
+            case.outputs.update({name: made(case, name) for name in case.outputs})
+        path.write_text("\n".join(map(str, cases)), "utf-8")
+
+
+def _cases(text: str) -> Iterator[Case]:
+    for part in f"\n{text}".split("\n=== ")[1:]:
+        head, *outputs = part.rstrip("\n").split("\n--- ")
+        rule, *lines = head.split("\n")
+        named = (output.partition("\n") for output in outputs)
+        yield Case(rule, lines, {name: output for name, _, output in named})
+
+
+def _with_bytes(value: dict[str, Any]) -> Any:
+    return value["bytes"].encode() if value.keys() == {"bytes"} else value
+
+
+def _parts(fields: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the key and the fields of each event that a line writes."""
+    kind = next(iter(fields))
+    result = {}
+    if kind == "call":
+        names = fields.keys() & {"result", "exit_code", "is_error", "extras"}
+        result = {name: fields.pop(name) for name in names}
+        if result and "call_id" in fields:
+            result["call_id"] = fields["call_id"]
+        if "exit_code" in result:
+            result["extras"] = {"metadata": {"exit_code": result.pop("exit_code")}}
+    yield kind, fields
+    if result:
+        yield "result", result
+
+
+def _event(place: int, kind: str, fields: dict[str, Any]) -> Event:
+    type_, main = KINDS[kind]
+    made = {"id": place, main: fields.pop(kind), **fields}
+    if type_ is Message:
+        made["source"] = kind
+    elif kind == "call":
+        made.setdefault("call_id", f"c{place}")
+    elif kind == "result":
+        made.setdefault("call_id", f"c{place - 1}")
+    return msgspec.convert(made, type_)
