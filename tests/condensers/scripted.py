@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 from foldlog.condensers.base import Reply, ToolCall
@@ -93,7 +94,30 @@ class Characters:
     def token_sums(self, view: View) -> list[int]:
         if self.unknown:
             raise TokensUnknown("nobody can count these tokens")
-        sums = [0]
-        for event in view:
-            sums.append(sums[-1] + len(event_text(event)))
-        return sums
+        return list(accumulate((len(event_text(event)) for event in view), initial=0))
+
+
+class Weights(Characters):
+    """An agent's model to which each event has the same number of tokens, and each summary."""
+
+    def __init__(self, event: int, summary: int, max_input_tokens: int | None = None) -> None:
+        super().__init__(max_input_tokens)
+        self.event = event
+        self.summary = summary
+
+    def token_sums(self, view: View) -> list[int]:
+        tokens = (self.summary if event.id < 0 else self.event for event in view)
+        return list(accumulate(tokens, initial=0))
+
+
+class AskableAgent(Scripted, Characters):
+    """An agent's model that can be asked for a summary, too."""
+
+    unknown = False
+
+    def __init__(
+        self, max_input_tokens: int | None, *answers: Answer, dialect: str = "litellm"
+    ) -> None:
+        super().__init__(*answers)
+        self.max_input_tokens = max_input_tokens
+        self.dialect = dialect

@@ -11,11 +11,11 @@ from foldlog.condensers.handler import CondenseHandler
 from foldlog.condensers.models.estimate import event_size
 from foldlog.condensers.reports import reports_of
 from foldlog.condensers.strategies.clearing import ClearThinkingCondenser, ClearToolUsesCondenser
-from foldlog.condensers.strategies.showing import is_masked
-from foldlog.eventstore import ANY_VERSION, Action, Annotation, Message, open_store
+from foldlog.condensers.strategies.showing import ObservationMaskingCondenser, is_masked
+from foldlog.eventstore import ANY_VERSION, Action, Annotation, open_store
 from foldlog.projections import Views, begins_reply
 from foldlog.projections.messages.turns import turns
-from tests.condensers.made import SYSTEM, answer, call, message, pair, plan, shown, viewed
+from tests.condensers.made import answer, call, message, pair, plan, shown, viewed
 
 BIG = "word " * 400
 BLOCK = ({"type": "thinking", "thinking": "so it is", "signature": "s"},)
@@ -128,39 +128,6 @@ def thought(number):
     ]
 
 
-ITEM = {"id": "rs", "summary": [], "encrypted_content": "e"}
-REASONED = Annotation(name="reasoning", data=ITEM, shown=True, stays_with_next=True)
-TURNS = viewed(
-    *(
-        SYSTEM,
-        message("1"),
-        thought(1),
-        thought(2),
-        Message(source="agent", content="done", thinking=BLOCK),
-    ),
-    *(
-        message("2"),
-        message("and"),
-        REASONED,
-        pair(3),
-        message("3"),
-        pair(4),
-        message("4"),
-        thought(5),
-    ),
-)
-
-
-@pytest.mark.parametrize("keep, ids", [(1, [2, 4, 6, 9]), (2, [2, 4, 6]), (3, []), (9, [])])
-def test_turns_older_than_the_newest_that_have_thinking_lose_it(keep, ids):
-    result = shown(ClearThinkingCondenser(keep).condense(TURNS))
-    assert [event.id for event in result if is_masked(event)] == ids
-    assert result.fit_positions == TURNS.fit_positions
-    sent = str(result.to_messages("anthropic")) + str(result.to_messages("responses"))
-    assert sent.count("so it is") == (4 - len([each for each in ids if each != 9]))
-    assert ("encrypted_content" in sent) == (9 not in ids)
-
-
 def test_a_loop_stays_whole_without_its_thinking():
     view = viewed(message("1"), thought(1), pair(2), pair(3), message("2"), thought(4))
     result = shown(ClearThinkingCondenser().condense(view))
@@ -172,3 +139,14 @@ def test_a_loop_stays_whole_without_its_thinking():
         BLOCK,
     ]
     assert result.with_events(result.events).cut_points == view.cut_points
+
+
+def test_a_view_that_grew_has_the_very_masks_of_the_step_before():
+    view = viewed(pair(1), pair(2), pair(3))
+    before = ObservationMaskingCondenser(2).condense(view)
+    after = ObservationMaskingCondenser(2).condense(view.then(pair(4)))
+    masks = [(one, other) for one, other in zip(before, after, strict=False) if is_masked(one)]
+    assert len(masks) == 2
+    assert all(one is other for one, other in masks)
+    assert not is_masked(ObservationMaskingCondenser(20).condense(view)[1])
+    assert view[1].content == "done", "the View itself is not changed"

@@ -10,9 +10,9 @@ import pytest
 
 from foldlog._reports.as_sent import sent
 from foldlog.condensers.base import Condensation, Condenser, Step
-from foldlog.condensers.errors import NoCondensationAvailable
+from foldlog.condensers.errors import ModelCallFailed, NoCondensationAvailable
 from foldlog.condensers.handler import CondenseHandler
-from foldlog.condensers.reports import reports_of
+from foldlog.condensers.reports import Usage, reports_of
 from foldlog.condensers.strategies.forgetting import AmortizedForgettingCondenser
 from foldlog.condensers.strategies.model_summaries import LLMSummarizingCondenser
 from foldlog.condensers.strategies.pipeline import PipelineCondenser
@@ -33,34 +33,53 @@ from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
 from foldlog.projections import View, Views
 from tests.at_once import at_once
-from tests.condensers.made import REQUEST, answer, call, condensed, message, messages, pair
+from tests.condensers.made import REQUEST, answer, call, condensed, flat, message, messages, pair
 from tests.condensers.scripted import Characters, Scripted, failed, said
 from tests.said import ids
 
-on_disk_too = pytest.mark.parametrize("store", ["memory:", "sqlite"], indirect=True)
+on_disk_too = pytest.mark.parametrize("c1", ["memory:", "sqlite"], indirect=True)
+
+
+class Conversation:
+    """The conversation ``c1`` of a store, and handlers for it."""
+
+    def __init__(self, store):
+        self.store = store
+        self.views = Views(store)
+        store.register(self.views)
+
+    def append(self, *events):
+        self.store.append("c1", list(flat(*events)), expected_version=ANY_VERSION)
+
+    def handler(self, condenser, agent=None, store=None):
+        return CondenseHandler(store or self.store, self.views, condenser, agent)
+
+    def handle(self, condenser, agent=None, store=None):
+        return self.handler(condenser, agent, store).handle("c1")
+
+    def view(self):
+        return self.views.current("c1")
+
+    def version(self):
+        return self.store.version("c1")
+
+    def condensations(self):
+        return [event for event in self.store.events("c1") if isinstance(event, CondensationAction)]
+
+    def outcomes(self):
+        return [action.metadata.get("outcome") for action in self.condensations()]
+
+    def notes(self):
+        """Return the reports of each annotation."""
+        events = self.store.events("c1")
+        return [reports_of(event) for event in events if isinstance(event, Annotation)]
 
 
 @pytest.fixture
-def store(request, tmp_path):
+def c1(request, tmp_path):
     on_disk = getattr(request, "param", None) == "sqlite"
-    with open_store(f"sqlite:///{tmp_path}/histories.db" if on_disk else "memory:") as opened:
-        yield opened
-
-
-@pytest.fixture
-def views(store):
-    views = Views(store)
-    store.register(views)
-    return views
-
-
-def begin(store, *events):
-    flat = [event for part in events for event in (part if isinstance(part, list) else [part])]
-    store.append("c1", flat, expected_version=0)
-
-
-def meanwhile(store, *events):
-    return lambda: store.append("c1", events, expected_version=ANY_VERSION)
+    with open_store(f"sqlite:///{tmp_path}/histories.db" if on_disk else "memory:") as store:
+        yield Conversation(store)
 
 
 def llm(*answers, once=lambda: None, **parameters):
@@ -78,431 +97,403 @@ def llm(*answers, once=lambda: None, **parameters):
     )
 
 
-def stored(store, kind):
-    return [event for event in store.events("c1") if isinstance(event, kind)]
-
-
 # --- what it appends ---
 
 
 @on_disk_too
-def test_a_condensation_is_appended_and_the_next_step_goes_on(store, views):
-    begin(store, messages(11))
-    handler = CondenseHandler(store, views, llm())
-    match handler.handle("c1"):
-        case Condensation(action=action):
-            assert action == stored(store, CondensationAction)[0]
-            assert action.id == 11
-        case View():
-            pytest.fail("a condensation was due")
-    match handler.handle("c1"):
-        case View() as view:
-            assert ids(view) == [0, -13, 8, 9, 10]
-        case Condensation():
-            pytest.fail("nothing was due")
+def test_a_condensation_is_appended_and_the_next_step_goes_on(c1):
+    c1.append(messages(11))
+    handler = c1.handler(llm())
+    made = handler.handle("c1")
+    assert (made.action, made.action.id) == (c1.condensations()[0], 11)
+    assert ids(handler.handle("c1")) == [0, -13, 8, 9, 10]
 
 
-def test_an_unknown_conversation_is_an_error(store, views):
+def test_an_unknown_conversation_is_an_error(c1):
     with pytest.raises(ConversationNotFound):
-        CondenseHandler(store, views, NoOpCondenser()).handle("c1")
+        c1.handle(NoOpCondenser())
 
 
-def test_the_agents_model_is_what_must_have_room(store, views):
-    begin(store, messages(11))
-    condenser = llm(max_size=1000)
-    assert isinstance(
-        CondenseHandler(store, views, condenser, Characters(60)).handle("c1"), Condensation
-    )
-    assert isinstance(CondenseHandler(store, views, condenser).handle("c1"), View)
+def test_the_agents_model_is_what_must_have_room(c1):
+    c1.append(messages(11))
+    assert isinstance(c1.handle(llm(max_size=1_000)), View)
+    assert isinstance(c1.handle(llm(max_size=1_000), Characters(60)), Condensation)
 
 
-def test_a_failed_model_call_is_reported_and_costs_nothing_else(store, views):
-    begin(store, messages(11))
-    view = CondenseHandler(store, views, llm(failed())).handle("c1")
+def test_a_failed_model_call_is_reported_and_costs_nothing_else(c1):
+    c1.append(messages(11))
+    view = c1.handle(llm(failed()))
     assert len(view) == 11
-    assert view.version == store.version("c1") == 12, "the View is of after the report"
-    assert [reports_of(note)[0]["failure"] for note in stored(store, Annotation)] == ["refused"]
+    assert view.version == c1.version() == 12, "the View is of after the report"
+    assert [note[0]["failure"] for note in c1.notes()] == ["refused"]
 
 
 # --- what it does not do again at every step ---
 
 
-def asked_at(store, handler, condenser, events):
-    """The versions at which the model was asked, while so many events arrive one at a time."""
+def asked_at(c1, handler, model, events):
+    """Return the versions at which the model was asked, while so many events come one by one."""
     versions = []
     for n in range(events):
-        before = len(condenser.llm.calls)
+        before = len(model.calls)
         view = handler.handle("c1")
         assert isinstance(view, View)
-        if len(condenser.llm.calls) > before:
+        if len(model.calls) > before:
             versions.append(view.version - 1)
-        store.append("c1", message(f"more {n}", "agent"), expected_version=ANY_VERSION)
+        c1.append(message(f"more {n}", "agent"))
     return versions
 
 
-def test_a_model_that_failed_is_asked_again_after_ever_more_events_where_condensing_can_wait(
-    store, views
-):
-    begin(store, messages(11))
-    condenser = llm(failed(), max_size=10)
-    handler = CondenseHandler(store, views, condenser)
-    assert asked_at(store, handler, condenser, 160) == [11, 21, 41, 81, 161], (
-        "10, 20, 40 and 80 later"
-    )
-    assert len(stored(store, Annotation)) == 5
+def test_a_model_that_failed_is_asked_again_after_ever_more_events_where_condensing_can_wait(c1):
+    c1.append(messages(11))
+    condenser = llm(failed())
+    versions = asked_at(c1, c1.handler(condenser), condenser.llm, 160)
+    assert versions == [11, 21, 41, 81, 161], "10, 20, 40 and 80 later"
+    assert len(c1.notes()) == 5
 
 
 @pytest.mark.parametrize("reply", [None, said("cut o", finish_reason="length"), "x" * 10_000])
-def test_a_reply_that_was_paid_for_in_vain_is_waited_after_too(store, views, reply):
-    begin(store, messages(11))
+def test_a_reply_that_was_paid_for_in_vain_is_waited_after_too(c1, reply):
+    c1.append(messages(11))
     condenser = llm(reply)
-    assert (
-        len(asked_at(store, CondenseHandler(store, views, condenser, Characters()), condenser, 5))
-        == 1
-    )
+    assert len(asked_at(c1, c1.handler(condenser, Characters()), condenser.llm, 5)) == 1
 
 
-def test_a_condensation_that_must_be_is_not_waited_with(store, views):
-    begin(store, messages(11))
-    condenser = llm(failed(), "NEW")
-    handler = CondenseHandler(store, views, condenser)
-    assert isinstance(handler.handle("c1"), View)
-    assert isinstance(handler.handle("c1"), View)
-    assert len(condenser.llm.calls) == 1
-    store.append("c1", REQUEST, expected_version=ANY_VERSION)
-    assert isinstance(handler.handle("c1"), Condensation)
-
-
-def test_after_a_condensation_the_next_failure_is_a_first_one(store, views):
-    begin(store, messages(11))
+def test_a_required_condensation_does_not_wait_and_the_next_failure_is_a_first_one(c1):
+    c1.append(messages(11))
     condenser = llm(failed(), failed(), "NEW", failed())
-    handler = CondenseHandler(store, views, condenser)
-    assert asked_at(store, handler, condenser, 12) == [11, 21]
-    store.append("c1", REQUEST, expected_version=ANY_VERSION)
+    handler = c1.handler(condenser)
+    assert asked_at(c1, handler, condenser.llm, 12) == [11, 21]
+    c1.append(REQUEST)
     assert isinstance(handler.handle("c1"), Condensation)
-    store.append("c1", messages(11), expected_version=ANY_VERSION)
-    first, second = asked_at(store, handler, condenser, 12)
+    c1.append(messages(11))
+    first, second = asked_at(c1, handler, condenser.llm, 12)
     assert second == first + 10
 
 
-def test_a_conversation_that_took_the_id_of_an_erased_one_is_not_made_to_wait(store, views):
-    handler = CondenseHandler(store, views, llm(failed(), "NEW"))
-    old, new = Generation(), Generation(replaces_erased=True)
-    store.append("c1", messages(11), expected_version=ANY_VERSION, generation=old)
-    assert isinstance(handler.handle("c1", old), View)
-    erase(store, "c1", reason="asked for")
-    store.append("c1", messages(11), expected_version=ANY_VERSION, generation=new)
-    assert isinstance(handler.handle("c1", new), Condensation)
+def test_a_conversation_that_took_the_id_of_an_erased_one_is_not_made_to_wait(c1):
+    handler = c1.handler(llm(failed(), "NEW"))
+    results = []
+    for generation in (Generation(), Generation(replaces_erased=True)):
+        c1.store.append("c1", messages(11), expected_version=ANY_VERSION, generation=generation)
+        results.append(handler.handle("c1", generation))
+        erase(c1.store, "c1", reason="asked for")
+    assert [type(result) for result in results] == [View, Condensation]
 
 
-def test_a_handler_remembers_of_the_latest_conversations_alone(store, views, monkeypatch):
+def test_a_handler_remembers_the_latest_conversations_alone(c1, monkeypatch):
     monkeypatch.setattr("foldlog.condensers.handler._CONVERSATIONS_REMEMBERED", 3)
     condenser = llm(failed())
-    handler = CondenseHandler(store, views, condenser)
+    handler = c1.handler(condenser)
+    for name in ("c1", "c2", "c3", "c4"):
+        c1.store.append(name, messages(11), expected_version=0)
     for name in ("c1", "c2", "c3", "c3", "c4", "c4", "c3", "c2", "c1"):
-        if store.version(name) == 0:
-            store.append(name, messages(11), expected_version=0)
         handler.handle(name)
-    assert len(condenser.llm.calls) == 5, (
-        "once of each, and again of the one that was forgotten for the fourth"
-    )
+    assert len(condenser.llm.calls) == 5, "each once, and the one that was forgotten again"
 
 
-def test_what_needs_no_model_goes_on_while_a_model_is_waited_for(store, views):
-    begin(store, messages(11))
-    condenser = PipelineCondenser(
-        [llm(failed(), max_size=10), AmortizedForgettingCondenser(max_size=12)]
+def test_what_needs_no_model_goes_on_while_a_model_is_waited_for(c1):
+    c1.append(messages(11))
+    handler = c1.handler(
+        PipelineCondenser([llm(failed()), AmortizedForgettingCondenser(max_size=12)])
     )
-    handler = CondenseHandler(store, views, condenser)
     assert isinstance(handler.handle("c1"), View)
-    store.append("c1", messages(2), expected_version=ANY_VERSION)
-    match handler.handle("c1"):
-        case Condensation(action=action):
-            assert action.metadata["condenser"] == "amortized_forgetting"
-        case View():
-            pytest.fail("the second of them was due")
+    c1.append(messages(2))
+    assert handler.handle("c1").action.metadata["condenser"] == "amortized_forgetting"
 
 
-def test_a_mask_is_recorded_when_it_begins_and_not_at_every_step(store, views):
-    begin(store, pair(1), pair(2))
-    handler = CondenseHandler(store, views, ObservationMaskingCondenser(1))
-    for n in range(3, 20):
-        view = handler.handle("c1")
+# --- the rules of what it hides ---
+
+MASK = ObservationMaskingCondenser(1)
+
+
+def test_rules_are_recorded_when_they_change_and_where_the_last_ones_are_far_back(c1):
+    c1.append(pair(1), pair(2))
+    for n in range(3, 9):
+        view = c1.handle(MASK)
         assert view[1].content == "<MASKED>"
-        assert view.version == store.version("c1")
-        store.append("c1", pair(n), expected_version=ANY_VERSION)
-    (report,) = reports_of(stored(store, Annotation)[0])
+        assert view.version == c1.version()
+        c1.append(pair(n))
+    ((report,),) = c1.notes()
     assert (report["condenser"], report["rule"]) == ("observation_masking", {"attention_window": 1})
-    assert len(stored(store, Annotation)) == 1
-
-
-def test_rules_are_recorded_when_they_change_and_where_the_last_ones_are_far_back(store, views):
-    begin(store, pair(1), pair(2))
-    CondenseHandler(store, views, ObservationMaskingCondenser(1)).handle("c1")
-    CondenseHandler(store, views, ObservationMaskingCondenser(1)).handle("c1")
-    assert len(stored(store, Annotation)) == 1, "found among the last events"
-    both = PipelineCondenser(
-        [ObservationMaskingCondenser(1), RecentEventsCondenser(max_events=2, keep_first=0)]
-    )
-    CondenseHandler(store, views, both).handle("c1")
-    assert [
-        [report["condenser"] for report in reports_of(note)] for note in stored(store, Annotation)
-    ] == [
-        ["observation_masking"],
-        ["observation_masking", "recent_events"],
+    both = PipelineCondenser([MASK, RecentEventsCondenser(max_events=2, keep_first=0)])
+    c1.handle(both)
+    assert [report["condenser"] for report in c1.notes()[1]] == [
+        "observation_masking",
+        "recent_events",
     ]
-    store.append("c1", messages(60), expected_version=ANY_VERSION)
-    CondenseHandler(store, views, both).handle("c1")
-    assert len(stored(store, Annotation)) == 3
-    handler = CondenseHandler(store, views, NoOpCondenser())
-    handler.handle("c1")
-    handler.handle("c1")
-    assert [len(reports_of(note)) for note in stored(store, Annotation)] == [1, 2, 2, 0], (
-        "the rules are over"
-    )
+    c1.append(messages(60))
+    c1.handle(both)
+    for _ in range(2):
+        c1.handle(NoOpCondenser())
+    assert [len(note) for note in c1.notes()] == [1, 2, 2, 0], "the rules are over"
 
 
-def test_rules_are_over_though_the_step_that_ends_them_fails(store, views):
-    begin(store, pair(1), pair(2), messages(10), message(source="agent"))
-    CondenseHandler(store, views, ObservationMaskingCondenser(1)).handle("c1")
-    view = CondenseHandler(store, views, llm(failed(), max_size=10)).handle("c1")
-    _, over, failure = stored(store, Annotation)
-    assert (reports_of(over), "failure" in reports_of(failure)[0]) == ([], True)
-    assert sent(store, "c1", view).sent == view
+def test_rules_are_over_though_the_step_that_ends_them_fails(c1):
+    c1.append(pair(1), pair(2), messages(10), message(source="agent"))
+    c1.handle(MASK)
+    view = c1.handle(llm(failed()))
+    _, over, (failure,) = c1.notes()
+    assert (over, failure["failure"]) == ([], "refused")
+    assert sent(c1.store, "c1", view).sent == view
 
 
-def test_two_handlers_notice_the_rules_of_each_other(store, views):
-    begin(store, pair(1), pair(2))
-    masking = CondenseHandler(store, views, ObservationMaskingCondenser(1))
-    whole = CondenseHandler(store, views, NoOpCondenser())
+def test_two_handlers_notice_the_rules_of_each_other(c1):
+    c1.append(pair(1), pair(2))
+    masking, whole = c1.handler(MASK), c1.handler(NoOpCondenser())
     for n, handler in enumerate([whole, masking, whole, whole, masking, masking, whole]):
         view = handler.handle("c1")
-        assert sent(store, "c1", views.at("c1", view.version)).sent == view
+        assert sent(c1.store, "c1", c1.views.at("c1", view.version)).sent == view
         if n % 3:
-            store.append("c1", messages(n % 3), expected_version=ANY_VERSION)
-    assert len(stored(store, Annotation)) == 4
+            c1.append(messages(n % 3))
+    assert len(c1.notes()) == 4
 
 
 @pytest.mark.parametrize("late", [message(), condensed(0, summary="S", offset=0)])
-def test_a_step_is_taken_again_when_events_come_before_its_rules(store, views, late):
-    begin(store, messages(11))
+def test_a_step_is_taken_again_when_events_come_before_its_rules(c1, late):
+    c1.append(messages(11))
     came = []
 
     class Hiding(RecentEventsCondenser):
         def step(self, view, agent_llm=None):
-            came.extend([] if came else store.append("c1", late, expected_version=ANY_VERSION))
+            if not came:
+                came.append(late)
+                c1.append(late)
             return super().step(view, agent_llm)
 
-    view = CondenseHandler(store, views, Hiding(max_events=4, keep_first=0)).handle("c1")
-    assert view.version == store.version("c1")
-    assert sent(store, "c1", views.current("c1")).sent == view
+    view = c1.handle(Hiding(max_events=4, keep_first=0))
+    assert view.version == c1.version()
+    assert sent(c1.store, "c1", c1.view()).sent == view
 
 
-def test_a_model_that_was_asked_in_vain_is_not_asked_again_for_events_that_came_meanwhile(
-    store, views
-):
-    begin(store, messages(11))
+def test_a_model_that_was_asked_in_vain_is_not_asked_again_for_events_that_came_meanwhile(c1):
+    c1.append(messages(11))
 
     class Asking(Condenser):
         def step(self, view, agent_llm=None):
             assert view.version == 11
-            store.append("c1", message(), expected_version=ANY_VERSION)
+            c1.append(message())
             return Step(view, ({"metrics": {"cost": 1.0}},))
 
-    view = CondenseHandler(store, views, Asking()).handle("c1")
-    assert sent(store, "c1", views.at("c1", 11)).sent == view
-    assert len(stored(store, Annotation)) == 1
+    view = c1.handle(Asking())
+    assert sent(c1.store, "c1", c1.views.at("c1", 11)).sent == view
+    assert len(c1.notes()) == 1
 
 
-# --- condensers that do what they should not ---
+# --- what cannot be met is declined, once ---
+
+
+class Useless(Condenser):
+    """Makes the same condensation again and again."""
+
+    def __init__(self, action):
+        self.action = action
+
+    def condense(self, view, agent_llm=None):
+        return Condensation(self.action)
 
 
 @pytest.mark.parametrize(
     "useless", [condensed(summary="again", offset=0), condensed(2, summary="S", offset=0)]
 )
-def test_a_condensation_that_forgets_nothing_that_is_shown_is_not_made_for_ever(
-    store, views, useless
-):
-    begin(store, messages(4), condensed(2), REQUEST)
-
-    class Useless(Condenser):
-        type = "useless"
-
-        def condense(self, view, agent_llm=None):
-            return Condensation(useless)
-
-    handler = CondenseHandler(store, views, Useless())
+def test_a_condensation_that_forgets_nothing_that_is_shown_is_not_made_for_ever(c1, useless):
+    c1.append(messages(4), condensed(2), REQUEST)
     with pytest.raises(
         NoCondensationAvailable, match="the condensation names 0 of the View's 3 events"
     ):
-        handler.handle("c1")
-    assert [action.metadata.get("outcome") for action in stored(store, CondensationAction)] == [
-        None,
-        "declined",
-    ]
+        c1.handle(Useless(useless))
+    assert c1.outcomes() == [None, "declined"]
 
 
-# --- what cannot be met ---
-
-
-def test_a_prompt_that_can_never_fit_is_declined_once_and_told_each_time(store, views):
-    begin(store, message("x" * 100))
-    store.append("c1", condensed(0, summary="y" * 100, offset=0), expected_version=1)
-    handler = CondenseHandler(store, views, llm(), Characters(60))
+def test_a_prompt_that_can_never_fit_is_declined_once_and_told_each_time(c1):
+    c1.append(message("x" * 100), condensed(0, summary="y" * 100, offset=0))
+    handler = c1.handler(llm(), Characters(60))
     for _ in range(3):
         with pytest.raises(NoCondensationAvailable):
             handler.handle("c1")
-    assert [action.metadata.get("outcome") for action in stored(store, CondensationAction)] == [
-        None,
-        "declined",
-    ]
+    assert c1.outcomes() == [None, "declined"]
 
 
-def test_a_request_that_another_condensation_answered_is_not_declined(store, views):
-    begin(store, messages(11), REQUEST)
-    answers = meanwhile(store, condensed(1, 2, 3))
-    handler = CondenseHandler(store, views, llm(failed("rejected"), once=answers))
-    assert isinstance(handler.handle("c1"), View)
-    assert len(stored(store, CondensationAction)) == 1
-    (paid,) = stored(store, Annotation)
-    assert [(each["condenser"], each.get("failure")) for each in reports_of(paid)] == [
-        ("llm", "rejected"),
-        ("llm", None),
-    ]
-    assert reports_of(paid)[-1]["outcome"] == "dropped"
+class Unstable:
+    """A model that is never there, and takes another time to say so at each call."""
+
+    model, supports_function_calling, supports_response_schema = "m", False, False
+
+    def __init__(self, metrics=None):
+        self.calls = 0
+        self._metrics = metrics or {}
+
+    def complete(self, prompt, **how):
+        self.calls += 1
+        metrics = {"latency_s": self.calls, **self._metrics}
+        report = {"model": "m", "failure": "unavailable", "problem": "boom", "metrics": metrics}
+        raise ModelCallFailed("m", "unavailable", "boom", report)
 
 
-@on_disk_too
-def test_a_plan_that_still_holds_is_appended_and_not_paid_for_twice(store, views):
-    begin(store, messages(11))
-    condenser = llm(once=meanwhile(store, *pair(1), message("more")))
-    match CondenseHandler(store, views, condenser).handle("c1"):
-        case Condensation(action=action):
-            assert action.id == 14
-            assert action.metadata["planned_at"] == 11
-    assert len(condenser.llm.calls) == 1
-    assert ids(views.current("c1")) == [0, -16, 8, 9, 10, 11, 12, 13]
+def stepped(c1, model, steps):
+    """Take steps with a handler of their own. The agent goes on between them, as one does whose
+    model takes more than it says.
+    """
+    handler = c1.handler(LLMSummarizingCondenser(model, max_size=1_000), Characters(60))
+    for _ in range(steps):
+        with pytest.raises(NoCondensationAvailable, match="boom"):
+            handler.handle("c1")
+        c1.append(message("more"))
 
 
-def test_a_plan_that_another_condensation_outdated_is_dropped_and_reported(store, views):
-    begin(store, messages(11))
-    condenser = llm(once=meanwhile(store, condensed(1, 2, 3)))
-    view = CondenseHandler(store, views, condenser).handle("c1")
-    assert ids(view) == [0, *range(4, 11)]
-    assert len(stored(store, CondensationAction)) == 1
-    call_paid, dropped = reports_of(stored(store, Annotation)[0])
-    assert call_paid["metrics"]["cost"] == 0.01
-    assert (dropped["outcome"], dropped["planned_at"]) == ("dropped", 11)
-    assert dropped["problem"] == "condensation 11 was appended first"
+def test_a_model_that_fails_for_ever_is_declined_once_whoever_handles_the_conversation(c1):
+    c1.append(messages(11))
+    model = Unstable()
+    for _ in range(2):
+        stepped(c1, model, 20)
+    assert model.calls == 40
+    assert (c1.outcomes(), c1.notes()) == (["declined"], [])
 
 
-def test_a_dropped_plan_reports_what_was_spent_and_not_once_more_what_is_masked(store, views):
-    begin(store, pair(1), messages(9), message("so", "agent"))
-    condenser = PipelineCondenser(
-        [ObservationMaskingCondenser(1), llm(once=meanwhile(store, condensed(2, 3, 4)))]
-    )
-    CondenseHandler(store, views, condenser).handle("c1")
-    dropped, masked = (reports_of(note) for note in stored(store, Annotation))
-    assert ["rule" in report for report in dropped] == [False, False]
-    assert ["rule" in report for report in masked] == [True]
-
-
-def test_a_plan_that_would_part_an_answer_from_its_call_is_dropped_and_made_anew(store, views):
-    begin(store, message(), call(call_id="late"), messages(9), message("so", "agent"))
-    condenser = llm(once=meanwhile(store, answer("at last", "late"), message("I see", "agent")))
-    assert isinstance(CondenseHandler(store, views, condenser).handle("c1"), Condensation)
-    assert "separated" in reports_of(stored(store, Annotation)[0])[-1]["problem"]
-    assert len(condenser.llm.calls) == 2
-    view = views.current("c1")
-    assert not view.left_behind
-    assert ("late" in str(view.to_messages())) == (1 in ids(view))
+def test_calls_that_cost_something_are_recorded_at_each_step(c1):
+    c1.append(messages(11))
+    stepped(c1, Unstable({"usage": {"total_tokens": 7}, "cost": 0.5}), 10)
+    assert c1.outcomes() == ["declined"]
+    reports = (report for event in c1.store.events("c1") for report in reports_of(event))
+    spent = Usage.of(reports)
+    assert (spent.attempts, spent.cost) == (10, 5.0)
 
 
 @pytest.mark.parametrize(
-    "times, says, problems",
-    [
-        (3, [], []),
-        (50, [], []),
-        (2, [messages(3), condensed(1, 2, 3)], ["condensation 14 was appended first"]),
-    ],
+    "event, outcomes",
+    [(REQUEST, ["declined", "declined"]), (condensed(1, 2), ["declined", None, "declined"])],
+    ids=["request", "condensation"],
 )
-def test_an_agent_that_never_pauses_does_not_keep_a_plan_from_being_appended(
-    store, views, times, says, problems
-):
-    begin(store, messages(11))
-    handler = CondenseHandler(
-        Busy(store, times, says), views, AmortizedForgettingCondenser(max_size=10)
-    )
-    assert isinstance(handler.handle("c1"), Condensation)
-    assert [reports_of(note)[-1]["problem"] for note in stored(store, Annotation)] == problems
-    assert len(stored(store, CondensationAction)) == 1 + len(problems)
-    assert not {1, 2, 3} & set(ids(views.current("c1")))
+def test_after_a_request_or_another_condensation_a_decline_is_recorded_again(c1, event, outcomes):
+    c1.append(messages(11))
+    stepped(c1, Unstable(), 2)
+    c1.append(event)
+    stepped(c1, Unstable(), 3)
+    assert c1.outcomes() == outcomes
+    assert not c1.view().unhandled_condensation_request
 
 
-@pytest.mark.parametrize("owner", ["c1", "parent"])
-def test_a_plan_that_may_quote_what_was_redacted_meanwhile_is_made_again(store, views, owner):
-    store.append(owner, messages(11), expected_version=0)
-    if owner != "c1":
-        store.fork(owner, 11, "c1")
-    condenser = llm(
-        "a quote", "NEW", once=lambda: redact(store, owner, 3, reason="asked for", by="me")
-    )
-    assert isinstance(CondenseHandler(store, views, condenser).handle("c1"), Condensation)
-    assert [each.summary for each in stored(store, CondensationAction)] == ["NEW"]
+def test_a_request_that_another_condensation_answered_is_not_declined(c1):
+    c1.append(messages(11), REQUEST)
+    answers = llm(failed("rejected"), once=lambda: c1.append(condensed(1, 2, 3)))
+    assert isinstance(c1.handle(answers), View)
+    assert len(c1.condensations()) == 1
+    ((paid, dropped),) = c1.notes()
+    assert (paid["condenser"], paid["failure"]) == ("llm", "rejected")
+    assert (dropped["condenser"], dropped["outcome"]) == ("llm", "dropped")
+
+
+# --- others append meanwhile ---
+
+
+@on_disk_too
+def test_a_plan_that_still_holds_is_appended_and_not_paid_for_twice(c1):
+    c1.append(messages(11))
+    condenser = llm(once=lambda: c1.append(pair(1), message("more")))
+    action = c1.handle(condenser).action
+    assert (action.id, action.metadata["planned_at"]) == (14, 11)
+    assert len(condenser.llm.calls) == 1
+    assert ids(c1.view()) == [0, -16, 8, 9, 10, 11, 12, 13]
+
+
+def test_a_plan_that_another_condensation_outdated_is_dropped_and_reported_with_its_cost(c1):
+    c1.append(pair(1), messages(9), message("so", "agent"))
+    summarizing = llm(once=lambda: c1.append(condensed(2, 3, 4)))
+    view = c1.handle(PipelineCondenser([MASK, summarizing]))
+    assert ids(view) == [0, 1, *range(5, 12)]
+    assert len(c1.condensations()) == 1
+    (paid, dropped), (mask,) = c1.notes()
+    assert paid["metrics"]["cost"] == 0.01
+    assert (dropped["outcome"], dropped["planned_at"]) == ("dropped", 12)
+    assert dropped["problem"] == "condensation 12 was appended first"
+    assert "rule" in mask, "the mask is not reported with the dropped plan"
+
+
+def test_a_plan_that_would_part_an_answer_from_its_call_is_dropped_and_made_anew(c1):
+    c1.append(message(), call(call_id="late"), messages(9), message("so", "agent"))
+    late = [answer("at last", "late"), message("I see", "agent")]
+    condenser = llm(once=lambda: c1.append(late))
+    assert isinstance(c1.handle(condenser), Condensation)
+    assert "separated" in c1.notes()[0][-1]["problem"]
+    assert len(condenser.llm.calls) == 2
+    view = c1.view()
+    assert not view.left_behind
+    assert ("late" in str(view.to_messages())) == (1 in ids(view))
 
 
 class Busy:
     """A store in which somebody is always a little quicker, so many times."""
 
     def __init__(self, store, times, says):
-        self.store, self.times, self.says = store, times, list(says)
+        self.store = store
+        self.times = times
+        self.says = list(says)
 
     def append(self, conversation, events, **how):
         if self.times:
             self.times -= 1
-            said = self.says.pop(0) if self.says else message("quicker")
-            self.store.append(conversation, said, expected_version=ANY_VERSION)
+            quicker = self.says.pop(0) if self.says else message("quicker")
+            self.store.append(conversation, quicker, expected_version=ANY_VERSION)
         return self.store.append(conversation, events, **how)
 
     def __getattr__(self, name):
         return getattr(self.store, name)
 
 
+@pytest.mark.parametrize(
+    "times, says, problems",
+    [
+        (50, [], []),
+        (2, [messages(3), condensed(1, 2, 3)], ["condensation 14 was appended first"]),
+    ],
+)
+def test_an_agent_that_never_pauses_does_not_keep_a_plan_from_being_appended(
+    c1, times, says, problems
+):
+    c1.append(messages(11))
+    busy = Busy(c1.store, times, says)
+    made = c1.handle(AmortizedForgettingCondenser(max_size=10), store=busy)
+    assert isinstance(made, Condensation)
+    assert [note[-1]["problem"] for note in c1.notes()] == problems
+    assert len(c1.condensations()) == 1 + len(problems)
+    assert not {1, 2, 3} & set(ids(c1.view()))
+
+
+@pytest.mark.parametrize("owner", ["c1", "parent"])
+def test_a_plan_that_may_quote_what_was_redacted_meanwhile_is_made_again(c1, owner):
+    c1.store.append(owner, messages(11), expected_version=0)
+    if owner != "c1":
+        c1.store.fork(owner, 11, "c1")
+    redacting = llm("a quote", "NEW", once=lambda: redact(c1.store, owner, 3, reason="x", by="me"))
+    assert isinstance(c1.handle(redacting), Condensation)
+    assert [each.summary for each in c1.condensations()] == ["NEW"]
+
+
 @on_disk_too
-def test_two_handlers_at_once_never_condense_twice(store, views):
-    begin(store, messages(11))
+def test_two_handlers_at_once_never_condense_twice(c1):
+    c1.append(messages(11))
     both_asked = threading.Barrier(2)
     results = []
-
-    def work():
-        condenser = llm(once=lambda: both_asked.wait(10))
-        results.append(CondenseHandler(store, views, condenser).handle("c1"))
-
-    at_once(lambda _: work(), range(2))
+    at_once(lambda _: results.append(c1.handle(llm(once=lambda: both_asked.wait(10)))), range(2))
     assert sorted(type(result).__name__ for result in results) == ["Condensation", "View"]
-    assert len(stored(store, CondensationAction)) == 1
-    assert [reports_of(note)[-1]["outcome"] for note in stored(store, Annotation)] == ["dropped"]
-
-
-# --- nobody waits ---
+    assert len(c1.condensations()) == 1
+    assert [note[-1]["outcome"] for note in c1.notes()] == ["dropped"]
 
 
 @on_disk_too
-def test_an_agent_appends_while_a_model_condenses(store, views):
-    begin(store, messages(11))
+def test_an_agent_appends_while_a_model_condenses(c1):
+    c1.append(messages(11))
     asked, answered = threading.Event(), threading.Event()
 
     def think():
         asked.set()
         assert answered.wait(60), "no append waits for the model"
 
-    background = threading.Thread(
-        target=CondenseHandler(store, views, llm(once=think)).handle, args=("c1",)
-    )
+    background = threading.Thread(target=c1.handle, args=(llm(once=think),))
     background.start()
     assert asked.wait(60)
     for _ in range(50):
-        store.append("c1", message("meanwhile"), expected_version=ANY_VERSION)
+        c1.append(message("meanwhile"))
     answered.set()
     background.join()
-    assert len(stored(store, CondensationAction)) == 1
+    assert len(c1.condensations()) == 1

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from tests.golden.cases import cases_in
+
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "tests" / "conformance" / "README.md").read_text(encoding="utf-8")
 ROWS = [line.split("|") for line in TEXT.splitlines() if line.startswith("| ")]
@@ -36,4 +38,14 @@ def test_every_test_that_is_named_exists():
         for name in re.findall(r"^def (test_\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
     }
     assert named - defined == set()
-    assert len(named) > 30
+    assert len(named) > 5
+
+
+def test_every_label_that_has_golden_cases_is_behind_a_rule():
+    listed = {label.strip() for row in ROWS for label in row[1].split(",")}
+    golden = {label.strip() for row in ROWS if "*golden*" in row[-2] for label in row[1].split(",")}
+    rules = (case.rule for cases in cases_in("condensations").values() for case in cases)
+    behind = {label for rule in rules for label in re.findall(r"\b[A-Z](?:-V)?\d+\b", rule)}
+    assert golden - behind == set()
+    assert behind - listed == set()
+    assert len(golden) > 30

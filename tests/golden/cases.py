@@ -1,12 +1,13 @@
 """Golden cases in text files: a rule, the events that it is about, and what is made of them.
 
     === an error is open until the same command succeeds
+    {"with": "what a test needs beside the events"}
     {"user": "build it"}
     {"call": "bash", "arguments": {"command": "make"}, "result": "no rule", "exit_code": 2}
     --- name of an output
     any lines
 
-The first key of an event says its kind and holds its main field: see ``KINDS``. The other keys are
+The line of settings may be missing. The first key of an event says its kind and holds its main field: see ``KINDS``. The other keys are
 fields of the event. A call may hold its result and the ``exit_code`` of the result; ``{"bytes":
 "text"}`` are bytes. The program of the test of a folder writes the outputs anew, after a change that
 is meant to change them; ``git diff`` shows what has changed.
@@ -49,16 +50,21 @@ KINDS: dict[str, tuple[type[Event], str]] = {
 
 
 class Case(NamedTuple):
-    """A rule, its events as they are written, and the outputs by name."""
+    """A rule, its settings and events as they are written, and the outputs by name."""
 
     rule: str
     lines: list[str]
     outputs: dict[str, str]
 
+    def settings(self) -> Any:
+        return self._read()[0]["with"]
+
     def events(self) -> list[Event]:
-        lines = (json.loads(line, object_hook=_with_bytes) for line in self.lines)
-        parts = (part for line in lines for part in _parts(line))
+        parts = (part for line in self._read() if "with" not in line for part in _parts(line))
         return [_event(place, *part) for place, part in enumerate(parts)]
+
+    def _read(self) -> list[dict[str, Any]]:
+        return [json.loads(line, object_hook=_with_bytes) for line in self.lines]
 
     def __str__(self) -> str:
         outputs = "".join(f"--- {name}\n{text}\n" for name, text in self.outputs.items())
@@ -100,6 +106,8 @@ def _parts(fields: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     if kind == "call":
         names = fields.keys() & {"result", "exit_code", "is_error", "extras"}
         result = {name: fields.pop(name) for name in names}
+        if result:
+            result["tool"] = fields["call"]
         if result and "call_id" in fields:
             result["call_id"] = fields["call_id"]
         if "exit_code" in result:

@@ -1,0 +1,121 @@
+"""What condensers make of small Views: ``tests/golden/condensations`` has a rule for each, the
+condenser with the replies of its model, the events, and the result; with ``prompt``, also what the
+model was asked last. ``python -m tests.condensers.test_condensations`` makes the results again.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from msgspec.structs import asdict
+
+from foldlog.condensers import condenser_from_config
+from foldlog.condensers.base import Condensation
+from foldlog.condensers.errors import NoCondensationAvailable
+from foldlog.condensers.reports import CONDENSER_METADATA_KEY, reports_of
+from foldlog.condensers.strategies.forgetting import LLMAttentionCondenser
+from foldlog.condensers.strategies.model_summaries import (
+    LLMSummarizingCondenser,
+    StructuredSummaryCondenser,
+)
+from foldlog.condensers.strategies.pipeline import PipelineCondenser
+from foldlog.condensers.strategies.showing import is_masked
+from foldlog.projections import View
+from tests.condensers.scripted import Characters, Scripted, Weights, called, failed, said
+from tests.golden.cases import Case, cases_in, write_anew
+
+CASES = [case for cases in cases_in("condensations").values() for case in cases]
+ASKING = {
+    kind.type: kind
+    for kind in (LLMAttentionCondenser, LLMSummarizingCondenser, StructuredSummaryCondenser)
+}
+
+
+class Run:
+    """The step of a case, with the models that it may ask."""
+
+    def __init__(self, case: Case):
+        settings = case.settings()
+        self.models = []
+        self.view = View.from_events(case.events())
+        agent = settings.pop("agent", None)
+        self.agent = None if agent is None else agent_of(**agent)
+        self.condenser = self.condenser_of(**settings)
+
+    def condenser_of(self, type, replies=None, condensers=(), **settings):
+        if type == "pipeline":
+            return PipelineCondenser([self.condenser_of(**part) for part in condensers])
+        if replies is None:
+            return condenser_from_config({"type": type, **settings})
+        self.models.append(Scripted(*map(reply_of, replies)))
+        return ASKING[type](self.models[-1], **settings)
+
+    def result(self):
+        """Return the lines of the result: what it forgets and shows, and each report."""
+        try:
+            result, reports = self.condenser.step(self.view, self.agent)
+        except NoCondensationAvailable as error:
+            return [f"declined: {error}", *self.reported(error.reports)]
+        if isinstance(result, Condensation):
+            action = result.action
+            after = self.view.then([action])
+            return [*forgotten(action), *self.shown(after), *self.reported(reports_of(action))]
+        return [*self.shown(result), *self.reported(reports)]
+
+    def shown(self, view):
+        yield f"shows {' '.join(str(event.id) for event in view)}"
+        if view.unhandled_condensation_request:
+            yield "a request is open"
+        whole = {event.id: asdict(event) for event in self.view}
+        for event in filter(is_masked, view):
+            fields = asdict(event)
+            del fields["meta"]
+            masks = {name: fields[name] for name in fields if fields[name] != whole[event.id][name]}
+            yield f"{event.id} is masked: {json.dumps(masks)}"
+
+    def reported(self, reports):
+        asked = [f"asked {len(model.calls)} times" for model in self.models]
+        return [*(f"report {json.dumps(report)}" for report in reports), *asked]
+
+
+def agent_of(event=None, summary=None, room=None):
+    return Characters(room) if event is None else Weights(event, summary, room)
+
+
+def reply_of(reply):
+    if not isinstance(reply, dict):
+        return reply
+    if "failure" in reply:
+        return failed(**reply)
+    return called(**reply) if "arguments" in reply else said(**reply)
+
+
+def forgotten(action):
+    left_out = (CONDENSER_METADATA_KEY, "prompt_sha256")
+    metadata = {name: value for name, value in action.metadata.items() if name not in left_out}
+    start, end = action.forgotten_events_start_id, action.forgotten_events_end_id
+    ids = " ".join(map(str, action.forgotten_event_ids or ()))
+    yield f"forgets {ids}" if start is None else f"forgets {start} to {end}"
+    if action.summary is not None:
+        yield f"summary at {action.summary_offset}: {action.summary}"
+    yield f"metadata {json.dumps(metadata)}"
+
+
+def made(case: Case, output: str) -> str:
+    run = Run(case)
+    result = "\n".join(run.result())
+    if output == "result":
+        return result
+    _, *messages = run.models[-1].calls[-1]
+    return "\n".join(message["content"] for message in messages)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.rule)
+def test_a_condenser_makes_what_its_golden_case_has(case):
+    for output, text in case.outputs.items():
+        assert made(case, output) == text, "python -m tests.condensers.test_condensations"
+
+
+if __name__ == "__main__":
+    write_anew("condensations", made)
