@@ -47,6 +47,7 @@ from foldlog.projections.stored.loading import CHUNK, StoredPast, fold_log
 from foldlog.projections.stored.revision import EMPTY_FOLD, ViewFold
 from foldlog.projections.stored.revision_codec import CODE, PROJECTION
 from tests.at_once import at_once
+from tests.condensers.made import condensed as forget
 from tests.reading import reading
 from tests.said import ids
 
@@ -57,31 +58,46 @@ def store() -> Iterator[Store]:
         yield opened
 
 
+@pytest.fixture
+def views(store: Store) -> Views:
+    return registered(store)
+
+
+def registered(store: Store) -> Views:
+    views = Views(store)
+    store.register(views)
+    return views
+
+
 def said(*texts: str) -> list[Event]:
     return [Message(source="user", content=text) for text in texts]
-
-
-def forget(
-    *ids: int, summary: str | None = None, offset: int | None = None, reason: str = ""
-) -> CondensationAction:
-    metadata = {"reason": reason} if reason else {}
-    return CondensationAction(
-        forgotten_event_ids=ids, summary=summary, summary_offset=offset, metadata=metadata
-    )
 
 
 def append(store: Store, *events: Event) -> None:
     store.append("c", events, expected_version=ANY_VERSION)
 
 
-def records(store: Store) -> list[int]:
+def revisions(store: Store) -> list[Record]:
     with reading(store, "c") as snapshot:
-        return [record.version for record in snapshot.records(PROJECTION)]
+        return list(snapshot.records(PROJECTION))
 
 
-def test_the_view_is_the_same_object_until_something_is_appended(store: Store):
-    views = Views(store)
-    store.register(views)
+def versions(store: Store) -> list[int]:
+    """Return the versions that have a stored revision."""
+    return [record.version for record in revisions(store)]
+
+
+def put(store: Store, *records: Record, replace_all: bool = False) -> None:
+    store.project(
+        "c", lambda writing: writing.put_records(PROJECTION, records, replace_all=replace_all)
+    )
+
+
+def findings(store: Store) -> list[tuple[int, str]]:
+    return [(finding.version, finding.problem) for finding in audit(store, "c").findings]
+
+
+def test_the_view_is_the_same_object_until_something_is_appended(store: Store, views: Views):
     append(store, *said("a", "b"))
     view = views.current("c")
     assert views.current("c") is view
@@ -91,27 +107,18 @@ def test_the_view_is_the_same_object_until_something_is_appended(store: Store):
     assert ids(view) == [0, 1], "a View that was given out does not change"
 
 
-def test_a_revision_is_kept_with_each_structural_event(store: Store):
-    store.register(Views(store))
-    append(store, *said("a", "b"))
-    append(store, forget(0, summary="a", offset=0), *said("c"), CondensationRequest())
-    append(store, *said("d"))
-    assert records(store) == [3, 5]
-
-
-def test_making_views_changes_nothing_until_they_are_registered(store: Store):
+def test_revisions_are_stored_only_by_writers_where_views_are_registered(store: Store):
     views = Views(store)
     append(store, *said("a", "b"), forget(0), *said("c"))
-    assert records(store) == [], "a writer stores revisions only where Views are registered"
-    assert (audit(store, "c").missing, audit(store, "c").findings) == (1, ())
     assert ids(views.current("c")) == [1, 3]
-    assert records(store) == [], "nor do readers"
-    append(store, *said("d"))
-    assert ids(views.current("c")) == [1, 3, 4]
+    assert versions(store) == []
+    assert (audit(store, "c").missing, findings(store)) == (1, [])
     store.register(views)
-    append(store, forget(1))
-    assert records(store) == [3, 6], "that of the View in memory too"
-    assert audit(store, "c").findings == ()
+    append(store, forget(1), *said("d"), CondensationRequest())
+    assert versions(store) == [3, 5, 7], "the one of the View in memory too"
+    answer = audit(store, "c")
+    assert (answer.version, answer.revisions, answer.missing) == (7, 3, 0)
+    assert findings(store) == []
 
 
 def test_a_view_of_the_past_begins_at_a_revision_that_is_only_in_memory(
@@ -131,7 +138,7 @@ def test_a_view_of_the_past_begins_at_a_revision_that_is_only_in_memory(
     views.current("c")
     monkeypatch.setattr(ReadTransaction, "flagged_events", counted)
     found = views.at("c", 39 * 101)
-    assert sum(counts) < 500, "the events of that View, not those of the log"
+    assert sum(counts) < 500, "the events of that View, not all events of the log"
     assert ids(found) == ids(other.at("c", 39 * 101))
     assert sum(counts) > 3_000, "without a View in memory all are read"
 
@@ -141,12 +148,10 @@ def test_a_view_of_the_past_takes_no_revision_of_an_erased_conversation_with_its
     append(store, *said("a", "b", "c"), forget(0), *said("c"))
     views.current("c")
     erase(store, "c", reason="asked to")
+    events = [*said("d", "e", "f"), forget(1), *said("g", "h")]
     new = Generation(replaces_erased=True)
-    store.append(
-        "c", [*said("d", "e", "f"), forget(1), *said("g", "h")], expected_version=0, generation=new
-    )
-    version = store.version("c") - 1
-    assert ids(views.at("c", version)) == ids(Views(store).at("c", version))
+    store.append("c", events, expected_version=0, generation=new)
+    assert ids(views.at("c", 5)) == ids(Views(store).at("c", 5)) == [0, 2, 4]
 
 
 @pytest.mark.parametrize("mode", ["", "?mode=ro"])
@@ -159,7 +164,6 @@ def test_a_read_writes_nothing_and_waits_for_no_writer(tmp_path: Path, mode: str
         other.execute("BEGIN IMMEDIATE")
         views = Views(store)
         assert ids(views.current("c")) == ids(views.at("c", 4)) == [1, 3]
-        assert records(store) == []
         if mode:
             with pytest.raises(StoreUnusable):
                 views.rebuild("c")
@@ -167,9 +171,7 @@ def test_a_read_writes_nothing_and_waits_for_no_writer(tmp_path: Path, mode: str
 
 
 @pytest.mark.parametrize("version", [-1, 3])
-def test_a_version_that_never_was_is_refused(store: Store, version: int):
-    views = Views(store)
-    store.register(views)
+def test_a_version_that_never_was_is_refused(store: Store, views: Views, version: int):
     append(store, *said("a", "b"))
     with pytest.raises(NoSuchVersion, match=f"has no version {version}; it is at version 2"):
         views.at("c", version)
@@ -177,25 +179,21 @@ def test_a_version_that_never_was_is_refused(store: Store, version: int):
 
 def test_a_retraction_behind_events_without_revisions_is_revised_from_the_log(store: Store):
     append(store, *said("a", "b", "c"), forget(0), *said("d"))
-    store.register(Views(store))
+    registered(store)
     append(store, Retraction(version=4))
-    assert records(store) == [4, 6]
+    assert versions(store) == [4, 6]
     assert ids(Views(store).current("c")) == [1, 2]
-    assert audit(store, "c").findings == ()
+    assert findings(store) == []
 
 
-def test_a_history_that_is_imported_in_many_parts_has_all_its_revisions(store: Store):
-    views = Views(store)
-    store.register(views)
+def test_a_history_that_is_imported_in_many_parts_has_all_its_revisions(store: Store, views: Views):
     events: list[Event] = []
     for _ in range(120):
         start = len(events)
-        events += [
-            *said(*"abcdefghijklmnopqrs"),
-            forget(*range(start + 2, start + 19), summary="s", offset=2),
-        ]
+        events += said(*"abcdefghijklmnopqrs")
+        events.append(forget(*range(start + 2, start + 19), summary="s", offset=2))
     store.ingest("c", iter(events))
-    assert len(records(store)) == 120
+    assert len(versions(store)) == 120
     assert views.current("c") == View.from_events(store.events("c"))
     assert Views(store).current("c") == View.from_events(store.events("c"))
 
@@ -207,25 +205,22 @@ def test_a_read_with_a_key_leaves_a_plain_conversation_plain(tmp_path: Path):
     keys = KeyRing(["ab" * 32])
     with open_store(url, keys=keys) as store:
         assert ids(Views(store).current("c")) == [1, 3]
-        assert records(store) == []
     with open_store(url) as store:
-        store.register(Views(store))
+        registered(store)
         append(store, forget(1))
-        assert (records(store), audit(store, "c").findings) == ([3, 5], ())
+        assert (versions(store), findings(store)) == ([3, 5], [])
     with open_store(url, keys=keys) as store:
         append(store, *said("d"))
-        assert (records(store), audit(store, "c").findings) == ([3, 5], ())
+        assert (versions(store), findings(store)) == ([3, 5], [])
     with open_store(url) as store, pytest.raises(KeyUnavailable):
         Views(store).current("c")
 
 
-def test_an_unknown_structural_event_stops_the_view_and_not_the_log(store: Store):
-    views = Views(store)
-    store.register(views)
-    append(store, *said("a", "b"))
+def test_an_unknown_structural_event_stops_the_view_and_not_the_log(store: Store, views: Views):
     pin = UnknownEvent(
         stored_kind="pin", stored_schema=1, body=b'{"kind":"pin"}', is_structural=True
     )
+    append(store, *said("a", "b"))
     append(store, pin)
     append(store, forget(0))
     with pytest.raises(UnknownEventType, match="event 2 is of kind 'pin'"):
@@ -233,64 +228,51 @@ def test_an_unknown_structural_event_stops_the_view_and_not_the_log(store: Store
     assert ids(views.at("c", 2)) == [0, 1]
 
 
-def test_others_read_and_write_during_a_rebuild(store: Store, monkeypatch: pytest.MonkeyPatch):
-    views = Views(store)
-    store.register(views)
-    for _ in range(30):
-        start = store.version("c")
+def test_others_read_and_write_during_a_rebuild(
+    store: Store, views: Views, monkeypatch: pytest.MonkeyPatch
+):
+    for start in range(0, 300, 10):
         append(store, *said(*"abcdefghi"), forget(*range(start, start + 8)))
-    before = records(store)
+    before = versions(store)
     fold_whole = views_module.fold_whole
 
     def fold_and_append(reading: ReadTransaction) -> tuple[ViewFold, list[Record]]:
         folded = fold_whole(reading)
-        append(store, *said("late"), forget(start))
+        append(store, *said("late"), forget(290))
         assert views.current("c").version == 302
         return folded
 
-    with reading(store, "c") as snapshot:
-        (first, *_) = snapshot.records(PROJECTION)
-    store.project(
-        "c", lambda writable: writable.put_records(PROJECTION, [first._replace(version=3)])
-    )
-
+    put(store, revisions(store)[0]._replace(version=3))
     monkeypatch.setattr(views_module, "fold_whole", fold_and_append)
     assert views.rebuild("c") == 31
-    assert records(store) == [*before, 302]
+    assert versions(store) == [*before, 302]
     assert Views(store).current("c") == View.from_events(store.events("c"))
-    assert audit(store, "c").findings == ()
+    assert findings(store) == []
 
 
-def test_revisions_of_another_version_of_the_fold_are_made_again(store: Store):
-    views = Views(store)
-    store.register(views)
+def test_revisions_of_another_version_of_the_fold_are_made_again(store: Store, views: Views):
     append(store, *said("a", "b"), forget(0), *said("c"), forget(1))
-    with reading(store, "c") as snapshot:
-        old = [
-            record._replace(code=2, body=b'{"kept":[0,1]}')
-            for record in snapshot.records(PROJECTION)
-        ]
-    store.project("c", lambda writable: writable.put_records(PROJECTION, old))
-    views = Views(store)
+    put(store, *(each._replace(code=2, body=b'{"kept":[0,1]}') for each in revisions(store)))
+    views = registered(store)
     assert ids(views.current("c")) == [3]
-    store.register(views)
     append(store, CondensationRequest())
-    with reading(store, "c") as snapshot:
-        assert {record.code for record in snapshot.records(PROJECTION)} == {CODE}
+    assert {record.code for record in revisions(store)} == {CODE}
     assert ids(views.at("c", 3)) == [1]
+
+
+def damage(path: Path, statement: str) -> None:
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute(statement)
 
 
 def test_opening_a_view_reads_no_forgotten_event(tmp_path: Path):
     path = tmp_path / "history.db"
     with open_store(f"sqlite:///{path}") as store:
-        store.register(Views(store))
+        registered(store)
         append(store, *said(*"abcdefghij"))
         append(store, forget(*range(1, 8), summary="b to h", offset=1))
         append(store, *said("k"))
-    database = sqlite3.connect(path)
-    with database:
-        database.execute("UPDATE events SET body = 'damaged' WHERE id BETWEEN 1 AND 7")
-    database.close()
+    damage(path, "UPDATE events SET body = 'damaged' WHERE id BETWEEN 1 AND 7")
     with open_store(f"sqlite:///{path}") as store:
         assert ids(Views(store).current("c")) == [0, summary_id(10), 8, 9, 11]
 
@@ -299,18 +281,11 @@ def test_opening_a_view_reads_no_forgotten_event(tmp_path: Path):
 
 
 @pytest.fixture
-def views(store: Store) -> Views:
-    views = Views(store)
-    store.register(views)
-    append(
-        store,
-        *said("a"),
-        Action(tool="run", call_id="x"),
-        Observation(content="done", call_id="x"),
-        Annotation(name="state"),
-        *said("b"),
-    )
-    append(store, forget(1, 2, summary="it ran", offset=1, reason="events"))
+def work(store: Store, views: Views) -> Views:
+    """The Views of a conversation with two condensations."""
+    run = Action(tool="run", call_id="x"), Observation(content="done", call_id="x")
+    append(store, *said("a"), *run, Annotation(name="state"), *said("b"))
+    append(store, forget(1, 2, summary="it ran", offset=1))
     append(store, *said("c"), forget(summary_id(5), 4, summary="it ran, then b", offset=1))
     append(store, Action(tool="run", call_id="y"), *said("d"))
     return views
@@ -340,9 +315,9 @@ def views(store: Store) -> Views:
     ],
 )
 def test_why_an_event_is_shown_or_not(
-    views: Views, event_id: int, told: tuple[object, ...], reason: str
+    work: Views, event_id: int, told: tuple[object, ...], reason: str
 ):
-    why = views.why("c", event_id)
+    why = work.why("c", event_id)
     assert (why.fate, why.sent, why.by and why.by.id, why.summary and why.summary.content) == told
     assert why.reason.endswith(reason)
     assert (
@@ -352,33 +327,33 @@ def test_why_an_event_is_shown_or_not(
 
 
 @pytest.mark.parametrize("event_id", [10, -1, summary_id(0), summary_id(99)])
-def test_why_an_event_that_is_not_there(views: Views, event_id: int):
+def test_why_an_event_that_is_not_there(work: Views, event_id: int):
     with pytest.raises(NoSuchEvent, match=f"has no event {event_id}: its events are 0 to 9, and"):
-        views.why("c", event_id)
+        work.why("c", event_id)
 
 
-# --- difference ---
-
-
-def test_what_entered_left_and_was_summarized(views: Views):
-    difference = views.difference("c", 5, 10)
-    assert [event.id for event in difference.entered] == [summary_id(7), 6, 8, 9]
-    assert [event.id for event in difference.left] == [1, 2, 4]
-    assert [
-        (
-            summarized.condensation.id,
-            summarized.summary.content,
-            [event.id for event in summarized.events],
-        )
-        for summarized in difference.summarized
-    ] == [(5, "it ran", [1, 2]), (7, "it ran, then b", [4])]
+def test_a_difference_has_what_entered_what_left_and_what_was_summarized(work: Views):
+    difference = work.difference("c", 5, 10)
     assert (difference.before, difference.after) == (5, 10)
+    assert ids(difference.entered) == [summary_id(7), 6, 8, 9]
+    assert ids(difference.left) == [1, 2, 4]
+    first, second = difference.summarized
+    assert (first.condensation.id, first.summary.content, ids(first.events)) == (
+        5,
+        "it ran",
+        [1, 2],
+    )
+    assert (second.condensation.id, second.summary.content, ids(second.events)) == (
+        7,
+        "it ran, then b",
+        [4],
+    )
 
 
 @pytest.mark.parametrize("format", ["openhands-v0", "openhands-v1"])
 @pytest.mark.parametrize("sign", [1, -1])
 def test_an_imported_condensation_may_name_numbers_of_any_size(
-    store: Store, format: str, sign: int
+    store: Store, views: Views, format: str, sign: int
 ):
     def origin(number: int) -> Origin:
         return Origin(format=format, id=number)
@@ -397,80 +372,55 @@ def test_an_imported_condensation_may_name_numbers_of_any_size(
         ),
         Message(source="user", content="c", origin=origin(3)),
     ]
-    views = Views(store)
-    store.register(views)
-    store.ingest("c2", history)
+    store.ingest("c", history)
     for version in range(len(history) + 1):
-        assert Views(store).at("c2", version) == View.from_events(history[:version])
-    assert views.rebuild("c2") == 2
-    assert not audit(store, "c2").findings
+        assert Views(store).at("c", version) == View.from_events(history[:version])
+    assert views.rebuild("c") == 2
+    assert findings(store) == []
     if format == "openhands-v0":
-        why = views.why("c2", 4)
-        assert (why.fate, why.reason) == (
-            "never shown",
-            "imported condensation 3 forgot its source id before it came",
-        )
+        reason = "imported condensation 3 forgot its source id before it came"
+        assert views.why("c", 4).reason == reason
 
 
 # --- audit ---
 
 
-def test_an_audit_counts_the_revisions(store: Store, views: Views):
-    answer = audit(store, "c")
-    assert (answer.version, answer.revisions, answer.missing, answer.findings) == (10, 2, 0, ())
-
-
-def test_a_revision_that_says_something_else_is_found(store: Store, views: Views):
-    with reading(store, "c") as snapshot:
-        (first, _) = snapshot.records(PROJECTION)
+def test_a_revision_that_says_something_else_is_found_until_a_rebuild(store: Store, work: Views):
+    first, _ = revisions(store)
     spoilt = first._replace(body=first.body.replace(b"[0,1", b"[0,2"))
     assert spoilt != first
-    store.project("c", lambda writable: writable.put_records(PROJECTION, [spoilt]))
-    (finding,) = audit(store, "c").findings
-    assert (finding.version, finding.problem) == (6, "it differs from the fold of the log")
-    views.rebuild("c")
-    assert audit(store, "c").findings == ()
+    put(store, spoilt)
+    assert findings(store) == [(6, "it differs from the fold of the log")]
+    work.rebuild("c")
+    assert findings(store) == []
 
 
+@pytest.mark.usefixtures("work")
 def test_a_revision_of_no_structural_event_and_one_of_another_code_are_found_and_a_hole_is_counted(
-    store: Store, views: Views
+    store: Store,
 ):
     append(store, forget(0))
-    with reading(store, "c") as snapshot:
-        first, second, third = snapshot.records(PROJECTION)
-
-    spoilt = [second._replace(code=CODE + 1), third, third._replace(version=9)]
-    store.project("c", lambda writable: writable.put_records(PROJECTION, spoilt, replace_all=True))
-    answer = audit(store, "c")
-    assert answer.missing == 1
-    assert [(finding.version, finding.problem) for finding in answer.findings] == [
+    _, second, third = revisions(store)
+    spoilt = second._replace(code=CODE + 1)
+    put(store, spoilt, third, third._replace(version=9), replace_all=True)
+    assert audit(store, "c").missing == 1
+    assert findings(store) == [
         (8, f"it was made by version {CODE + 1} of the fold; this is version {CODE}"),
         (9, "the log has no structural event with this version"),
     ]
-    assert first.version == 6
 
 
 def test_a_revision_whose_bytes_were_changed_in_the_file_is_found_and_not_used(tmp_path: Path):
     path = tmp_path / "history.db"
     with open_store(f"sqlite:///{path}") as store:
-        store.register(Views(store))
+        registered(store)
         append(store, *said("a", "b", "c"), forget(0), forget(1))
-    database = sqlite3.connect(path)
-    with database:
-        database.execute(
-            "UPDATE records SET body = CAST('{\"kept\":[0]}' AS BLOB) WHERE version = 5"
-        )
-    database.close()
+    damage(path, "UPDATE records SET body = CAST('{\"kept\":[0]}' AS BLOB) WHERE version = 5")
     with open_store(f"sqlite:///{path}") as store:
-        (finding,) = audit(store, "c").findings
-        assert (finding.version, finding.problem) == (
-            5,
-            "its bytes were changed after it was stored",
-        )
-        assert ids(Views(store).current("c")) == [2]
-        store.register(Views(store))
+        assert findings(store) == [(5, "its bytes were changed after it was stored")]
+        assert ids(registered(store).current("c")) == [2]
         append(store, CondensationRequest())
-        assert audit(store, "c").findings == (), "the next structural event stored it again"
+        assert findings(store) == [], "the next structural event stored it again"
 
 
 @pytest.mark.parametrize(
@@ -489,11 +439,8 @@ def test_a_revision_whose_bytes_were_changed_in_the_file_is_found_and_not_used(t
 )
 def test_a_revision_that_is_no_revision_is_made_again(store: Store, body: bytes):
     append(store, *said("a", "b", "c"), forget(0), *said("d"))
-    with reading(store, "c") as snapshot:
-        assert snapshot.version == 5
-    record = Record(4, CODE, body)
-    store.project("c", lambda writable: writable.put_records(PROJECTION, [record]))
-    assert [finding.version for finding in audit(store, "c").findings] == [4]
+    put(store, Record(4, CODE, body))
+    assert [version for version, _ in findings(store)] == [4]
     assert ids(Views(store).current("c")) == [1, 2, 4]
     assert ids(Views(store).at("c", 4)) == [1, 2]
 
@@ -501,23 +448,22 @@ def test_a_revision_that_is_no_revision_is_made_again(store: Store, body: bytes)
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_many_threads_share_one_views(tmp_path: Path):
     with open_store(f"sqlite:///{tmp_path}/history.db") as store:
-        views = Views(store)
-        store.register(views)
+        views = registered(store)
         append(store, *said("a"))
         failures: list[object] = []
 
         def work(thread: int) -> None:
             for n in range(20):
-                recorded = store.append("c", said(f"{thread}.{n}"), expected_version=ANY_VERSION)
+                (recorded,) = store.append("c", said(f"{thread}.{n}"), expected_version=ANY_VERSION)
                 if n % 5 == 4:
-                    append(store, forget(recorded[0].id))
+                    append(store, forget(recorded.event.id))
                 view = views.current("c")
                 if view != View.from_events(list(store.events("c", 0, view.version))):
                     failures.append(view)
 
         at_once(work, range(4))
         assert failures == []
-        assert audit(store, "c").findings == ()
+        assert findings(store) == []
 
 
 def test_a_history_that_forgets_nothing_is_folded_in_ever_larger_chunks(store: Store):
