@@ -31,6 +31,7 @@ from foldlog.eventstore import (
     Event,
     Message,
     Observation,
+    Retraction,
     SystemMessage,
 )
 
@@ -46,6 +47,7 @@ KINDS: dict[str, tuple[type[Event], str]] = {
     "summary": (CondensationSummary, "content"),
     "forget": (CondensationAction, "forgotten_event_ids"),
     "request": (CondensationRequest, "reason"),
+    "retract": (Retraction, "version"),
 }
 
 

@@ -1,5 +1,6 @@
 """Where a piece of a View is forgotten that is apart from the rest, no event is left behind, as the
-definition says.
+definition says. ``tests/golden/views`` has a rule for each kind of unit;
+``python -m tests.properties.test_left_behind`` makes the answers again.
 """
 
 from __future__ import annotations
@@ -21,9 +22,12 @@ from foldlog.eventstore.events import (
 from foldlog.projections import View
 from foldlog.projections.intervals import contains, normalize
 from foldlog.projections.left_behind import left_behind_after, left_behind_by_ids
+from tests.golden.cases import Case, cases_in, write_anew
 from tests.how_many import examples
-from tests.properties.histories import THINKING, histories, long_histories
+from tests.properties.histories import histories, long_histories
 from tests.properties.slow_fold import slow_fold
+
+CASES = [case for cases in cases_in("views").values() for case in cases]
 
 
 @examples(500)
@@ -79,98 +83,24 @@ def test_a_view_emptied_after_many_condensations_that_then_loses_an_answer_leave
     assert View.from_events(numbered).left_behind == {1_107}
 
 
-def test_what_stands_between_two_pieces_that_are_forgotten_may_be_left_behind() -> None:
-    origin = Origin(format="test")
-    events: list[Event] = [
-        CondensationAction(
-            id=0, origin=origin, forgotten_event_ids=(), summary="", summary_offset=0
-        ),
-        Action(id=1, tool="t", call_id="k"),
-        Observation(id=2, content="o", call_id="k"),
-        CondensationAction(id=3, origin=origin, forgotten_event_ids=(-2, 2)),
-    ]
-    assert View.from_events(events).left_behind == {1}
+def made(case: Case, output: str) -> str:
+    """Return the ids of the events that the View of a case shows, and of the ones left behind."""
+    view = View.from_events(case.events())
+    shown = " ".join(str(event.id) for event in view)
+    left_behind = " ".join(map(str, sorted(view.left_behind)))
+    return f"shows {shown}\nleft behind {left_behind}".rstrip()
 
 
-ORIGIN = Origin(format="test")
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.rule)
+def test_a_fold_leaves_behind_what_its_golden_case_and_its_definition_say(case: Case) -> None:
+    events = case.events()
+    assert made(case, "view") == case.outputs["view"], "python -m tests.properties.test_left_behind"
+    slow = slow_fold(events)
+    for cut in range(len(events)):
+        view = View.from_events(events[:cut]).then(events[cut:])
+        assert view.left_behind == slow.left_behind
+        assert list(view) == slow.events
 
 
-def _call(call: str, response: str | None = None, *, thinks: bool = False) -> Action:
-    return Action(tool="t", call_id=call, response_id=response, thinking=THINKING if thinks else ())
-
-
-def _answer(call: str) -> Observation:
-    return Observation(content="o", call_id=call)
-
-
-def _said(*, stays: bool = False) -> Message:
-    return Message(source="agent", content="x", stays_with_next=stays)
-
-
-def _replies(call: str) -> tuple[Event, ...]:
-    """Return a call with thinking, its result, and what the reply "r" says before its calls."""
-    words = Message(source="agent", content="x", meta={"reply": "r"})
-    return _call(call, thinks=True), _answer(call), words
-
-
-def _forget(*ids: int) -> CondensationAction:
-    return CondensationAction(origin=ORIGIN, forgotten_event_ids=ids)
-
-
-def _of_v0(source_id: int) -> Message:
-    return Message(source="user", content="x", origin=Origin(format="openhands-v0", id=source_id))
-
-
-def _forget_v0(source_id: int) -> CondensationAction:
-    origin = Origin(format="openhands-v0", id=9)
-    return CondensationAction(
-        origin=origin, forgotten_event_ids=(source_id,), summary="s", summary_offset=0
-    )
-
-
-@pytest.mark.parametrize(
-    "events, expected",
-    [
-        ([_call("a", "r"), _answer("a"), _call("b", "r"), _answer("b"), _forget(2, 3)], {0, 1}),
-        ([_call("a"), _said(), _answer("a"), _forget(2)], {0}),
-        ([_said(), _said(stays=True), _said(), _forget(1)], {2}),
-        ([_said(), _said(stays=True), _said(), _forget(2)], {1}),
-        ([_said(), _call("a"), _said(), _answer("a"), _forget(1), _forget(2)], {3}),
-        (
-            [_said(), _call("a"), _said(), _answer("a"), _said(), _said(), _forget(5), _forget(1)],
-            {3},
-        ),
-        (
-            [_said(), _call("a"), _said(), _answer("a"), _said(), _said(), _forget(1), _forget(4)],
-            {3},
-        ),
-        (
-            [
-                _said(),
-                _call("a", thinks=True),
-                _answer("a"),
-                _call("b"),
-                _answer("b"),
-                _forget(1, 2),
-            ],
-            {3, 4},
-        ),
-        ([_call("a", thinks=True), _answer("a"), _call("b"), _answer("b"), _forget(2, 3)], {0, 1}),
-        ([*_replies("a"), _call("b", "r"), _answer("b"), _forget(0, 1)], {2, 3, 4}),
-        ([*_replies("a"), _call("b", "s"), _answer("b"), _forget(0, 1)], set()),
-        ([_said(stays=True), _said(), _call("b"), _answer("b"), _forget(2, 3)], {0, 1}),
-        ([_said(stays=True), _said(), _call("b"), _answer("b"), _forget(0, 1)], {2, 3}),
-        ([_call("a"), _said(stays=True), _answer("a"), _said(), _forget(0), _forget(1, 2)], {3}),
-        ([_call("a"), _said(), _answer("a"), _forget(2), _said(), _forget(1)], {0}),
-        ([_said(), _call("a"), _answer("a"), _said(), _forget(1, 2), _said(), _forget(3)], set()),
-        ([_of_v0(7), _of_v0(8), _forget_v0(7), _of_v0(7), _said(), _forget(4)], set()),
-        ([_of_v0(7), _forget_v0(7), _said(), _forget(2), _of_v0(7), _said(), _forget(5)], set()),
-        ([_call("a"), _said(), _answer("a"), _forget(2), _said(), _forget(0)], set()),
-    ],
-)
-def test_a_fold_finds_the_events_left_behind(events: list[Event], expected: set[int]) -> None:
-    numbered = [replace(event, id=event_id) for event_id, event in enumerate(events)]
-    for cut in range(len(numbered)):
-        view = View.from_events(numbered[:cut]).then(numbered[cut:])
-        assert view.left_behind == slow_fold(numbered).left_behind == expected
-        assert list(view) == slow_fold(numbered).events
+if __name__ == "__main__":
+    write_anew("views", made)
