@@ -24,7 +24,7 @@ from foldlog.eventstore.events import (
 from foldlog.eventstore.log import writing
 from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.projections import View, Views
-from tests.eventstore.test_sqlite import FollowedBy, committed_by_another
+from tests.eventstore.test_sqlite import FollowedBy, execute
 
 
 @pytest.fixture
@@ -151,9 +151,7 @@ def test_a_program_that_is_not_ours_is_noticed_right_after_a_commit(store: Store
     views = watched(store)
     writing, path = store.database.recorder._writing, tmp_path / "history.db"
     statement = "UPDATE conversations SET redactions = coalesce(redactions, 0) + 1"
-    writing.connection = FollowedBy(
-        writing.connection, "COMMIT", committed_by_another(str(path), statement)
-    )
+    writing.connection = FollowedBy(writing.connection, lambda: execute(str(path), statement))
     append(store, *said("c"))
     assert store.database.recorder.last_conversation is None
     append(store, *said("d"))
