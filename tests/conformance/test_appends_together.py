@@ -17,16 +17,15 @@ from foldlog.eventstore import (
     Documents,
     IdempotencyConflict,
     InvalidEvent,
-    ReadTransaction,
     Recorded,
     Store,
     VersionConflict,
 )
 from foldlog.eventstore.log.appending import Besides, append_all, can_append_all
 from foldlog.eventstore.log.finding import Generation
-from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.recorders.types import Outcome
 from foldlog.eventstore.store import prepare_append
+from tests.privacy import erased
 from tests.said import said, say
 
 together = pytest.mark.parametrize("open_recorder", ["memory", "sqlite"], indirect=True)
@@ -63,7 +62,7 @@ def test_appends_to_several_conversations_have_their_ids_and_positions_in_order(
 @together
 def test_an_append_that_fails_fails_alone(store):
     say(store, "a", "0", idempotency_key="turn")
-    erase(store, say(store, "gone", "0")[0].conversation, reason="asked")
+    erased(store, say(store, "gone", "0")[0].conversation)
     outcomes = appended(
         store,
         ("a", said("1"), 1),
@@ -88,7 +87,7 @@ def test_an_append_that_fails_fails_alone(store):
 
 @together
 def test_an_append_that_fails_after_it_wrote_takes_nothing_of_the_others_with_it(store):
-    def refuse(*_: object) -> None:
+    def refuse(*_):
         raise InvalidEvent("no")
 
     works = [prepare_append(store, name, said("1"), 0) for name in ("a", "b", "c")]
@@ -144,15 +143,15 @@ def test_an_append_together_with_one_to_the_same_conversation_is_before_it(store
 def test_appends_to_the_same_conversations_in_another_order_wait_and_do_not_meet(store):
     for name in ("a", "b"):
         say(store, name, "0")
-    met, meeting = list[str](), threading.Barrier(2)
+    met, meeting = [], threading.Barrier(2)
 
-    def meet(reading: ReadTransaction) -> None:
+    def meet(reading):
         assert reading.tail(1)
         met.append(reading.conversation)
         with suppress(threading.BrokenBarrierError):
             meeting.wait(0.5)
 
-    def append(first: str, other: str) -> None:
+    def append(first, other):
         change = prepare_append(store, other, said("2"), ANY_VERSION)
         store.append(first, said("1"), expected_version=ANY_VERSION, guard=meet, together=[change])
 

@@ -35,13 +35,12 @@ from foldlog.eventstore.maintenance import archived
 from foldlog.eventstore.maintenance.archive import Archived, archive, checked
 from foldlog.eventstore.maintenance.backup import vacuum
 from foldlog.eventstore.maintenance.copy import copy_store
-from foldlog.eventstore.maintenance.erase import erase
-from foldlog.eventstore.maintenance.redact import redact
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.base import Recorder
 from foldlog.eventstore.recorders.types import Unfinished
 from tests.between import Killed, killing, meeting
+from tests.privacy import erased, redacted
 from tests.said import said
 
 CONTENT = "what the user wrote, in words that compress well " * 4
@@ -181,7 +180,7 @@ def test_an_open_iterator_goes_on(store, to):
 
 
 def test_an_encrypted_conversation_is_encrypted_in_its_object(open_recorder, to, tmp_path):
-    keys = KeyRing([SecretStr("11" * 32)])
+    keys = KeyRing(["11" * 32])
     store = makes_events(Store(open_recorder(), WriteSettings(None, keys)))
     with_events(store, "c1")
     before = content(store)
@@ -233,7 +232,7 @@ def test_what_is_not_archived_says_why(store, to):
     assert "no events of its own except the last" in str(archive(store, "one", to).stays)
     store.fork("c1", 3, "fork")
     assert archive(store, "c1", to).stays == "forks need its events: 'fork'"
-    erase(store, "fork", reason="test")
+    erased(store, "fork")
     assert archive(store, "fork", to).stays == "it is erased"
     assert archive(store, "c1", to).stays is None
     assert archive(store, "c1", to).stays == "it is archived"
@@ -248,7 +247,7 @@ def test_a_fork_is_archived_and_an_archived_conversation_forked(store, to):
     before = content(store, "fork")
     assert archive(store, "fork", to).events == 1
     assert content(store, "fork") == before
-    erase(store, "fork", reason="test")
+    erased(store, "fork")
     archive(store, "c1", to)
     store.fork("c1", 3, "other")
     assert content(store, "other") == content(store)[:3]
@@ -293,7 +292,7 @@ def test_killed_around_an_object_nothing_is_lost(store, to, call, is_done, monke
     expected = content(store)
     real = getattr(archived, call)
 
-    def kill(*arguments: Any) -> None:
+    def kill(*arguments):
         if is_done:
             real(*arguments)
         raise Killed
@@ -313,7 +312,7 @@ def test_killed_around_an_object_nothing_is_lost(store, to, call, is_done, monke
 def test_what_a_killed_writer_left_of_a_file_goes(store, to, monkeypatch):
     """obstore writes a file under another name first."""
 
-    def kill(address: str, data: bytes) -> None:
+    def kill(address, data):
         path = Path(f"{address.partition('file://')[2]}#1")
         path.write_bytes(data)
         raise Killed
@@ -332,7 +331,7 @@ def _append(store: Store) -> None:
 
 
 def _erase(store: Store) -> None:
-    erase(store, "c1", reason="test")
+    erased(store, "c1")
 
 
 def _fork(store: Store) -> None:
@@ -340,7 +339,7 @@ def _fork(store: Store) -> None:
 
 
 def _redact(store: Store) -> None:
-    redact(store, "c1", 1, reason="test", by="test")
+    redacted(store, "c1", 1)
 
 
 @pytest.mark.parametrize("other", [_append, _erase, _fork, _redact, vacuum])
@@ -386,7 +385,7 @@ def test_two_readers_restore_once(store, to):
 
 def test_an_erasure_deletes_the_object_and_the_id_is_free(store, to):
     archive(store, "c1", to)
-    erase(store, "c1", reason="test")
+    erased(store, "c1")
     assert objects(to) == []
     assert_sound(store)
     histories = Histories(store)
@@ -399,7 +398,7 @@ def test_an_erasure_deletes_the_object_and_the_id_is_free(store, to):
 def test_an_erasure_waits_for_its_object(store, to, monkeypatch):
     archive(store, "c1", to)
 
-    def away(address: str) -> None:
+    def away(address):
         raise StoreUnavailable("the object store is away", kind="away")
 
     monkeypatch.setattr("foldlog.eventstore.maintenance.unfinished.delete_object", away)

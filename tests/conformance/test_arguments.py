@@ -84,7 +84,7 @@ def test_what_is_no_whole_number_is_refused(filled, name):
 @pytest.mark.parametrize("number", TOO_LARGE)
 def test_a_number_beyond_64_bits_in_an_event_or_a_version_is_refused(filled, number):
     views = Views(filled)
-    calls: list[Callable[[], object]] = [
+    calls = [
         lambda: filled.append("c", HI, expected_version=number),
         lambda: filled.append(
             "c", Observation(content="x", cause=number), expected_version=ANY_VERSION

@@ -37,8 +37,6 @@ from foldlog.eventstore.log import importing
 from foldlog.eventstore.log.keys import KeyRing
 from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
-from foldlog.eventstore.maintenance.erase import erase
-from foldlog.eventstore.maintenance.redact import redact
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.base import Recorder
@@ -46,9 +44,10 @@ from foldlog.eventstore.recorders.postgres import Stores
 from foldlog.eventstore.recorders.sqlite import SQLiteRecorder
 from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
 from foldlog.projections import Views
+from tests.privacy import erased, redacted
 from tests.sound import assert_sound
 
-KEYS = KeyRing([SecretStr("5c" * 32)])
+KEYS = KeyRing(["5c" * 32])
 OTHER_KEYS = KeyRing([SecretStr("6d" * 32), SecretStr("5c" * 32)])
 IMAGE, OTHER_IMAGE = os.urandom(20_000), os.urandom(20_000)
 SMALL = b"\x00\xff"
@@ -216,7 +215,7 @@ def test_a_redaction_takes_bytes_that_no_other_event_has(store):
     put(store, state=DELETED)
     assert kept(store.database.recorder) == 3
     for event_id, left in ((0, 3), (1, 2), (3, 1)):
-        redact(store, "c", event_id, reason="asked to", by="me")
+        redacted(store, "c", event_id)
         assert kept(store.database.recorder) == left
     assert values(fresh(store).events("c", 2, 3)) == values([said(SMALL)])
     assert "image" not in str(read(store, version=4))
@@ -225,7 +224,7 @@ def test_a_redaction_takes_bytes_that_no_other_event_has(store):
 
 def test_a_retry_of_what_was_redacted_is_recognized(store):
     store.append("c", said(IMAGE), expected_version=0, idempotency_key="k")
-    redact(store, "c", 0, reason="asked to", by="me")
+    redacted(store, "c", 0)
     event, _ = store.events("c")
     assert event.redacted is not None
     assert event.redacted.bytes > len(IMAGE)
@@ -246,7 +245,7 @@ def test_a_fork_reads_its_parents_bytes_and_has_its_own_until_and_after_an_erasu
     put(store, state={**STATE, "more": b"parent"})
     assert kept(store.database.recorder) == before + 3
 
-    def check() -> None:
+    def check():
         again = fresh(store)
         assert values(again.events("f")) == [*READ, *values([said(b"own")])]
         assert values(Views(again).current("f").events) == values(
@@ -255,10 +254,10 @@ def test_a_fork_reads_its_parents_bytes_and_has_its_own_until_and_after_an_erasu
         assert read(store, conversation="f") == {**STATE, "more": b"fork"}
 
     check()
-    erase(store, "c", reason="asked to", detach_forks=True)
+    erased(store, "c", detach_forks=True)
     check()
     assert_sound(store)
-    erase(store, "f", reason="asked to")
+    erased(store, "f")
     assert kept(store.database.recorder) == 0
 
 
@@ -307,7 +306,6 @@ def test_every_change_of_form_keeps_them(store, settings, shift):
 def stored_bytes(store: Store) -> Iterator[bytes]:
     with store.database.recorder.read() as reader:
         found = store.database.find(reader, "c")
-        assert found is not None
         for row in reader.rows(found.key, 0, 100, 100):
             for each in attachments_of(row.body):
                 yield each.name + each.body
@@ -322,7 +320,7 @@ def test_an_encrypted_store_holds_neither_the_bytes_nor_their_hash(open_recorder
 
 
 def test_nothing_of_a_refused_append_is_kept(store):
-    def refuse(reading: object) -> None:
+    def refuse(reading):
         raise LookupError
 
     store.append("c", said(SMALL), expected_version=0)

@@ -19,11 +19,11 @@ from foldlog.eventstore.log.importing import staged as staged_in
 from foldlog.eventstore.log.row import chained
 from foldlog.eventstore.log.seal import ENCRYPTED, WriteSettings
 from foldlog.eventstore.maintenance import copy
-from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.opening import open_store
 from foldlog.eventstore.recorders.base import Recorder, Transaction
 from foldlog.eventstore.recorders.types import Conversation, RecalledKey, Row, as_rows
+from tests.privacy import erased
 from tests.said import said, say
 from tests.sound import assert_sound
 
@@ -44,7 +44,6 @@ def store_on(recorder: Recorder, *secrets: SecretStr) -> Store:
 
 def key_of(recorder: Recorder, conversation: str) -> int:
     found = recorder.query(lambda reader: reader.conversation(conversation))
-    assert found is not None
     return found.key
 
 
@@ -66,7 +65,7 @@ def first(recorder: Any, act: Callable[[], object], monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("begin", ["append", "ingest", "long ingest", "fork", "copy"])
 def test_a_store_with_keys_begins_no_plain_conversation_unless_it_may(open_recorder, begin):
     recorder, source = open_recorder(), Store(open_recorder())
-    begun: dict[str, Callable[[Store], object]] = {
+    begun = {
         "append": lambda store: say(store, "new", "x"),
         "ingest": lambda store: store.ingest("new", [said("x")]),
         "long ingest": lambda store: store.ingest("new", [said("x")] * (copy.CHUNK + 1)),
@@ -108,10 +107,9 @@ def test_rows_are_not_stored_with_a_key_that_the_conversation_has_no_longer(reco
 def test_an_erased_conversation_is_not_stored_in_another_form(recorder, monkeypatch):
     say(Store(recorder), "c1", *["x" * 500] * 3)
     erasing = store_on(recorder)
-    first(recorder, lambda: erase(erasing, "c1", reason="asked to"), monkeypatch)
+    first(recorder, lambda: erased(erasing, "c1"), monkeypatch)
     list(rekey(store_on(recorder, NEW)))
     found = recorder.query(lambda reader: reader.conversation("c1"))
-    assert found is not None
     assert (found.salt, found.key_id, found.sealed_key) == (b"", None, None)
 
 
@@ -137,7 +135,7 @@ def test_idempotency_keys_do_not_come_to_an_erased_conversation(recorder):
     store = Store(recorder)
     say(store, "c1", "private")
     key = key_of(recorder, "c1")
-    erase(store, "c1", reason="asked to")
+    erased(store, "c1")
     keys = [("private", RecalledKey(0, 1))]
     with pytest.raises(ConversationErased):
         recorder.transact(

@@ -353,7 +353,7 @@ def test_the_mark_of_a_tool_says_how_it_may_be_repeated(history):
     bank = Bank()
 
     @foldlog.effect(repeat="same key")
-    def pay(to: str, key: str) -> str:
+    def pay(to, key):
         return bank.pay_once(to, key)
 
     killed_in_its_tool(history)
@@ -366,7 +366,7 @@ def test_the_mark_of_a_tool_says_how_it_may_be_repeated(history):
 def test_where_a_check_fails_nothing_is_recorded(history):
     call = killed_in_its_tool(history)
 
-    def look(key: str, call: Action) -> None:
+    def look(key, call):
         raise ConnectionError("the bank is closed")
 
     with history.lease(), pytest.raises(ConnectionError):
@@ -377,7 +377,7 @@ def test_where_a_check_fails_nothing_is_recorded(history):
 def test_two_threads_of_one_worker_begin_a_call_once(history):
     call, bank = called(history), Bank()
 
-    def pay_while_another_thread_comes(to: str, key: str) -> str:
+    def pay_while_another_thread_comes(to, key):
         with (
             ThreadPoolExecutor(1) as threads,
             pytest.raises(InvalidEvent, match="another thread runs call 0"),
@@ -410,7 +410,7 @@ def test_a_worker_that_stands_still_in_its_tool_and_wakes_after_the_takeover(
     others_tool, _ = MODES[mode](others)
     told = []
 
-    def taken_over(point: str) -> None:
+    def taken_over(point):
         if point == still:
             while one.current_lease() is not None:
                 pass
@@ -637,7 +637,7 @@ def test_the_states_are_those_of_a_fold_of_all_events(history):
 def test_a_work_is_done_once_and_what_it_recorded_is_found_by_its_key(history):
     answers = iter("ab")
 
-    def ask() -> dict[str, Any]:
+    def ask():
         return {"role": "assistant", "content": next(answers)}
 
     assert history.recorded("turn") == ()
@@ -651,7 +651,7 @@ def test_a_work_is_done_once_and_what_it_recorded_is_found_by_its_key(history):
         == [each.event.content for each in history.recorded("note")]
     )
 
-    def overtaken() -> dict[str, Any]:
+    def overtaken():
         history.append_reply({"role": "assistant", "content": "quicker"}, idempotency_key="other")
         return {"role": "assistant", "content": "slower"}
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-
 import pytest
 
 from foldlog import Histories
-from foldlog.eventstore import ConversationErased, Event, Store, VersionConflict
+from foldlog.eventstore import ConversationErased, Store, VersionConflict
 from foldlog.eventstore.log import importing
 from foldlog.eventstore.maintenance import verify as verification
-from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.verify import Check, verify
+from tests.privacy import erased
 from tests.reading import reading
 from tests.said import said
 
@@ -30,7 +28,7 @@ def filled(store) -> Store:
 def test_reading_on_says_that_it_was_erased(filled, read):
     reading = read(filled, "c")
     next(reading)
-    erase(filled, "c", reason="asked for", complete=False)
+    erased(filled, "c", complete=False)
     with pytest.raises(ConversationErased, match="asked for"):
         list(reading)
 
@@ -39,7 +37,7 @@ def test_reading_on_says_that_it_was_erased(filled, read):
 def test_so_it_does_where_another_conversation_has_the_id_now(filled, reverse):
     reading = filled.events("c", reverse=reverse)
     next(reading)
-    erase(filled, "c", reason="asked for", complete=False)
+    erased(filled, "c", complete=False)
     Histories(filled).create("c", replace_erased=True).append([said("new")] * (EVENTS + 1))
     with pytest.raises(ConversationErased, match="asked for"):
         list(reading)
@@ -48,10 +46,10 @@ def test_so_it_does_where_another_conversation_has_the_id_now(filled, reverse):
 def test_importing_again_says_that_it_was_erased(filled, monkeypatch):
     monkeypatch.setattr(importing, "CHUNK", 400)
 
-    def source() -> Iterator[Event]:
+    def source():
         for place, event in enumerate(HISTORY):
             if place == 500:
-                erase(filled, "c", reason="asked for", complete=False)
+                erased(filled, "c", complete=False)
             yield event
 
     with pytest.raises(ConversationErased, match="asked for"):
@@ -60,8 +58,8 @@ def test_importing_again_says_that_it_was_erased(filled, monkeypatch):
 
 def test_verifying_finds_no_damage(filled, monkeypatch):
     class ErasesFirst(Check):
-        def run(self) -> None:
-            erase(filled, "c", reason="asked for", complete=False)
+        def run(self):
+            erased(filled, "c", complete=False)
             super().run()
 
     monkeypatch.setattr(verification, "Check", ErasesFirst)
@@ -82,10 +80,10 @@ def test_what_begins_a_history_again_never_says_that_one_is_there_which_was_eras
     histories.create("c", {"app": "x"})
     query = recorder.query
 
-    def and_erase(work: Callable[[object], object]) -> object:
+    def and_erase(work):
         answer = query(work)
         monkeypatch.setattr(recorder, "query", query)
-        erase(store, "c", reason="asked for", complete=False)
+        erased(store, "c", complete=False)
         return answer
 
     monkeypatch.setattr(recorder, "query", and_erase)

@@ -68,7 +68,7 @@ def test_events_of_an_import_whose_erasure_was_interrupted_are_not_followed(stor
 
 
 def test_a_tombstone_names_the_read_models_that_have_not_come_to_it(store):
-    def confirm(name: str, position: int) -> None:
+    def confirm(name, position):
         store.database.recorder.transact(
             lambda transaction: transaction.set_value(f"tracking {name}", str(position))
         )

@@ -8,7 +8,6 @@ import gc
 import os
 import signal
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime
 
@@ -18,7 +17,6 @@ from foldlog.eventstore import (
     ANY_VERSION,
     CondensationRequest,
     EventStoreError,
-    ReadTransaction,
     Store,
     StoreUnusable,
 )
@@ -29,7 +27,6 @@ from tests.said import ids, said, say, texts
 
 HI = said("hi")
 REFUSED = "this thread is already inside a write to this store and cannot begin a second one"
-PATIENCE_S = 60
 
 
 class Inner:
@@ -93,10 +90,10 @@ def test_a_finalizer_that_appends_is_refused(store):
     inner = Inner(store)
 
     class Garbage:
-        def __del__(self) -> None:
+        def __del__(self):
             inner.write()
 
-    def leave_garbage(_: object) -> None:
+    def leave_garbage(_):
         garbage = Garbage()
         garbage.itself = garbage
         del garbage
@@ -125,10 +122,10 @@ def test_a_signal_handler_that_appends_is_refused_also_where_it_opened_the_store
 
 
 def test_other_writes_inside_a_write_are_refused_too(store):
-    refused: list[str] = []
+    refused = []
 
-    def writes(_: object) -> None:
-        calls: list[Callable[[], object]] = [
+    def writes(_):
+        calls = [
             lambda: store.ingest("inner", [HI]),
             lambda: erase(store, "c", reason="no"),
             lambda: store.project("c", lambda snapshot: None),
@@ -146,9 +143,9 @@ def test_other_writes_inside_a_write_are_refused_too(store):
 
 
 def test_a_guard_sees_its_conversation_as_it_is_now_and_may_read_others(store):
-    seen: list[tuple[int, list[int], list[str]]] = []
+    seen = []
 
-    def guard(snapshot: ReadTransaction) -> None:
+    def guard(snapshot):
         seen.append((snapshot.version, ids(snapshot.events(1)), texts(store, "other")))
 
     say(store, "other", "x")

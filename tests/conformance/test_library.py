@@ -39,8 +39,8 @@ from foldlog.eventstore.integrations.eventsourcing import (
     TrackingView,
     errors_of_the_library,
 )
-from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.recorders.base import Transaction
+from tests.privacy import erased
 from tests.said import said, say
 from tests.sound import assert_sound
 
@@ -206,7 +206,7 @@ def test_a_projection_runner_processes_each_event_once(env):
         "env": env,
     }
 
-    def say_long(n: int) -> int:
+    def say_long(n):
         return say(store, "c1", "x" * n)[0].position
 
     with open_store(env["FOLDLOG_URL"]) as store:
@@ -251,7 +251,7 @@ def test_no_event_is_taken_that_nobody_could_read(env):
     first, second = recorder.select_events("f")
     with pytest.raises(IntegrityError):
         recorder.insert_events([second])
-    erase(store, "f", reason="asked to")
+    erased(store, "f")
     for event in (first, replace(first, originator_version=2)):
         with pytest.raises(ConversationErased):
             recorder.insert_events([event])

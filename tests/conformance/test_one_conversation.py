@@ -183,7 +183,7 @@ def test_an_object_means_the_conversation_that_its_first_call_found(
         if name not in ("condense", "run", "settle")
     }
     calls["fork at"] = lambda history: history.fork(1, id="an early fork")
-    olds = dict[str, History]()
+    olds = {}
     for name, call in calls.items():
         olds[name] = histories[0]["c1"]
         whole(call(olds[name]))
@@ -207,7 +207,7 @@ def test_what_is_no_id_is_refused_by_every_operation_on_conversations(recorder, 
     histories = Histories(Store(recorder))
     histories["c1"].append(said("first"))
     store, maintenance = histories.store, histories.maintenance
-    asked: list[Callable[[], object]] = [
+    asked = [
         lambda: maintenance.copy_from(store, wrong),
         lambda: maintenance.differences_from(store, wrong),
         lambda: maintenance.verify(wrong),

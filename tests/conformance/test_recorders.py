@@ -51,7 +51,7 @@ def placed(recorder: Recorder, after: int = 0, limit: int = 100) -> list[PlacedR
 
 
 def test_a_new_store_gets_its_own_identity_without_a_call_of_uuid4(open_recorder, monkeypatch):
-    def refuse() -> None:
+    def refuse():
         raise AssertionError(
             "a program may have replaced uuid4 by a list of known ids, and none is for the store"
         )
@@ -84,7 +84,7 @@ def test_what_work_wrote_before_it_raised_is_taken_back(recorder):
     rows = [row(0), row(1, structural=True)]
     key = begin(recorder, "c1", rows)
 
-    def work(transaction: Transaction) -> None:
+    def work(transaction):
         transaction.insert(key, [row(2)])
         transaction.begin(Conversation(0, "c2", 1, SALT))
         transaction.remember(key, "turn-1", RecalledKey(0, 1))
@@ -99,7 +99,6 @@ def test_what_work_wrote_before_it_raised_is_taken_back(recorder):
         recorder.transact(work)
     with recorder.read() as reader:
         found = reader.conversation("c1")
-        assert found is not None
         assert found.erasure is None
         assert as_rows(reader.rows(key, 0, 10, 10)) == rows
         assert as_rows(reader.rows(key, 0, 10, 10, "structural")) == rows[1:]
@@ -211,7 +210,7 @@ def test_rows_of_an_erased_conversation_go_in_small_parts_with_all_that_is_besid
     erased = begin(recorder, "c1", [row(n) for n in range(5)])
     other = begin(recorder, "c2", [row(0)])
 
-    def work(transaction: Transaction) -> None:
+    def work(transaction):
         for key in (erased, other):
             transaction.remember(key, "turn-1", RecalledKey(0, 1))
             transaction.put_records(key, "views", [Record(1, 1, b"x")])
@@ -236,12 +235,12 @@ def test_the_data_version_tells_of_commits(recorder):
 def test_a_follower_never_sees_a_smaller_position_later(recorder):
     keys = [begin(recorder, f"c{n}", [row(0)]) for n in range(4)]
 
-    def write(key: int) -> None:
+    def write(key):
         for event_id in range(1, 101):
             recorder.transact(lambda transaction, n=event_id: transaction.insert(key, [row(n)]))
 
-    seen: list[int] = []
-    page: list[PlacedRow] = []
+    seen = []
+    page = []
     finished = False
     with ThreadPoolExecutor() as threads:
         writing = [threads.submit(write, key) for key in keys]

@@ -29,14 +29,13 @@ from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.row import PLAIN, checksum_seed, with_checksums
 from foldlog.eventstore.log.seal import ENCRYPTED, Compression, WriteSettings, compressed
 from foldlog.eventstore.maintenance import rekey_steps as rekeying
-from foldlog.eventstore.maintenance.erase import erase
-from foldlog.eventstore.maintenance.redact import redact
 from foldlog.eventstore.maintenance.rekey import Rekeyed, rekey
 from foldlog.eventstore.recorders.base import Recorder
 from foldlog.eventstore.recorders.types import Conversation, Row, as_rows
 from foldlog.projections import Views
 from tests.between import Between, meeting
 from tests.how_many import some
+from tests.privacy import erased, redacted
 from tests.said import said
 from tests.sound import assert_sound
 
@@ -93,7 +92,7 @@ def fill(store: Store) -> None:
     for name in NAMES:
         for n in range(LENGTH - 1):
             store.append(name, event(n), expected_version=n, idempotency_key=f"turn-{n}")
-        redact(store, name, REDACTED, reason="asked to", by="me")
+        redacted(store, name, REDACTED)
 
 
 def state(store: Store) -> dict[str, Any]:
@@ -234,14 +233,14 @@ def test_events_that_are_appended_while_it_runs_are_in_the_new_form_too(
         fill(store_on(recorder, None, "one" if decrypt else None))
         other, appended = store_on(recorder, "none", "one"), 0
 
-        def append(number: int, other: Store = other) -> None:
+        def append(number, other=other):
             nonlocal appended
             other.append(
                 "c1", event(0), expected_version=LENGTH + number, idempotency_key=f"new-{number}"
             )
             appended = number + 1
 
-        appending: Any = Between(recorder, append)
+        appending = Between(recorder, append)
         done = list(rekey(store_on(appending, "none", "one"), "c1", decrypt=decrypt))
         pending = recorder.value("bytes_pending") != ""
         assert done == [
@@ -259,7 +258,7 @@ def test_what_is_redacted_while_it_runs_stays_redacted(open_recorder, source, ta
     fill(store_on(recorder, "zlib", source))
     keys = dict.fromkeys([target, source])
     other = store_on(recorder, None, *keys)
-    met = meeting(recorder, 1, lambda: redact(other, "c1", 1, reason="asked", by="tests"))
+    met = meeting(recorder, 1, lambda: redacted(other, "c1", 1))
     (done,) = rekey(
         store_on(met, "none", *keys), "c1", decrypt=target is None and source is not None
     )
@@ -305,7 +304,7 @@ def test_a_batch_that_does_not_read_the_same_is_taken_back(open_recorder, monkey
     before = stored(recorder)
     again = rekeying.RowCodec.encoded_again
 
-    def with_the_checksum_of_the_other_form(self: Any, stored: Row, *others: Any) -> Row:
+    def with_the_checksum_of_the_other_form(self, stored, *others):
         return again(self, stored, *others)._replace(meta=stored.meta)
 
     monkeypatch.setattr(rekeying.RowCodec, "encoded_again", with_the_checksum_of_the_other_form)
@@ -331,7 +330,7 @@ def test_a_conversation_that_was_erased_is_left_alone(open_recorder):
     recorder = open_recorder()
     fill(store_on(recorder, None))
     store = store_on(recorder, "zlib", "one")
-    erase(store, "c1", reason="asked to")
+    erased(store, "c1")
     assert [each.conversation for each in rekey(store)] == NAMES[1:]
     assert_sound(store)
 

@@ -15,11 +15,11 @@ from foldlog._history.histories import Histories
 from foldlog.eventstore import EventsNotMade, KeyRing, KeyUnavailable, Store
 from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.log.writing import WriteTransaction, begin_new
-from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.types import Conversation
 from foldlog.eventstore.sources.blocks import GENESIS, SIZE, chained, hash_of, joined, of_records
 from foldlog.eventstore.sources.tables import MADE, Place, Source, Sources, SourcesToWrite
+from tests.privacy import erased
 from tests.said import said, say
 from tests.sound import assert_sound
 
@@ -138,13 +138,13 @@ def test_a_fork_shares_the_records_before_it_until_it_is_left_alone(store):
     fork = other._replace(root=parent.root, parent=parent.conversation, from_record=4, records=7)
     own = [of_records(4, [b"[4]", b"[5]"]), of_records(6, [b"[6]"])]
 
-    def share(sources: SourcesToWrite) -> None:
+    def share(sources):
         sources.delete_blocks(fork.conversation, 0, 9)
         sources.put_blocks(fork, own)
         sources.put(fork)
         sources.put_made(fork, {5: (9, 2)})
 
-    def read_back(source: Source, number: int, count: int) -> list[list[bytes]]:
+    def read_back(source, number, count):
         with sources_of(store) as sources:
             return [[*block.records()] for block in sources.blocks_back(source, number, count)]
 
@@ -157,7 +157,7 @@ def test_a_fork_shares_the_records_before_it_until_it_is_left_alone(store):
         family = [each.conversation for each in sources.family(parent.root)]
     assert family == [parent.conversation, fork.conversation]
 
-    def check() -> None:
+    def check():
         found = source_of(store, "c2")
         assert records_of(store, found) == [*RECORDS[:4], b"[4]", b"[5]", b"[6]"]
         with sources_of(store) as sources:
@@ -205,7 +205,7 @@ def test_an_appended_block_says_what_its_records_became_until_its_source_is_chan
         )
         written(store, append)
 
-    def check() -> Source:
+    def check():
         found = source_of(store, "c1")
         assert (found.records, found.made, found.head) == (start + 6, start + 6, head)
         check_made(store, found, made)
@@ -213,7 +213,7 @@ def test_an_appended_block_says_what_its_records_became_until_its_source_is_chan
         return found
 
     before = check()
-    settled = list[Source | None]()
+    settled = []
     written(store, lambda sources: settled.append(sources.settle(source.conversation)))
     assert settled == [before]
     written(store, lambda sources: sources.join_last(before, start + 2))
@@ -228,15 +228,15 @@ Question = tuple[str, tuple[Any, ...], list[Any]]
 @pytest.fixture
 def questions(monkeypatch) -> list[Question]:
     """What is asked of the tables of sources, and written to them, from now on."""
-    noted = list[Question]()
+    noted = []
     asked_of, written_to = Reader.ask_sources, Transaction.write_sources
 
-    def ask_sources(self: Reader, statement: str, *parameters: Any) -> Any:
+    def ask_sources(self, statement, *parameters):
         rows = list(asked_of(self, statement, *parameters))
         noted.append((statement, parameters, rows))
         return rows
 
-    def write_sources(self: Transaction, statement: str, *parameters: Any) -> None:
+    def write_sources(self, statement, *parameters):
         noted.append((statement, parameters, []))
         written_to(self, statement, *parameters)
 
@@ -252,7 +252,7 @@ def record_of(text: str) -> dict[str, str]:
 def test_an_append_of_records_asks_nothing_and_writes_one_row_of_their_source(store, questions):
     history = Histories(store)["c1"]
 
-    def turn() -> list[str]:
+    def turn():
         questions.clear()
         history.append_records([record_of("x" * 50)], format="openai-chat")
         return sorted(statement for statement, _, _ in questions)
@@ -267,7 +267,7 @@ def test_an_append_of_records_asks_nothing_and_writes_one_row_of_their_source(st
 def test_a_turn_reads_and_writes_as_much_of_a_source_whatever_its_length(store, questions):
     history = Histories(store)["c1"]
 
-    def turn() -> tuple[int, int]:
+    def turn():
         questions.clear()
         record = record_of(f"turn {history.version():4}")
         (recorded,) = history.append_records([record], format="openai-chat")
@@ -307,7 +307,7 @@ def test_an_erasure_deletes_all_of_it_and_refuses_what_it_was(store):
     written(store, lambda sources: sources.put_made(source, {0: (0, 2)}))
     place = Place(source.conversation, 1, 9, 1, b"", b"")
     written(store, lambda sources: sources.put_place(name, place))
-    erase(store, "c1", reason="asked for")
+    erased(store, "c1")
     with sources_of(store) as sources:
         assert sources.of("c1") is sources.find_by_key(source.conversation) is None
         assert (sources.made(source), sources.places(name)) == ({}, [])
@@ -335,7 +335,7 @@ def test_records_without_events_are_met_by_each_transaction(store):
             work()
     assert store.conversation("c1", pending=True).pending == 9
 
-    def made(writing: WriteTransaction) -> None:
+    def made(writing):
         sources = SourcesToWrite.beside(writing)
         sources.set_progress(source, 9, 9, source.head)
         sources.put_made(source, {number: (number, 1) for number in range(9)})

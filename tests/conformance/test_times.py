@@ -4,7 +4,6 @@ for that.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import count
 
@@ -21,10 +20,9 @@ from foldlog.eventstore import (
     UnknownEvent,
     open_store,
 )
-from foldlog.eventstore.inside import WriteTransaction
-from foldlog.eventstore.maintenance.verify import verify
 from tests.reading import reading
-from tests.said import said
+from tests.said import said, say
+from tests.sound import assert_sound
 
 BEGIN = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
 OTHER = datetime(2020, 2, 2, tzinfo=UTC)
@@ -59,10 +57,10 @@ def test_every_read_gives_the_time_of_the_recording(timed):
 
 
 def test_nothing_more_is_stored(timed):
-    timed.append("c1", said("one"), expected_version=0)
+    say(timed, "c1", "one")
     timed.append("c1", said("two", timestamp=OTHER), expected_version=1)
     assert [b"timestamp" in body for body in bodies(timed)] == [False, True]
-    assert [verdict.findings for verdict in verify(timed, "c1")] == [()]
+    assert_sound(timed, "c1")
 
 
 def test_a_time_that_was_given_and_the_lack_of_one_in_a_source_stay(timed):
@@ -76,8 +74,8 @@ def test_a_time_that_was_given_and_the_lack_of_one_in_a_source_stay(timed):
 
 
 def test_a_retry_is_known_at_a_later_time(timed):
-    first = timed.append("c1", said("one"), expected_version=0, idempotency_key="turn-1")
-    assert timed.append("c1", said("one"), expected_version=0, idempotency_key="turn-1") == first
+    first = say(timed, "c1", "one", idempotency_key="turn-1")
+    assert say(timed, "c1", "one", idempotency_key="turn-1") == first
     with pytest.raises(IdempotencyConflict):
         timed.append(
             "c1", said("one", timestamp=BEGIN), expected_version=0, idempotency_key="turn-1"
@@ -85,7 +83,7 @@ def test_a_retry_is_known_at_a_later_time(timed):
 
 
 def test_what_was_read_can_be_imported_elsewhere(timed):
-    timed.append("c1", [said("one"), said("two")], expected_version=0)
+    say(timed, "c1", "one", "two")
     with open_store("memory:") as other:
         other.ingest("c1", timed.events("c1", 0, 1))
         assert other.ingest("c1", timed.events("c1")).added == 1
@@ -99,7 +97,7 @@ def test_a_projection_sees_what_readers_see(timed):
         name = "keeper"
         seen: list[Event]
 
-        def project(self, snapshot: WriteTransaction, events: Sequence[Event]) -> None:
+        def project(self, snapshot, events):
             self.seen = list(events)
             assert list(snapshot.events(snapshot.version - len(events))) == self.seen
 

@@ -15,11 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from foldlog.eventstore import ANY_VERSION, Message, Store, open_store
-from foldlog.eventstore.maintenance.backup import Vacuumed, vacuum
+from foldlog.eventstore import Store, open_store
+from foldlog.eventstore.maintenance.backup import vacuum
 from foldlog.eventstore.recorders.sqlite import checkpoints, maintenance, writing
 from foldlog.eventstore.recorders.sqlite.checkpoints import LogCheckpoints
 from tests.reading import reading
+from tests.said import say
 
 AT = 50
 PAGE_BYTES = 4_096 + 24
@@ -38,9 +39,7 @@ def store(tmp_path, monkeypatch) -> Iterator[Store]:
 
 
 def append(store: Store, pages: int = 1) -> None:
-    store.append(
-        "c1", Message(source="user", content="x" * 4_000 * pages), expected_version=ANY_VERSION
-    )
+    say(store, "c1", "x" * 4_000 * pages)
 
 
 def in_progress() -> list[threading.Thread]:
@@ -73,10 +72,10 @@ def committed_between(monkeypatch) -> Callable[[Store], None]:
     taken. A reader sees to it that this commit does not begin the log again.
     """
 
-    def between(store: Store) -> None:
+    def between(store):
         write_back = maintenance.write_back
 
-        def then_append(connection: sqlite3.Connection) -> tuple[int, int]:
+        def then_append(connection):
             with reading(store, "c1"):
                 written_back = write_back(connection)
                 append(store)
@@ -93,7 +92,7 @@ def held(monkeypatch) -> tuple[threading.Event, threading.Event]:
     at_work, go_on = threading.Event(), threading.Event()
     write_back = maintenance.write_back
 
-    def slowly(connection: sqlite3.Connection) -> tuple[int, int]:
+    def slowly(connection):
         at_work.set()
         assert go_on.wait(60)
         return write_back(connection)
@@ -130,7 +129,7 @@ def test_a_log_that_is_read_begins_again_when_nobody_reads_it(store, tmp_path, c
 
 @needs_descriptors
 def test_a_log_that_no_thread_writes_back_is_written_back_in_a_commit(tmp_path, monkeypatch):
-    def fail(self: LogCheckpoints) -> int:
+    def fail(self):
         raise sqlite3.OperationalError("disk I/O error")
 
     monkeypatch.setattr(checkpoints, "AT", AT)
@@ -148,7 +147,7 @@ def test_a_writer_waits_where_the_thread_does_not_keep_up(store, held, monkeypat
     monkeypatch.setattr(checkpoints, "IN_COMMITS_AT", AT)
     at_work, go_on = held
 
-    def write() -> None:
+    def write():
         while not at_work.is_set():
             append(store)
         append(store)
@@ -169,7 +168,7 @@ def test_a_vacuum_waits_until_the_log_has_been_written_back(store, held):
     at_work, go_on = held
     append(store, 2 * AT)
     assert at_work.wait(60)
-    vacuumed: list[Vacuumed] = []
+    vacuumed = []
     thread = threading.Thread(target=lambda: vacuumed.append(vacuum(store)))
     thread.start()
     thread.join(0.1)
@@ -184,7 +183,7 @@ def test_a_store_that_is_closed_waits_for_its_checkpoint(store, monkeypatch):
     at_work, ended = threading.Event(), threading.Event()
     write_back = maintenance.write_back
 
-    def slowly(connection: sqlite3.Connection) -> tuple[int, int]:
+    def slowly(connection):
         at_work.set()
         time.sleep(0.3)
         written_back = write_back(connection)

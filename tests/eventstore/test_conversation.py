@@ -14,6 +14,7 @@ from foldlog.eventstore import CondensationAction, InvalidEvent, open_store, sum
 from foldlog.eventstore.codec import encode
 from foldlog.eventstore.conversation import Append, State, decide, evolve, summaries_named
 from foldlog.eventstore.events import EventIds
+from tests.golden.rows import rows
 from tests.said import said, say
 
 
@@ -29,39 +30,9 @@ def test_only_the_summaries_that_a_command_names_matter():
     assert summaries_named([said("a"), forgets]) == {summary_id(7), summary_id(2)}
 
 
-@pytest.mark.parametrize(
-    "fields, message",
-    [
-        ({}, "neither was given"),
-        (
-            {
-                "forgotten_event_ids": [1],
-                "forgotten_events_start_id": 1,
-                "forgotten_events_end_id": 2,
-            },
-            "both were given",
-        ),
-        ({"forgotten_events_start_id": 1}, "only one end"),
-        (
-            {"forgotten_events_start_id": 4, "forgotten_events_end_id": 2},
-            "runs backwards, from 4 to 2",
-        ),
-        ({"forgotten_event_ids": [1], "summary": "s"}, "together or not at all"),
-        ({"forgotten_event_ids": [1], "summary_offset": 1}, "together or not at all"),
-        ({"forgotten_event_ids": []}, "must be declined"),
-        ({"forgotten_event_ids": [], "metadata": {"outcome": "declined"}}, "must have a reason"),
-        ({"forgotten_event_ids": 5}, "a condensation's"),
-        ({"forgotten_event_ids": "12"}, "a condensation's"),
-        ({"forgotten_event_ids": [1, "2"]}, "a condensation's"),
-        ({"forgotten_event_ids": [True]}, "a condensation's"),
-        ({"forgotten_events_start_id": "1", "forgotten_events_end_id": 2}, "a condensation's"),
-        ({"forgotten_event_ids": [1], "summary": 7, "summary_offset": 0}, "a condensation's"),
-        ({"forgotten_event_ids": [1], "summary": "s", "summary_offset": 0.5}, "a condensation's"),
-        ({"forgotten_event_ids": [1], "metadata": None}, "a condensation's"),
-    ],
-)
-def test_a_malformed_condensation_cannot_be_built(fields, message):
-    with pytest.raises(InvalidEvent, match=message):
+@pytest.mark.parametrize("fields, problem", rows("refusals.json", "malformed condensations"))
+def test_a_malformed_condensation_cannot_be_built(fields, problem):
+    with pytest.raises(InvalidEvent, match=problem):
         CondensationAction(**fields)
 
 

@@ -14,7 +14,6 @@ import pytest
 from foldlog.eventstore import (
     ANY_VERSION,
     CondensationAction,
-    Message,
     Observation,
     Store,
     open_store,
@@ -23,6 +22,7 @@ from foldlog.eventstore import (
 from foldlog.eventstore.recorders.sqlite import store_file
 from foldlog.projections import Views
 from tests.reading import reading
+from tests.said import said, say
 
 SHORT, LONG = 200, 6_000
 TOLERANCE = 1.25
@@ -65,7 +65,7 @@ def made(tmp_path: Path, length: int) -> Store:
     """
     store = open_store(f"sqlite:///{tmp_path}/s.db", durability="relaxed")
     store.register(Views(store))
-    store.append("a", Message(source="user", content="before"), expected_version=0)
+    say(store, "a", "before")
     events: list[Any] = []
     for n in range(length):
         if n % 60 == 59:
@@ -73,11 +73,11 @@ def made(tmp_path: Path, length: int) -> Store:
                 CondensationAction(forgotten_events_start_id=2, forgotten_events_end_id=n - 4)
             )
         else:
-            events.append(Message(source="user", content=str(n)))
+            events.append(said(str(n)))
     for start in range(0, length, 500):
         store.append("c1", events[start : start + 500], expected_version=start)
     store.append("chain", chain(length), expected_version=0)
-    store.append("z", Message(source="user", content="behind"), expected_version=0)
+    say(store, "z", "behind")
     return store
 
 
@@ -89,7 +89,7 @@ def chain(length: int) -> list[Any]:
     while len(events) + 5 <= length:
         start = len(events)
         before = [summary_id(start - 1)] if start else []
-        events += [Message(source="user", content=str(n)) for n in range(start, start + 4)]
+        events += [said(str(n)) for n in range(start, start + 4)]
         ids = [*before, *range(start, start + 4)]
         events.append(
             CondensationAction(forgotten_event_ids=ids, summary="so far", summary_offset=0)

@@ -5,19 +5,15 @@ files.
 from __future__ import annotations
 
 import random
-import sqlite3
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pydantic import SecretStr
 
 from foldlog.eventstore import (
     CondensationRequest,
     ConversationErased,
     KeyRing,
-    Message,
     Observation,
     Store,
     StoreUnavailable,
@@ -29,16 +25,17 @@ from foldlog.eventstore.maintenance import backup
 from foldlog.eventstore.maintenance.backup import vacuum
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.rekey import rekey
-from foldlog.eventstore.recorders.sqlite import SQLiteRecorder, maintenance
+from foldlog.eventstore.recorders.sqlite import maintenance
 from foldlog.eventstore.recorders.types import as_rows
 from tests.between import Killed
 from tests.crash.bytes_left import bytes_left
+from tests.privacy import erased
 from tests.reading import reading
 from tests.said import said, say
 from tests.sound import assert_sound
 
 SECRET = "Mrs Alva Quist, account 55-17-204"
-KEY = KeyRing([SecretStr("11" * 32)])
+KEY = KeyRing(["11" * 32])
 
 
 class Keeper:
@@ -65,7 +62,7 @@ def test_deleted_rows_and_keys_are_overwritten_before_any_vacuum(tmp_path, keys)
             found = reader.conversation("secret")
             stored = [row.body for row in as_rows(reader.rows(found.key, 0, 10, 10))]
         assert bool(files_with(tmp_path, SECRET.encode())) is (keys is None)
-        erase(store, "secret", reason="asked to")
+        erased(store, "secret")
     for secret in (SECRET.encode(), found.sealed_key or SECRET.encode(), *stored):
         assert files_with(tmp_path, secret) == []
 
@@ -73,11 +70,11 @@ def test_deleted_rows_and_keys_are_overwritten_before_any_vacuum(tmp_path, keys)
 def test_an_import_that_is_going_on_is_erased_with_it(tmp_path):
     path = tmp_path / "history.db"
 
-    def history() -> Iterator[Message]:
+    def history():
         for n in range(3_000):
             if n == 2_500:
                 say(store, "coming", SECRET)
-                erase(store, "coming", reason="asked to")
+                erased(store, "coming")
                 vacuum(store)
                 assert files_with(tmp_path, SECRET.encode()) == []
             yield said(f"{n} {SECRET}")
@@ -85,7 +82,7 @@ def test_an_import_that_is_going_on_is_erased_with_it(tmp_path):
     with open_store(path) as store, open_store(path) as importing:
         with pytest.raises(ConversationErased):
             importing.ingest("coming", history())
-        erase(store, "coming", reason="asked to")
+        erased(store, "coming")
         vacuum(store)
         assert files_with(tmp_path, SECRET.encode()) == []
 
@@ -121,7 +118,7 @@ def test_the_tombstone_says_that_bytes_are_pending_and_vacuum_removes_them(tmp_p
     fill_keyed(path)
     with open_store(path) as store:
         assert not store.database.bytes_pending
-        assert erase(store, "secret", reason="asked to").bytes_pending
+        assert erased(store, "secret").bytes_pending
     with open_store(path) as store:
         assert [(row.id, row.bytes_pending) for row in store.conversations()] == [
             ("other", False),
@@ -138,7 +135,7 @@ def test_the_tombstone_says_that_bytes_are_pending_and_vacuum_removes_them(tmp_p
 def test_a_rekey_says_in_its_result_that_bytes_are_pending_and_vacuum_removes_them(tmp_path):
     path = tmp_path / "store.db"
     fill_keyed(path)
-    with open_store(path, keys=KeyRing([SecretStr("ab" * 32)])) as store:
+    with open_store(path, keys=KeyRing(["ab" * 32])) as store:
         assert [done.bytes_pending for done in rekey(store)] == [None, True]
         # the second run changes no row
         assert [done.bytes_pending for done in rekey(store)] == [None, True]
@@ -152,7 +149,7 @@ def test_vacuum_waits_for_readers_where_bytes_are_pending(tmp_path, monkeypatch)
     path = tmp_path / "store.db"
     fill_keyed(path)
     with open_store(path) as store, open_store(path) as other:
-        assert erase(store, "secret", reason="asked to").bytes_pending
+        assert erased(store, "secret").bytes_pending
         with (
             reading(other, "other"),
             pytest.raises(StoreUnavailable, match="the deleted bytes are still in the files"),
@@ -166,7 +163,7 @@ def test_vacuum_completes_an_erasure_that_was_cut_short(tmp_path, monkeypatch):
     path = tmp_path / "store.db"
     fill_keyed(path)
 
-    def killed(*_: object) -> None:
+    def killed(*_):
         raise Killed
 
     with open_store(path) as store:
@@ -175,7 +172,7 @@ def test_vacuum_completes_an_erasure_that_was_cut_short(tmp_path, monkeypatch):
                 "foldlog.eventstore.recorders.sqlite.transaction.SQLiteTransaction.delete", killed
             )
             with pytest.raises(Killed):
-                erase(store, "secret", reason="asked to")
+                erased(store, "secret")
         assert store.conversation("secret").bytes_pending
         assert bytes_left(tmp_path, SECRETS) != []
         vacuum(store)
@@ -190,9 +187,9 @@ def test_bytes_of_an_erasure_that_began_after_the_rewriting_stay_pending(tmp_pat
     rewrite = maintenance.rewrite
     with open_store(path) as store, open_store(path) as other:
         keyed(store, "last", 10_000)
-        erase(store, "secret", reason="asked to")
+        erased(store, "secret")
 
-        def then_erase(writer: sqlite3.Connection) -> tuple[bytes] | None:
+        def then_erase(writer):
             pending = rewrite(writer)
             threading.Thread(
                 target=erase, args=(other, "last"), kwargs={"reason": "asked to"}
@@ -215,12 +212,11 @@ def test_bytes_of_an_erasure_after_another_vacuum_stay_pending(tmp_path):
         for name in ("first", "last"):
             say(store, name, "x")
         recorder = store.database.recorder
-        assert isinstance(recorder, SQLiteRecorder)
-        erase(store, "first", reason="asked to")
+        erased(store, "first")
         with recorder._alone() as writer:
             pending = maintenance.rewrite(writer)
         assert not vacuum(store).bytes_pending  # a second vacuum ends before the first one
-        erase(store, "last", reason="asked to")
+        erased(store, "last")
         with recorder._alone() as writer:
             assert maintenance.empty_log(writer, pending)
         assert store.database.bytes_pending

@@ -6,7 +6,6 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from pydantic import SecretStr
 
 from foldlog.eventstore import (
     CorruptEvent,
@@ -18,7 +17,7 @@ from foldlog.eventstore.maintenance.verify import verify
 from tests import stored_rows
 from tests.said import say
 
-KEYS = KeyRing([SecretStr("6b" * 32)])
+KEYS = KeyRing(["6b" * 32])
 
 
 @pytest.fixture(params=[None, KEYS], ids=["plain", "encrypted"])

@@ -204,7 +204,7 @@ def together(queue) -> Callable[..., list[Any]]:
     got.
     """
 
-    def run(*works: Callable[[Any], Any], any_thread: bool = True) -> list[Any]:
+    def run(*works, any_thread=True):
         callers = Callers(queue)
         with a_held_transaction(queue):
             callers.add(*works, any_thread=any_thread)
@@ -215,12 +215,6 @@ def together(queue) -> Callable[..., list[Any]]:
 
 # -- groups
 # --------------------------------------------------------------------------------------------------
-
-
-def test_a_lone_job_runs_by_itself_and_gives_its_result(queue, groups):
-    assert queue.run(writes("one")) == "one"
-    assert queue.run(writes("two")) == "two"
-    assert groups.committed == [["one"], ["two"]]
 
 
 def test_jobs_that_come_while_a_group_runs_share_the_next_one_in_their_order(together, groups):
@@ -247,38 +241,27 @@ def test_a_job_that_calls_other_code_leads_alone_and_keeps_its_place(queue, grou
     assert groups.committed == [["first"], [1, 2], ["other"], [3, 4]]
 
 
-def test_a_job_that_calls_other_code_runs_in_the_thread_and_the_context_of_its_caller(
-    queue,
-):
-    local, variable = threading.local(), contextvars.ContextVar("variable", default=-1)
-    found: list[tuple[int, int, int]] = []
+def test_a_job_that_calls_other_code_runs_in_the_thread_and_the_context_of_its_caller(queue):
+    variable, ran_in = contextvars.ContextVar("variable", default=None), []
 
-    def call(n: int) -> None:
-        local.number = n
-        variable.set(n)
-        queue.run(lambda groups: found.append((n, getattr(local, "number", -1), variable.get())))
+    def call():
+        variable.set(threading.current_thread())
+        queue.run(lambda _: ran_in.append((threading.current_thread(), variable.get())))
 
     with a_held_transaction(queue):
-        threads = [threading.Thread(target=call, args=(n,), daemon=True) for n in range(4)]
+        threads = [threading.Thread(target=call, daemon=True) for _ in range(4)]
         for waiting, thread in enumerate(threads):
             thread.start()
             until(lambda waiting=waiting: len(queue._waiting) > waiting)
     finish(threads)
-    assert found == [(n, n, n) for n in range(4)]
-
-
-def test_the_first_thread_runs_the_jobs_of_the_others(queue):
-    callers = Callers(queue)
-    with a_held_transaction(queue):
-        callers.add(*[lambda _: threading.current_thread()] * 3)
-    assert callers.finish() == [callers.threads[0]] * 3
+    assert ran_in == [(thread, thread) for thread in threads]
 
 
 def test_the_main_thread_leads_alone(queue, groups):
     """What a signal handler raises in it ends no job of another thread."""
-    ran_in: list[threading.Thread] = []
+    ran_in = []
 
-    def where(groups: Groups) -> None:
+    def where(groups):
         groups.write(len(ran_in))
         ran_in.append(threading.current_thread())
 
@@ -330,7 +313,7 @@ def test_several_jobs_of_one_thread_keep_their_order_also_where_some_call_other_
 def test_a_leader_that_does_not_get_the_write_lock_fails_alone(queue, groups):
     take, failing, both_wait = groups.take, [True], threading.Event()
 
-    def fails_once(deadline: float) -> None:
+    def fails_once(deadline):
         if failing and failing.pop():
             assert both_wait.wait(PATIENCE_S)
             raise DatabaseFault("no lock")
@@ -352,7 +335,7 @@ def test_an_error_of_a_job_goes_to_its_caller_alone_and_takes_nothing_of_the_oth
     any_thread,
     wrote,
 ):
-    def fails(groups: Groups) -> None:
+    def fails(groups):
         if wrote:
             groups.write("never")
         raise OSError("mine")
@@ -363,36 +346,14 @@ def test_an_error_of_a_job_goes_to_its_caller_alone_and_takes_nothing_of_the_oth
     assert queue.run(writes(3)) == 3
 
 
-@pytest.mark.parametrize("any_thread", [False, True])
-@pytest.mark.parametrize("wrote", [False, True])
-def test_an_error_of_one_of_several_jobs_is_its_own(queue, groups, any_thread, wrote):
-    def fails(groups: Groups) -> None:
-        if wrote:
-            groups.write("never")
-        raise LookupError
-
-    first, one, failed, two, last = run_all(
-        queue, fails, writes(1), fails, writes(2), fails, any_thread=any_thread
-    )
-    assert (type(first), one, type(failed), two, type(last)) == (
-        LookupError,
-        1,
-        LookupError,
-        2,
-        LookupError,
-    )
-    assert [written for group in groups.committed for written in group] == [1, 2]
-    assert queue.run(writes(3)) == 3
-
-
 def test_a_job_that_was_refused_is_run_again_where_the_transaction_is(together, groups):
     """What refused it may have been rolled back."""
 
-    def fails(groups: Groups) -> None:
+    def fails(groups):
         groups.write("never")
         raise LookupError
 
-    def refused_behind(groups: Groups) -> Any:
+    def refused_behind(groups):
         if "never" in (groups.open or []):
             raise LookupError("it is taken")
         return groups.write("taken")
@@ -402,14 +363,6 @@ def test_a_job_that_was_refused_is_run_again_where_the_transaction_is(together, 
     assert groups.committed == [["first"], ["taken"]]
 
 
-def test_several_jobs_fail_with_the_database(queue, groups):
-    groups.commits_fail = True
-    outcomes = run_all(queue, writes(1), writes(2))
-    assert [type(outcome) for outcome in outcomes] == [DatabaseFault] * 2
-    assert outcomes[0] is not outcomes[1]
-    assert groups.committed == []
-
-
 def test_an_error_of_the_database_is_that_of_the_whole_group_and_each_gets_its_own(queue, groups):
     callers = Callers(queue)
     with a_held_transaction(queue):
@@ -417,7 +370,7 @@ def test_an_error_of_the_database_is_that_of_the_whole_group_and_each_gets_its_o
         until(lambda: len(queue._waiting) == 3)
         begin = groups.begin
 
-        def begin_to_fail() -> None:
+        def begin_to_fail():
             groups.commits_fail = True
             begin()
 
@@ -432,9 +385,9 @@ def test_an_error_that_was_raised_is_not_kept_alive(queue):
     class Large:
         """Something in a frame of the work that failed."""
 
-    kept: list[weakref.ref[Large]] = []
+    kept = []
 
-    def fails(_: Any) -> None:
+    def fails(_):
         large = Large()
         kept.append(weakref.ref(large))
         raise ValueError(large.__doc__)
@@ -453,9 +406,9 @@ def test_an_error_that_was_raised_is_not_kept_alive(queue):
 
 
 def test_a_write_inside_a_write_is_refused_and_the_outer_one_goes_on(queue, groups):
-    refused: list[str] = []
+    refused = []
 
-    def outer(groups: Groups) -> Any:
+    def outer(groups):
         write, several = writes("inner"), [(writes("inner"), True)]
         for inner in (
             lambda: queue.run(write),
@@ -476,15 +429,15 @@ def test_a_write_inside_a_write_is_refused_and_the_outer_one_goes_on(queue, grou
 
 
 def test_a_signal_handler_that_writes_while_its_thread_waits_in_the_queue_is_refused(queue, groups):
-    refused: list[BaseException] = []
+    refused = []
 
-    def handle(*_: object) -> None:
+    def handle(*_):
         try:
             queue.run(writes("never"))
         except StoreUnusable as error:
             refused.append(error)
 
-    def press() -> None:
+    def press():
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
         until(lambda: refused)
 
@@ -514,7 +467,7 @@ def test_who_waits_too_long_is_told_who_leads_and_nothing_of_it_is_written(group
 def test_a_job_that_a_leader_has_taken_waits_for_its_outcome_however_long(queue, groups):
     impatient_is_late = threading.Event()
 
-    def slow(groups: Groups) -> Any:
+    def slow(groups):
         impatient_is_late.wait(PATIENCE_S)
         return groups.write("slow")
 
@@ -541,11 +494,11 @@ def test_a_job_that_a_leader_has_taken_waits_for_its_outcome_however_long(queue,
 def test_an_interrupted_leader_loses_nothing_of_the_others(together, groups, step, committed):
     goes_on = getattr(groups, step)
 
-    def interrupted_once(*_: object) -> None:
+    def interrupted_once(*_):
         setattr(groups, step, goes_on)
         raise KeyboardInterrupt
 
-    def leads(groups: Groups) -> Any:
+    def leads(groups):
         setattr(groups, step, interrupted_once)
         return groups.write("leader")
 
@@ -559,7 +512,7 @@ def test_an_interrupted_leader_loses_nothing_of_the_others(together, groups, ste
 def test_what_interrupts_a_leader_in_the_job_of_another_reaches_the_leader(together, groups):
     interruptions = [KeyboardInterrupt()]
 
-    def interrupted_once(groups: Groups) -> Any:
+    def interrupted_once(groups):
         groups.write(2)
         if interruptions:
             raise interruptions.pop()
@@ -572,20 +525,6 @@ def test_what_interrupts_a_leader_in_the_job_of_another_reaches_the_leader(toget
     assert groups.committed == [["first"], [2, 3]]
 
 
-def test_an_interruption_after_the_commit_says_so_and_the_others_have_their_results(queue, groups):
-    commit = groups.commit
-
-    def interrupted_after() -> None:
-        commit()
-        raise TimeoutError("the time is over")
-
-    groups.commit = interrupted_after
-    with pytest.raises(TimeoutError) as raised:
-        queue.run(writes("one"))
-    assert ["was committed" in note for note in raised.value.__notes__] == [True]
-    assert groups.committed == [["one"]]
-
-
 def test_an_interrupted_waiter_leaves_and_the_others_go_on(queue, groups):
     """The main thread, the only one that Python interrupts, waits in the queue when Ctrl-C
     comes.
@@ -593,7 +532,7 @@ def test_an_interrupted_waiter_leaves_and_the_others_go_on(queue, groups):
     callers = Callers(queue)
     with a_held_transaction(queue):
 
-        def press() -> None:
+        def press():
             until(lambda: queue._waiting)
             callers.add(writes("after"))
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)

@@ -22,7 +22,6 @@ from tests.eventstore.interruptions import interrupted_at
 from tests.sound import assert_sound
 
 HI = Message(source="user", content="hi")
-PATIENCE_S = 60
 
 
 def places(
@@ -91,7 +90,7 @@ def test_an_append_that_is_interrupted_says_whether_it_is_written(
     """
     events = [HI, CondensationAction(forgotten_event_ids=[0])]
 
-    def write(conversation: str) -> None:
+    def write(conversation):
         store.append(
             conversation,
             events,

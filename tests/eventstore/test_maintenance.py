@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -16,18 +15,17 @@ import foldlog.eventstore.log.importing
 from foldlog.eventstore import (
     ANY_VERSION,
     InvalidOption,
-    Message,
     Store,
     StoreUnavailable,
     open_store,
 )
 from foldlog.eventstore.log.importing import staged_keys
 from foldlog.eventstore.maintenance.backup import Vacuumed, back_up, vacuum
-from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.sqlite import SQLiteRecorder
 from foldlog.eventstore.recorders.types import Conversation
 from tests import stored_rows
+from tests.privacy import erased
 from tests.reading import reading
 from tests.said import said
 
@@ -101,7 +99,7 @@ def test_a_backup_that_cannot_be_written_says_so_and_leaves_nothing(store, tmp_p
     ):
         back_up(store, str(tmp_path / "nowhere" / "copy.db"))
 
-    def full(done: int, of: int) -> None:
+    def full(done, of):
         raise OSError(28, "No space left on device")
 
     before = sorted(tmp_path.iterdir())
@@ -114,7 +112,7 @@ def test_a_backup_is_of_one_moment_while_others_write(store, tmp_path):
     """Each batch of five is in it whole, and what was recorded before it began is in it."""
     stop = threading.Event()
 
-    def write() -> None:
+    def write():
         while not stop.is_set():
             store.append("busy", [HI] * 5, expected_version=ANY_VERSION)
 
@@ -150,7 +148,7 @@ def test_a_store_in_memory_cannot_be_backed_up_and_has_nothing_to_vacuum(tmp_pat
 
 def test_a_position_is_never_given_twice_also_when_the_newest_rows_are_gone(store, tmp_path):
     newest = store.append("to erase", [HI] * 10, expected_version=0)[-1].position
-    erase(store, "to erase", reason="asked for")
+    erased(store, "to erase")
     vacuum(store)
     store.close()
     with open_store(f"sqlite:///{tmp_path}/store.db") as again:
@@ -181,27 +179,6 @@ def test_vacuum_discards_what_killed_imports_left_and_spares_those_that_live(sto
     with recorder.read() as reader:
         assert staged_keys(reader, "living") == []
     recorder.close()
-
-
-def test_an_import_that_was_taken_for_dead_is_told_and_can_be_run_again(tmp_path):
-    path = tmp_path / "store.db"
-    hours = itertools.count()
-    clock = iter(datetime(2026, 1, 1, tzinfo=UTC) + timedelta(hours=2 * n) for n in hours)
-    with open_store(f"sqlite:///{path}", clock=lambda: next(clock)) as slow:
-
-        def history() -> Iterator[Message]:
-            yield from [HI] * 2_500
-            with open_store(f"sqlite:///{path}", clock=lambda: next(clock)) as other:
-                assert vacuum(other).discarded == 1
-            yield from [HI] * 2_500
-
-        with pytest.raises(
-            StoreUnavailable,
-            match="is no longer staged: its import was discarded; import the source again",
-        ):
-            slow.ingest("c1", history())
-        assert slow.version("c1") == 0
-        assert slow.ingest("c1", [HI] * 5_000).version == 5_000
 
 
 def test_readers_go_on_while_a_store_is_vacuumed(store):

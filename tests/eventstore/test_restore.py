@@ -6,18 +6,15 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
-from pydantic import SecretStr
 
 from foldlog.eventstore import (
     InvalidOption,
     KeyRing,
-    Message,
     Store,
     StoreUnavailable,
     StoreUnusable,
@@ -26,11 +23,11 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.maintenance import unfinished
 from foldlog.eventstore.maintenance.backup import back_up, vacuum
-from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.sqlite import replacing
 from foldlog.eventstore.recorders.sqlite.replacing import held
 from tests.eventstore.test_store_file import Agent
+from tests.privacy import erased
 from tests.reading import reading
 from tests.said import said, say
 from tests.sound import assert_sound
@@ -78,7 +75,7 @@ def test_a_store_with_an_import_that_runs_is_not_removed(tmp_path):
     path = tmp_path / "new.db"
     with open_store(path) as store:
 
-        def events() -> Iterator[Message]:
+        def events():
             for number in range(4_000):
                 if number == 3_500:
                     replacing.remove_empty(str(path))
@@ -135,7 +132,7 @@ def test_events_that_are_only_in_the_log_are_kept_too(path, backup):
 
 
 def test_a_store_that_is_gone_or_empty_or_damaged_is_restored(path, backup, tmp_path):
-    damages: list[Callable[[], object]] = [
+    damages = [
         path.unlink,
         lambda: path.write_bytes(b""),
         lambda: path.write_bytes(path.read_bytes()[:6_000] + bytes(9_000)),
@@ -188,8 +185,8 @@ def test_what_root_restores_and_locks_belongs_to_the_owner_of_the_store(path, ba
 def test_conversations_that_were_erased_since_are_named(path, backup):
     with open_store(f"sqlite:///{path}") as store:
         append(store, "never in the backup", "c2")
-        erase(store, "c1", reason="asked to")
-        erase(store, "c2", reason="asked to")
+        erased(store, "c1")
+        erased(store, "c2")
     assert restore_store(f"sqlite:///{path}", backup).erased_since == ("c1",)
 
 
@@ -199,7 +196,7 @@ def test_a_backup_with_an_unfinished_erasure_is_restored_and_the_erasure_finishe
     with open_store(f"sqlite:///{path}") as store, monkeypatch.context() as patched:
         patched.setattr(unfinished, "delete_rows", _kill)
         with pytest.raises(_Killed):
-            erase(store, "c1", reason="asked to")
+            erased(store, "c1")
     restored = f"sqlite:///{tmp_path / 'restored.db'}"
     assert restore_store(restored, str(path)).conversations == 1
     with open_store(restored) as store:
@@ -268,7 +265,7 @@ def test_a_store_is_no_backup_of_itself_and_no_server_is_restored(path, backup):
 
 
 def test_an_encrypted_backup_is_verified_with_its_key(tmp_path):
-    keys = KeyRing([SecretStr("22" * 32)])
+    keys = KeyRing(["22" * 32])
     with open_store(f"sqlite:///{tmp_path / 'history.db'}", keys=keys) as store:
         append(store, "private")
         back_up(store, str(tmp_path / "backup.db"))
@@ -356,7 +353,7 @@ def test_a_restore_that_is_killed_at_any_step_leaves_a_store_that_opens(tmp_path
     """It is the old one or the new one; a process that has the old one open writes to it, or
     nothing.
     """
-    states: list[list[str]] = []
+    states = []
     while not states or states[-1]:
         folder = tmp_path / f"{len(states)}"
         folder.mkdir()
@@ -366,7 +363,7 @@ def test_a_restore_that_is_killed_at_any_step_leaves_a_store_that_opens(tmp_path
 
 
 def test_a_disk_that_is_full_replaces_nothing(path, backup, monkeypatch):
-    def full(*_: object) -> None:
+    def full(*_):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(replacing.os, "rename", full)
@@ -392,7 +389,7 @@ def test_what_a_killed_restore_left_is_removed_and_what_another_one_writes_stays
 def test_a_full_disk_of_the_store_is_not_a_backup_that_cannot_be_read(path, backup, monkeypatch):
     connect = sqlite3.connect
 
-    def small(name: str, *given: Any, **named: Any) -> sqlite3.Connection:
+    def small(name, *given, **named):
         connection = connect(name, *given, **named)
         if name.endswith(".part"):
             connection.execute("PRAGMA max_page_count = 2")

@@ -232,7 +232,7 @@ def remove_log(path: Path) -> None:
 def another(path) -> Callable[[str], None]:
     """Run statements in another process, which opens the store."""
 
-    def run(statements: str) -> None:
+    def run(statements):
         code = (
             "import os, sqlite3, sys\nfrom foldlog.eventstore import *\nwith"
             " open_store(sys.argv[1]) as store:\n"

@@ -126,131 +126,119 @@ def opened(row: Row, name: bytes, data_key: bytes | None) -> tuple[bytes, bytes]
         if not behind:
             behind, body = body[:16], body[16:]
         encoding -= 8
-    encoding &= ~16
-    read = {0: bytes, 1: zlib.decompress, 2: zstandard.decompress}[encoding]
-    return read(body), behind
+    return decompress(body, encoding & ~16), behind
 
 
-def said(body: bytes) -> Any:
-    read = json.loads(body)
-    return json.loads(base64.b64decode(read["$exact"])) if body.startswith(b'{"$exact":') else read
+def decompress(body: bytes, compression: int) -> bytes:
+    read = {0: bytes, 1: zlib.decompress, 2: zstandard.decompress}[compression]
+    return read(body)
 
 
-def said_with_bytes(path: Path, name: bytes, row: Row, body: bytes, data_key: bytes | None) -> Any:
-    """What a body says whose bytes stand beside it."""
-    with closing(sqlite3.connect(path)) as connection:
-        found = connection.execute(
-            "SELECT a.name, a.encoding, a.body FROM attached d JOIN attachments a USING"
-            " (conversation, name, encoding) WHERE d.event = ? AND d.conversation = (SELECT key"
-            " FROM conversations WHERE id = CAST(? AS TEXT))",
-            (row.id, name),
-        ).fetchall()
-    plain = {}
-    for named, encoding, stored in found:
-        if encoding & 8:
-            assert data_key is not None
-            place = b"attachment\0" + struct.pack(">I", encoding) + named + name
-            stored = AESGCM(data_key).decrypt(stored[:12], stored[12:], place)
-        value = (
-            zlib.decompress(stored)
-            if encoding & 1
-            else zstandard.decompress(stored)
-            if encoding & 2
-            else stored
-        )
-        digest = hashlib.sha256(value).digest()
-        keyed = b"" if data_key is None else data_key
-        assert named == (
-            digest
-            if not keyed
-            else hashlib.blake2b(
-                digest, key=keyed, digest_size=32, person=b"foldlog bytes"
-            ).digest()
-        )
-        plain[digest.hex()] = value
-    assert body.startswith(b'{"$bytes":')
-    read = json.loads(body)
-    for listed in read.pop("$bytes"):
-        assert len(plain[listed["sha256"]]) == listed["size"]
-        *way, last = listed["at"]
-        container = read
-        for step in way:
-            container = container[step]
-        assert container[last] is None
-        container[last] = plain[listed["sha256"]]
-    return read
+class Conversation(NamedTuple):
+    """A conversation that can be seen and was not erased. ``secret`` is its data key and its salt,
+    or nothing and its salt.
+    """
+
+    key: int
+    name: bytes
+    created_at: int
+    mark: bytes | None
+    data_key: bytes | None
+    salt: bytes
+    rows: list[Row]
 
 
-@pytest.mark.parametrize("compression", ["none", "zlib", "zstd"])
-@pytest.mark.parametrize("sealed", [False, True])
-def test_bytes_are_read_by_the_page(tmp_path, compression, sealed):
-    path = tmp_path / "store.db"
-    with open_store(
-        f"sqlite:///{path}",
-        compression=compression,
-        keys=KeyRing([SecretStr(WRAPPING_KEY.hex())]) if sealed else None,
-    ) as store:
-        part = {"type": "raw", "data": b"zeros" * 100, "$bytes": "a user's"}
-        content = (part, {"type": "raw", "data": b"\xff"}, part)
-        store.append("c1", Message(source="user", content=content), expected_version=0)
-    ((name, salt, (row,), data_key),) = conversations(path)
-    body, behind = opened(row, name, data_key)
-    assert row.encoding == 16 + (8 if sealed else 0) + (row.encoding & 3)
-    assert next_head(seed(salt, name), salt, row, body, behind) == row.head[:32]
-    assert said_with_bytes(path, name, row, body, data_key)["content"] == list(content)
-
-
-def unwrapped(sealed: bytes, name: bytes) -> bytes:
-    assert sealed[0] == 1
-    return AESGCM(WRAPPING_KEY).decrypt(sealed[1:13], sealed[13:], b"data key\0" + name)
-
-
-def conversations(path: Path) -> Iterator[tuple[bytes, bytes, list[Row], bytes | None]]:
-    """Name, salt, rows and data key of each conversation that can be seen and was not erased."""
+def ask(path: Path, statement: str, *parameters: object) -> list[Any]:
     with closing(sqlite3.connect(path)) as connection:
         connection.text_factory = bytes
-        found = connection.execute(
-            "SELECT key, id, salt, key_id, sealed_key FROM conversations WHERE visible AND"
-            " erased_at IS NULL"
-        ).fetchall()
-        for key, name, salt, key_id, sealed in found:
-            data_key = None
-            if sealed is not None:
-                assert (
-                    key_id.decode()
-                    == hashlib.sha256(b"foldlog key" + WRAPPING_KEY).hexdigest()[:16]
-                )
-                secret = unwrapped(sealed, name)
-                data_key, salt = secret[:32], secret[32:]
-            asked = (
-                "SELECT id, kind, shown, structural, meta, body FROM events WHERE conversation = ?"
-                " ORDER BY id"
-            )
-            rows = []
-            for *columns, meta, body in connection.execute(asked, (key,)):
-                rows.append(row_of(meta, body))
-                assert columns == [rows[-1].id, rows[-1].kind, rows[-1].shown, rows[-1].structural]
-            yield name, salt, rows, data_key
+        return connection.execute(statement, parameters).fetchall()
+
+
+def conversations(path: Path) -> Iterator[Conversation]:
+    for key, name, created_at, mark, salt, key_id, sealed in ask(
+        path,
+        "SELECT key, id, created_at, mark, salt, key_id, sealed_key FROM conversations"
+        " WHERE visible AND erased_at IS NULL",
+    ):
+        data_key = None
+        if sealed is not None:
+            wrapping_id = hashlib.sha256(b"foldlog key" + WRAPPING_KEY).hexdigest()[:16]
+            assert (key_id.decode(), sealed[0]) == (wrapping_id, 1)
+            secret = AESGCM(WRAPPING_KEY).decrypt(sealed[1:13], sealed[13:], b"data key\0" + name)
+            data_key, salt = secret[:32], secret[32:]
+        rows = []
+        for *columns, meta, body in ask(
+            path,
+            "SELECT id, kind, shown, structural, meta, body FROM events WHERE conversation = ?"
+            " ORDER BY id",
+            key,
+        ):
+            row = row_of(meta, body)
+            assert columns == [row.id, row.kind, row.shown, row.structural]
+            rows.append(row)
+        yield Conversation(key, name, created_at, mark, data_key, salt, rows)
+
+
+def attached(path: Path, found: Conversation) -> dict[str, bytes]:
+    """Return the bytes that stand beside the events, by their hashes."""
+    plain = {}
+    for named, encoding, stored in ask(
+        path, "SELECT name, encoding, body FROM attachments WHERE conversation = ?", found.key
+    ):
+        if encoding & 8:
+            place = b"attachment\0" + struct.pack(">I", encoding) + named + found.name
+            stored = AESGCM(found.data_key).decrypt(stored[:12], stored[12:], place)
+        value = decompress(stored, encoding & 3)
+        digest = name = hashlib.sha256(value).digest()
+        if found.data_key is not None:
+            keyed = {"key": found.data_key, "digest_size": 32, "person": b"foldlog bytes"}
+            name = hashlib.blake2b(digest, **keyed).digest()
+        assert named == name
+        plain[digest.hex()] = value
+    return plain
+
+
+def said(body: bytes, plain: dict[str, bytes]) -> Any:
+    """Return what a body says, with the bytes that stand beside it."""
+    read = json.loads(body)
+    if body.startswith(b'{"$exact":'):
+        return json.loads(base64.b64decode(read["$exact"]))
+    if body.startswith(b'{"$bytes":'):
+        for listed in read.pop("$bytes"):
+            assert len(plain[listed["sha256"]]) == listed["size"]
+            *way, last = listed["at"]
+            container = read
+            for step in way:
+                container = container[step]
+            assert container[last] is None
+            container[last] = plain[listed["sha256"]]
+    return read
 
 
 def assert_reads(path: Path) -> dict[bytes, list[Any]]:
     """Every checksum and head is what the page says; returns what the bodies say."""
     events: dict[bytes, list[Any]] = {}
-    for name, salt, rows, data_key in conversations(path):
-        head, shown, structural = seed(salt, name), 0, 0
-        for place, row in enumerate(rows):
-            body, behind = opened(row, name, data_key)
-            head = next_head(head, salt, row, body, behind)
+    for found in conversations(path):
+        plain = attached(path, found)
+        head, shown, structural = seed(found.salt, found.name), 0, 0
+        for place, row in enumerate(found.rows):
+            body, behind = opened(row, found.name, found.data_key)
+            head = next_head(head, found.salt, row, body, behind)
             assert (row.id, row.head) == (place, head)
-            assert_checksums(name, row)
+            assert_checksums(found.name, row)
             assert (row.shown_before, row.structural_before) == (shown, structural)
             shown, structural = shown + row.shown, structural + row.structural
-            events.setdefault(name, []).append(said(body))
+            assert bool(row.encoding & 16) is body.startswith(b'{"$bytes":')
+            events.setdefault(found.name, []).append(said(body, plain))
     return events
 
 
 # -- what it is given
 # --------------------------------------------------------------------------------------------------
+
+
+PICTURE = {"type": "raw", "data": b"zeros" * 100, "$bytes": "a user's"}
+KEYS = KeyRing([SecretStr(WRAPPING_KEY.hex())])
 
 
 def history() -> list[Event]:
@@ -265,11 +253,12 @@ def history() -> list[Event]:
         Observation(tool="terminal", content="1 failed " * 300, call_id="call-1", cause=1),
         CondensationRequest(reason="tokens"),
         CondensationAction(forgotten_event_ids=[1, 2], summary="It fails.", summary_offset=1),
+        Message(source="user", content=(PICTURE, {"type": "raw", "data": b"\xff"}, PICTURE)),
     ]
 
 
 def fill(path: Path, *, prefix: str = "", **how: Any) -> None:
-    with open_store(f"sqlite:///{path}", **how) as store:
+    with open_store(path, **how) as store:
         store.register(Views(store))
         for name in NAMES:
             store.append(prefix + name, history(), expected_version=0, idempotency_key="turn-1")
@@ -280,21 +269,18 @@ def fill(path: Path, *, prefix: str = "", **how: Any) -> None:
 
 
 @pytest.mark.parametrize("compression", ["none", "zlib", "zstd"])
-@pytest.mark.parametrize("sealed", [False, True])
-def test_a_store_is_read_by_the_page(tmp_path, compression, sealed):
-    keys = KeyRing([SecretStr(WRAPPING_KEY.hex())]) if sealed else None
+@pytest.mark.parametrize("keys", [None, KEYS], ids=["plain", "encrypted"])
+def test_a_store_is_read_by_the_page(tmp_path, compression, keys):
     fill(tmp_path / "store.db", compression=compression, keys=keys)
     events = assert_reads(tmp_path / "store.db")
     assert set(events) == {b"imported", b"c1", "ümlaut \udcff\0".encode("utf-8", "surrogatepass")}
-    first, action, *_, condensation = events[b"c1"]
-    assert first == {
-        "kind": "message",
-        "content": "Why does the test fail? \udcff",
-        "source": "user",
-    }
+    first, action, _, _, condensation, picture = events[b"c1"]
+    text = "Why does the test fail? \udcff"
+    assert first == {"kind": "message", "content": text, "source": "user"}
     assert action["arguments"] == {"command": "pytest -x", "n": float("inf")}
     assert condensation["forgotten_event_ids"] == [1, 2]
-    assert len(events[b"imported"]) == 61
+    assert picture["content"] == [PICTURE, {"type": "raw", "data": b"\xff"}, PICTURE]
+    assert len(events[b"imported"]) == 73
 
 
 def proved(data_key: bytes, tag: bytes, place: bytes) -> bool:
@@ -304,53 +290,43 @@ def proved(data_key: bytes, tag: bytes, place: bytes) -> bool:
 
 def test_marks_proofs_and_encrypted_records_are_read_by_the_page(tmp_path):
     path = tmp_path / "store.db"
-    with open_store(f"sqlite:///{path}") as store:
+    with open_store(path) as store:
         store.append("c1", history()[:2], expected_version=0, idempotency_key="turn-0")
-    fill(path, keys=KeyRing([SecretStr(WRAPPING_KEY.hex())]), prefix="other ")
-    with open_store(f"sqlite:///{path}", keys=KeyRing([SecretStr(WRAPPING_KEY.hex())])) as store:
+    fill(path, keys=KEYS, prefix="other ")
+    with open_store(path, keys=KEYS) as store:
         store.register(Views(store))
-        store.append("c1", history()[3:], expected_version=2, idempotency_key="turn-1")
+        store.append("c1", history()[3:5], expected_version=2, idempotency_key="turn-1")
+    # how many idempotency keys have no proof, and which events are plain
+    marks = {b"c1": (1, 0, 2), b"other imported": (0, 0, 0)}
     read = 0
-    with closing(sqlite3.connect(path)) as connection:
-        connection.text_factory = bytes
-        for name, _, rows, data_key in conversations(path):
-            assert data_key is not None
-            key, created_at, mark = connection.execute(
-                "SELECT key, created_at, mark FROM conversations WHERE id = CAST(? AS TEXT)",
-                (name,),
-            ).fetchone()
-            keys, first, until = struct.unpack(">3Q", mark[1:25])
-            last = rows[-1]
-            shown, structural = (
-                last.shown_before + last.shown,
-                last.structural_before + last.structural,
-            )
-            ends = struct.pack(">5q", created_at, last.id + 1, last.recorded_at, shown, structural)
-            assert proved(
-                data_key, mark[25:], b"mark\0" + mark[:25] + b"\1" + ends + last.head[:32] + name
-            )
-            assert mark[0] == 1
-            assert (keys, first, until) == {b"c1": (1, 0, 2), b"other imported": (0, 0, 0)}.get(
-                name, (1, 0, 0)
-            )
-            assert [row.id for row in rows if row.encoding < 8] == list(range(until))
-            for text, start, count, proof in connection.execute(
-                "SELECT key, first_id, events, proof FROM idempotency_keys WHERE conversation = ?",
-                (key,),
-            ).fetchall():
-                place = b"key\0" + struct.pack(">2qI", start, count, len(text)) + text + name
-                assert proof is None if start < until else proved(data_key, proof, place)
-            for projection, version, code, encoding, body in connection.execute(
-                "SELECT projection, version, code, encoding, body FROM records WHERE"
-                " conversation = ?",
-                (key,),
-            ).fetchall():
-                columns = struct.pack(">3q", version, code, encoding)
-                place = (
-                    b"record\0" + columns + struct.pack(">I", len(projection)) + projection + name
-                )
-                assert json.loads(AESGCM(data_key).decrypt(body[:12], body[12:], place))
-                read += 1
+    for found in conversations(path):
+        data_key, name, mark, last = found.data_key, found.name, found.mark, found.rows[-1]
+        keys, first, until = struct.unpack(">3Q", mark[1:25])
+        shown, structural = last.shown_before + last.shown, last.structural_before + last.structural
+        ends = struct.pack(
+            ">5q", found.created_at, last.id + 1, last.recorded_at, shown, structural
+        )
+        place = b"mark\0" + mark[:25] + b"\1" + ends + last.head[:32] + name
+        assert proved(data_key, mark[25:], place)
+        assert mark[0] == 1
+        assert (keys, first, until) == marks.get(name, (1, 0, 0))
+        assert [row.id for row in found.rows if row.encoding & 8 == 0] == list(range(until))
+        for text, start, count, proof in ask(
+            path,
+            "SELECT key, first_id, events, proof FROM idempotency_keys WHERE conversation = ?",
+            found.key,
+        ):
+            place = b"key\0" + struct.pack(">2qI", start, count, len(text)) + text + name
+            assert proof is None if start < until else proved(data_key, proof, place)
+        for projection, version, code, encoding, body in ask(
+            path,
+            "SELECT projection, version, code, encoding, body FROM records WHERE conversation = ?",
+            found.key,
+        ):
+            columns = struct.pack(">3qI", version, code, encoding, len(projection))
+            place = b"record\0" + columns + projection + name
+            assert json.loads(AESGCM(data_key).decrypt(body[:12], body[12:], place))
+            read += 1
     assert read > 24
 
 
@@ -377,43 +353,29 @@ def test_the_example_on_the_page_can_be_computed_again():
 
 def test_the_records_beside_the_events_have_the_checksums_of_the_page(tmp_path):
     fill(tmp_path / "store.db")
-    with closing(sqlite3.connect(tmp_path / "store.db")) as connection:
-        records = connection.execute(
-            "SELECT c.id, r.projection, r.version, r.code, r.encoding, r.body, r.checksum FROM"
-            " records r JOIN conversations c ON c.key = r.conversation WHERE c.id = 'c1'"
-        ).fetchall()
+    records = ask(
+        tmp_path / "store.db",
+        "SELECT c.id, r.projection, r.version, r.code, r.encoding, r.body, r.checksum FROM records r"
+        " JOIN conversations c ON c.key = r.conversation WHERE c.id = 'c1'",
+    )
     assert len(records) == 2
     for name, projection, version, code, encoding, body, written in records:
-        fields = f"{projection} {version} {code} {encoding} ".encode()
-        assert written == zlib.crc32(body, zlib.crc32(fields, zlib.crc32(name.encode())))
+        fields = projection + f" {version} {code} {encoding} ".encode()
+        assert written == zlib.crc32(body, zlib.crc32(fields, zlib.crc32(name)))
 
 
 def test_every_kind_and_field_is_on_the_page():
     from foldlog.eventstore.codec import KINDS, UPCASTS
 
-    table = {
-        row[0]: (int(row[1]), row[2])
-        for row in re.findall(r"^\| `(\w+)` \| (\d) \| (.*?) \| [^|]*\|$", PAGE, re.MULTILINE)
-    }
-    assert {kind: len(UPCASTS.get(kind, ())) + 1 for kind in KINDS} == {
-        kind: row[0] for kind, row in table.items()
-    }
-    common = {
-        "kind",
-        "id",
-        "timestamp",
-        "cause",
-        "origin",
-        "meta",
-        "stays_with_next",
-        "source",
-        "shown",
-        "extra",
-        "redacted",
-    }
-    for kind, known in KINDS.items():
-        fields = set(known.__struct_encode_fields__) - common
-        assert {field for field in fields if f"`{field}`" not in table[kind][1]} == set()
+    rows = re.findall(r"^\| `(\w+)` \| (\d) \| (.*?) \| [^|]*\|$", PAGE, re.MULTILINE)
+    schemas = {kind: str(len(UPCASTS.get(kind, ())) + 1) for kind in KINDS}
+    assert {kind: schema for kind, schema, _ in rows} == schemas
+    table = {kind: fields for kind, _, fields in rows}
+    fields_of = {kind: set(known.__struct_encode_fields__) for kind, known in KINDS.items()}
+    common = set.intersection(*fields_of.values())
+    for kind, known in fields_of.items():
+        fields = known - common
+        assert {field for field in fields if f"`{field}`" not in table[kind]} == set()
 
 
 @given(st.binary(max_size=3_000), st.integers(0, 2**32 - 1))

@@ -129,7 +129,7 @@ def test_a_waiter_gets_the_lock_when_it_is_released_and_holds_it(path):
 
 
 def test_where_no_thread_can_be_started_the_lock_is_asked_for_again_and_again(path, monkeypatch):
-    def no_more(*_: object, **__: object) -> None:
+    def no_more(*_, **__):
         raise RuntimeError("can't start new thread")
 
     ours, other = WriteLock(path, 60), WriteLock(path, 60)
@@ -209,7 +209,7 @@ def test_the_patience_of_the_url_is_the_recorders(path):
 def test_a_thread_of_this_process_that_holds_up_the_others_is_named(path):
     begun, go_on = threading.Event(), threading.Event()
 
-    def hold(_: object) -> None:
+    def hold(_):
         begun.set()
         go_on.wait(PATIENCE_S)
 
