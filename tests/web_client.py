@@ -41,6 +41,10 @@ class Client:
     ) -> Answer:
         return self.send("GET", path, params, headers)
 
+    def json(self, path: str, params: Mapping[str, Any] = {}) -> Any:
+        """The document at a path of the API, such as ``history?id=c1``."""
+        return self.get(f"/api/{path}", params).json()
+
     def send(
         self,
         method: str,

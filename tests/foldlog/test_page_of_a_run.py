@@ -63,15 +63,15 @@ def note(client: Client, event: int | None, text: str | None, **headers: str) ->
 
 
 def test_events_come_in_full_and_a_part_at_a_time(client, monkeypatch):
-    asked = client.get("/api/events", {"id": "c", "start": 1, "stop": 4}).json()
+    asked = client.json("events?id=c&start=1&stop=4")
     assert [event["id"] for event in asked["events"]] == [1, 2, 3]
     assert asked["events"][2]["content"] == "I read src/alpha.py again"
     monkeypatch.setattr(pages, "_TEXT_MAX", 10)
-    assert [event["id"] for event in client.get("/api/events", {"id": "c"}).json()["events"]] == [0]
+    assert [event["id"] for event in client.json("events?id=c")["events"]] == [0]
 
 
 def test_what_was_dropped_and_needed_again_is_told_with_its_places(client):
-    (condensation,) = client.get("/api/dropped", {"id": "c"}).json()["condensations"]
+    (condensation,) = client.json("dropped?id=c")["condensations"]
     assert (condensation["condensation"], condensation["events"], condensation["dropped"]) == (
         2,
         2,
@@ -127,7 +127,7 @@ def test_a_note_is_kept_beside_the_events_changed_and_removed(client, store):
     assert note(client, 3, "why again?").json()["notes"][0]["text"] == "why again?"
     note(client, None, "a run to remember")
     note(client, 3, "")
-    told = client.get("/api/notes", {"id": "c"}).json()["notes"]
+    told = client.json("notes?id=c")["notes"]
     assert [(each["event"], each["text"]) for each in told] == [
         (None, "a run to remember"),
         (3, ""),
@@ -135,13 +135,13 @@ def test_a_note_is_kept_beside_the_events_changed_and_removed(client, store):
     assert note(client, 3, None).json()["notes"] == told[:1]
     assert store.conversation("c") == head
     store.append("c", [Message(source="user", content="more")], expected_version=5)
-    assert client.get("/api/notes", {"id": "c"}).json()["notes"] == told[:1]
+    assert client.json("notes?id=c")["notes"] == told[:1]
 
 
 def test_an_erasure_and_a_redaction_take_the_notes_with_them(client, store):
     note(client, 0, "it says src/alpha.py")
     redact(store, "c", 0, reason="asked to", by="ana")
-    assert client.get("/api/notes", {"id": "c"}).json()["notes"] == []
+    assert client.json("notes?id=c")["notes"] == []
     note(client, 1, "again")
     erase(store, "c", reason="asked to")
     assert client.get("/api/notes", {"id": "c"}).status == 410
@@ -173,7 +173,7 @@ def test_a_note_on_a_conversation_with_a_key_is_encrypted(tmp_path):
 def test_a_note_that_is_none_is_refused_and_changes_nothing(client, body):
     refused = client.send("POST", "/api/notes", {"id": "c"}, JSON, body)
     assert (refused.status, "error" in refused.json()) == (400, True)
-    assert client.get("/api/notes", {"id": "c"}).json()["notes"] == []
+    assert client.json("notes?id=c")["notes"] == []
 
 
 def test_a_body_that_is_longer_than_any_note_is_not_read_to_its_end(client):
@@ -186,7 +186,7 @@ def test_no_other_site_can_send_a_note(client):
     body = b'{"event": 1, "text": "attacked"}'
     for headers in ({"content-type": "text/plain"}, {}, {**JSON, "sec-fetch-site": "cross-site"}):
         assert client.send("POST", "/api/notes", {"id": "c"}, headers, body).status == 403
-    assert client.get("/api/notes", {"id": "c"}).json()["notes"] == []
+    assert client.json("notes?id=c")["notes"] == []
 
 
 def test_the_file_of_a_run_has_its_notes_and_what_was_needed_again(client):
@@ -206,7 +206,7 @@ def test_progress_counts_the_events_that_are_read(client, store, monkeypatch):
     pages_of_store = pages.Pages(store)
     seen = [pages_of_store.progress("c").done for _ in pages_of_store._followed("c", 0)]
     assert seen == [0, 1, 2, 3, 4]
-    told = client.get("/api/progress", {"id": "c"}).json()
+    told = client.json("progress?id=c")
     assert told == {"conversation": "c", "step": "read", "done": 0, "total": 5}
 
 
@@ -218,10 +218,10 @@ def test_an_import_shows_its_newest_events_and_figures_before_its_events_are_mad
     ):
         (imported,) = histories.import_(SAMPLE)
         asked = {"id": imported.id}
-        before = client.get("/api/opening", asked).json()
+        before = client.json("opening", asked)
         total = before["history"]["events_counted"]
         told = {"conversation": imported.id, "step": "made", "done": 0, "total": total}
-        assert client.get("/api/progress", asked).json() == told
+        assert client.json("progress", asked) == told
         events = list(imported.events())
         assert [event["id"] for event in before["newest"]] == [0, 1, 2]
         assert [event["kind"] for event in before["newest"]] == [
@@ -230,7 +230,7 @@ def test_an_import_shows_its_newest_events_and_figures_before_its_events_are_mad
         assert before["history"]["events"]["answers"] == [-1, 0, -1]
         assert before["row"]["title"]
         assert before["row"]["last_event_at"]
-        after = client.get("/api/opening", asked).json()
+        after = client.json("opening", asked)
         assert [event["id"] for event in after["newest"]] == [event.id for event in events[-3:]]
         assert [event.get("content") for event in after["newest"]] == [
             e.get("content") for e in before["newest"]
@@ -238,8 +238,8 @@ def test_an_import_shows_its_newest_events_and_figures_before_its_events_are_mad
 
 
 def test_models_come_beside_the_columns_of_a_page(client):
-    assert client.get("/api/history", {"id": "c"}).json()["models"] == []
-    assert client.get("/api/models", {"id": "c"}).json() == {"conversation": "c", "models": []}
+    assert client.json("history?id=c")["models"] == []
+    assert client.json("models?id=c") == {"conversation": "c", "models": []}
 
 
 def test_the_page_of_a_long_conversation_is_made_once_for_a_version(tmp_path, monkeypatch):
@@ -247,13 +247,13 @@ def test_the_page_of_a_long_conversation_is_made_once_for_a_version(tmp_path, mo
     with open_store(f"sqlite:///{tmp_path}/long.db") as store:
         store.ingest("c", iter(needing()))
         with asking(application(store, token=None)) as client:
-            first = client.get("/api/history", {"id": "c"}).json()
+            first = client.json("history?id=c")
     with (
         open_store(f"sqlite:///{tmp_path}/long.db") as store,
         asking(application(store, token=None)) as client,
     ):
         with monkeypatch.context() as patch:
             patch.setattr(pages.Pages, "_fold", None)
-            assert client.get("/api/history", {"id": "c"}).json() == first
+            assert client.json("history?id=c") == first
         redact(store, "c", 0, reason="asked to", by="ana")
-        assert client.get("/api/history", {"id": "c"}).json()["redactions"] == 1
+        assert client.json("history?id=c")["redactions"] == 1

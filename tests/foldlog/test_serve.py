@@ -10,7 +10,8 @@ import subprocess
 import sys
 import threading
 import urllib.request
-from datetime import datetime
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 
@@ -49,10 +50,12 @@ from tests.beside import SAMPLES
 from tests.foldlog.records import CORPUS
 from tests.how_many import some
 from tests.page_samples import HOSTILE, hostile_history, usual_history
+from tests.said import said
 from tests.web_client import asking
 
 ADDING = ("claude_code", "codex_rollout")
 TOKEN = "a token of enough length"
+BEARER = {"authorization": f"Bearer {TOKEN}"}
 
 
 @pytest.fixture
@@ -60,7 +63,7 @@ def store():
     with open_store("memory:") as store:
         store.ingest("usual", usual_history())
         store.ingest("hostile", hostile_history())
-        store.ingest(HOSTILE[0], [Message(source="user", content=HOSTILE[1])])
+        store.ingest(HOSTILE[0], [said(HOSTILE[1])])
         yield store
 
 
@@ -77,46 +80,56 @@ def guarded(store):
         yield client
 
 
+def append(store, name, *events):
+    store.append(name, [*events], expected_version=ANY_VERSION)
+
+
+def rows(client, query=""):
+    """The listed conversations, by their ids."""
+    listed = client.json("conversations", {"q": query})["conversations"]
+    return {row["conversation"]: row for row in listed}
+
+
+def until_counted(client, count):
+    """The list once a thread has counted so many conversations."""
+    while (listed := client.json("conversations"))["counted"] < count:
+        pass
+    return listed
+
+
 def test_a_history_is_told_and_goes_on_with_what_is_appended(client, store):
-    whole = client.get("/api/history", params={"id": "usual"}).json()
+    whole = client.json("history?id=usual")
     version = whole["version"]
-    kept = [event for event, left in enumerate(whole["events"]["left"]) if left == 0]
-    store.append("usual", [Message(source="user", content="more")], expected_version=version)
-    store.append(
-        "usual", CondensationAction(forgotten_event_ids=[kept[1]]), expected_version=version + 1
-    )
-    more = client.get("/api/history", params={"id": "usual", "since": version}).json()
+    shown = [event for event, left in enumerate(whole["events"]["left"]) if left == 0]
+    append(store, "usual", said("more"), CondensationAction(forgotten_event_ids=[shown[1]]))
+    more = client.json("history", {"id": "usual", "since": version})
     assert more["version"] == version + 2
     assert [KINDS[kind] for kind in more["events"]["kind"]] == ["user", "condensation"]
     changed = {event: spans for event, spans in more["spans"] if event < version}
-    assert changed[kept[1]][-1][:3] == [kept[1] + 1, version + 2, version + 1]
+    assert changed[shown[1]][-1][:3] == [shown[1] + 1, version + 2, version + 1]
 
 
 def test_what_a_runtime_keeps_for_itself_is_not_listed(client, store):
     for name in ("strands/s/a", "strands/s/+session"):
-        store.append(name, Message(source="user", content="hi"), expected_version=0)
-    listed = {
-        one["conversation"] for one in client.get("/api/conversations").json()["conversations"]
-    }
-    assert "strands/s/a" in listed
-    assert "strands/s/+session" not in listed
+        append(store, name, said("hi"))
+    assert "strands/s/a" in rows(client)
+    assert "strands/s/+session" not in rows(client)
 
 
 def test_no_title_is_the_words_of_a_redacted_event_also_of_a_fork(client, store):
-    store.append("c", Message(source="user", content="the secret word"), expected_version=0)
+    append(store, "c", said("the secret word"))
     store.fork("c", 1, "f")
 
     def titles():
         """Yield the titles of both again and again: a thread finds them."""
         while True:
-            listed = client.get("/api/conversations").json()["conversations"]
-            yield [one["title"] for one in listed if one["conversation"] in ("c", "f")]
+            yield [rows(client)[name]["title"] for name in ("c", "f")]
 
     assert next(filter(all, titles())) == ["the secret word"] * 2
     redact(store, "c", 0, reason="asked to", by="me")
-    for told in titles():
-        assert "the secret word" not in told
-        if all(told):
+    for found in titles():
+        assert "the secret word" not in found
+        if all(found):
             break
 
 
@@ -127,196 +140,166 @@ def test_a_conversation_has_one_title_in_the_list_at_home_on_its_page_and_in_its
     lie beside.
     """
     asked = "<command-message>review</command-message>\n<command-name>/review</command-name>"
-    histories["asked"].append(Message(source="user", content=asked))
+    histories["asked"].append(said(asked))
     histories["silent"].append(Message(source="agent", content="hi"))
-    between = [Message(source="user", content="more")] * 40
-    histories["late"].append(
-        [*between, Message(source="agent", content="hi", meta={"title": "Late"}), *between]
-    )
+    between = [said("more")] * 40
+    titled = Message(source="agent", content="hi", meta={"title": "Late"})
+    histories["late"].append([*between, titled, *between])
     corpus = (CORPUS / f"{name}.jsonl" for name in formats())
-    for path in [
-        *filter(Path.exists, corpus),
-        *(SAMPLES / name for name in ADDING if SAMPLES.is_dir()),
-    ]:
+    beside = (SAMPLES / name for name in ADDING if SAMPLES.is_dir())
+    for path in [*filter(Path.exists, corpus), *beside]:
         histories.import_(path, prefix=f"{path.name}/", findings=lambda _: None)
-    store, named = histories.store, {}
-    rows = list(store.iter_conversations())
-    named["list"] = {
-        row.id: one.overview.title for row, one in FiguresOfStore(store).of(rows, whole=False)
-    }
-    lines = [
-        document_of(*row, Prices()) for row in FiguresOfStore(store).of(store.iter_conversations())
-    ]
-    named["home"] = {line.conversation: line.title for line in lines}
+    store = histories.store
+    listed = [*store.iter_conversations()]
+    figures = FiguresOfStore(store)
+    titles = {row.id: one.overview.title for row, one in figures.of(listed, whole=False)}
+    documents = (document_of(*row, Prices()) for row in figures.of(listed))
+    assert {document.conversation: document.title for document in documents} == titles
     with asking(application(store, token=None)) as client:
-        pages = (client.get("/api/history", params={"id": row.id}).json() for row in rows)
-        named["page"] = {page["conversation"]: page["title"] for page in pages}
-    assert named["list"] == named["home"] == named["page"]
-    assert {name: named["page"][name] for name in ("asked", "silent", "late")} == {
-        "asked": "/review",
-        "silent": None,
-        "late": "more",
-    }
-    for row in some(rows, 10):
+        for name, title in titles.items():
+            assert client.json("history", {"id": name})["title"] == title
+    assert (titles["asked"], titles["silent"], titles["late"]) == ("/review", None, "more")
+    for row in some(listed, 10):
         write_report(store, row.id, tmp_path / "c.html")
-        title = printable(named["list"][row.id] or row.id, one_line=True)
+        title = printable(titles[row.id] or row.id, one_line=True)
         assert f"<title>{escape(title)} · foldlog</title>" in (tmp_path / "c.html").read_text()
 
 
-def test_a_path_gives_its_document(client):
-    for path, kind in {
-        "conversations": documents.ServedPageDocument,
-        "fleet": documents.FleetDocument,
-        "history?id=usual": documents.HistoryDocument,
-        "event?id=usual&event=2": documents.ShownDocument,
-        "find?id=usual&words=make": documents.FindDocument,
-        "search?words=make": documents.HitsDocument,
-        "history?id=none": documents.RefusedDocument,
-    }.items():
-        told = client.get(f"/api/{path}").json()
-        assert json.loads(msgspec.json.encode(msgspec.convert(told, kind))) == told, path
+@pytest.mark.parametrize(
+    "path, kind",
+    [
+        ("conversations", documents.ServedPageDocument),
+        ("fleet", documents.FleetDocument),
+        ("history?id=usual", documents.HistoryDocument),
+        ("event?id=usual&event=2", documents.ShownDocument),
+        ("find?id=usual&words=make", documents.FindDocument),
+        ("search?words=make", documents.HitsDocument),
+        ("history?id=none", documents.RefusedDocument),
+    ],
+)
+def test_a_path_gives_its_document(client, path, kind):
+    answer = client.json(path)
+    assert json.loads(msgspec.json.encode(msgspec.convert(answer, kind))) == answer
 
 
-def test_an_event_is_told_in_full_and_found_by_its_words(client):
-    event = client.get("/api/event", params={"id": "usual", "event": 2}).json()["event"]
+@pytest.mark.parametrize(
+    "words, found",
+    [("MAKE test-3", [8]), ('test-3 "MAKE TEST"', [8]), ('"test-3 make"', []), ('""', [])],
+)
+def test_an_event_is_found_by_its_words(client, words, found):
+    hits = client.json("find", {"id": "usual", "words": words})["hits"]
+    assert [hit["event"] for hit in hits] == found
+    assert all("make test-3" in hit["snippet"] for hit in hits)
+
+
+def test_an_event_is_told_in_full(client):
+    event = client.json("event?id=usual&event=2")["event"]
     assert (event["kind"], event["arguments"]) == ("action", {"command": "make test-0"})
-    hits = client.get("/api/find", params={"id": "usual", "words": "MAKE test-3"}).json()["hits"]
-    assert [hit["event"] for hit in hits] == [8]
-    assert "make test-3" in hits[0]["snippet"]
-    for words, found in (('test-3 "MAKE TEST"', 1), ('"test-3 make"', 0), ('""', 0)):
-        hits = client.get("/api/find", params={"id": "usual", "words": words}).json()["hits"]
-        assert len(hits) == found, words
 
 
 def test_all_conversations_are_searched(client):
-    hits = client.get("/api/search", params={"words": "build repair", "limit": 5}).json()["hits"]
-    assert [(hit["conversation"], hit["event"], hit["kind"]) for hit in hits] == [
-        ("usual", 1, "user")
-    ]
-    snippet, highlights = hits[0]["snippet"], hits[0]["highlights"]
-    assert [snippet[start:stop] for start, stop in highlights] == ["build", "repair"]
-    refused = client.get("/api/search", params={"words": "-"})
+    (hit,) = client.json("search?words=build+repair&limit=5")["hits"]
+    assert (hit["conversation"], hit["event"], hit["kind"]) == ("usual", 1, "user")
+    marked = [hit["snippet"][start:stop] for start, stop in hit["highlights"]]
+    assert marked == ["build", "repair"]
+    refused = client.get("/api/search?words=-")
     assert (refused.status, "word" in refused.json()["error"]) == (400, True)
 
 
 def test_a_search_finds_events_of_the_chosen_conversations_alone(client, store):
     for name, tool in (("one", "Bash"), ("two", "shell")):
-        store.ingest(
-            name,
-            [
-                Action(tool=tool, arguments={}, call_id="a"),
-                Observation(tool=tool, content="no such file", call_id="a", is_error=True),
-            ],
-        )
-
-    def found(line):
-        asked = {"words": "such file", "q": line}
-        hits = client.get("/api/search", params=asked).json()["hits"]
-        return {hit["conversation"] for hit in hits}
-
-    assert found("") == {"one", "two"}
-    assert found("tool:Bash") == {"one"}
-    assert found("tool:Bash program:codex") == set()
-    assert client.get("/api/search", params={"words": "a", "q": "state:none"}).status == 400
+        failed = Observation(tool=tool, content="no such file", call_id="a", is_error=True)
+        append(store, name, Action(tool=tool, arguments={}, call_id="a"), failed)
+    for query, found in (
+        ("", {"one", "two"}),
+        ("tool:Bash", {"one"}),
+        ("tool:Bash program:codex", set()),
+    ):
+        hits = client.json("search", {"words": "such file", "q": query})["hits"]
+        assert {hit["conversation"] for hit in hits} == found, query
+    assert client.get("/api/search?words=a&q=state:none").status == 400
 
 
 def test_the_cost_of_the_chosen_runs_is_known_by_model_and_by_day(client, store):
-    before = client.get("/api/overview").json()["chosen"]
+    before = client.json("overview")["chosen"]
     assert sum(one["calls"] for one in before["models"]) == before["spent"]["calls"]
-    for name, day, model in (("one", "01", "m"), ("two", "02", "m"), ("three", "02", "n")):
+    for name, day, model in (("one", 1, "m"), ("two", 2, "m"), ("three", 2, "n")):
         usage = {"model": model, "usage": {"prompt_tokens": 10}, "cost": 0.25}
-        at = datetime.fromisoformat(f"2026-03-{day}T09:00:00+00:00")
-        said = Message(source="agent", content="hi", meta=usage, timestamp=at)
-        store.ingest(name, [said])
-
-    def costs(line):
-        chosen = client.get("/api/overview", params={"q": line}).json()["chosen"]
-        by_model = [(one["model"], one["cost"]) for one in chosen["models"]]
-        return by_model, [(one["day"], one["cost"]) for one in chosen["days"]]
-
-    assert costs("model:m") == ([("m", 0.5)], [("2026-03-01", 0.25), ("2026-03-02", 0.25)])
-    assert costs("model:n") == ([("n", 0.25)], [("2026-03-02", 0.25)])
+        at = datetime(2026, 3, day, 9, tzinfo=UTC)
+        append(store, name, Message(source="agent", content="hi", meta=usage, timestamp=at))
+    for query, models, days in (
+        ("model:m", [("m", 0.5)], [("2026-03-01", 0.25), ("2026-03-02", 0.25)]),
+        ("model:n", [("n", 0.25)], [("2026-03-02", 0.25)]),
+    ):
+        chosen = client.json("overview", {"q": query})["chosen"]
+        assert [(one["model"], one["cost"]) for one in chosen["models"]] == models
+        assert [(one["day"], one["cost"]) for one in chosen["days"]] == days
 
 
 def test_a_run_is_chosen_by_a_part_of_its_id(client, store):
-    store.ingest("bench/Window100-x", [Message(source="user", content="hi")])
-    listed = client.get("/api/conversations", params={"q": "window100"}).json()["conversations"]
-    assert [row["conversation"] for row in listed] == ["bench/Window100-x"]
-    assert client.get("/api/conversations", params={"q": "window100 y"}).json()["total"] == 0
+    append(store, "bench/Window100-x", said("hi"))
+    assert [*rows(client, "window100")] == ["bench/Window100-x"]
+    assert rows(client, "window100 y") == {}
 
 
 def test_the_beginning_of_an_id_leads_to_the_page_of_its_conversation(client):
-    led = client.get("/", params={"id": "usu", "x": "1"})
+    led = client.get("/?id=usu&x=1")
     assert (led.status, led.headers["location"]) == (307, "?x=1&id=usual")
-    assert [client.get("/", params={"id": name}).status for name in ("usual", "none", "")] == [
-        200,
-        200,
-        200,
-    ]
+    for name in ("usual", "none", ""):
+        assert client.get(f"/?id={name}").status == 200
 
 
 def test_another_run_is_meant_by_the_beginning_of_its_id_and_not_its_sub_agents(client, store):
     for name in ("session/agent-1", "session"):
         store.ingest(name, usual_history(2))
-    for other, answered in (("ses", "session"), ("session/", "session/agent-1"), ("nothing", None)):
-        answer = client.get("/api/compare", params={"id": "usual", "other": other})
-        assert answer.status == (200 if answered else 404)
-        assert answered is None or answer.json()["runs"][1]["conversation"] == answered
-    assert client.get("/api/compare", params={"id": "usual", "other": ""}).status == 400
+    for other, meant in (("ses", "session"), ("session/", "session/agent-1")):
+        compared = client.json(f"compare?id=usual&other={other}")
+        assert compared["runs"][1]["conversation"] == meant
+    assert client.get("/api/compare?id=usual&other=nothing").status == 404
+    assert client.get("/api/compare?id=usual&other=").status == 400
 
 
 def test_the_list_and_the_fleet_count_every_conversation(client, store):
-    def counted():
-        listed = client.get("/api/conversations").json()
-        return listed if listed["counted"] == listed["total"] == 3 else None
-
-    listed = next(filter(None, (counted() for _ in range(10_000))))
-    usual = next(one for one in listed["conversations"] if one["conversation"] == "usual")
+    listed = until_counted(client, 3)
+    (usual,) = (row for row in listed["conversations"] if row["conversation"] == "usual")
     assert (usual["version"], usual["condensations"]) == (store.version("usual"), 2)
     assert usual["title"] == "Find out why the build fails, and repair it."
-    fleet = client.get("/api/fleet").json()
-    assert fleet["events"] == sum(one["version"] for one in listed["conversations"])
+    fleet = client.json("fleet")
+    assert fleet["events"] == sum(row["version"] for row in listed["conversations"])
     assert fleet["cost"] == pytest.approx(0.0123)
     assert [fleet[name] for name in ("without_usage", "without_cost")] == [3, 0]
     sizes = foldlog.Histories(store)["usual"].lifetimes().sizes
     saved = sum(sizes[event] - sizes[event + 1] for event in (42, 44))
-    assert usual["tokens_saved"] == saved
-    history = client.get("/api/history", params={"id": "usual"}).json()
-    assert (history["tokens_saved"], history["cost"]) == (saved, 0.0123)
+    history = client.json("history?id=usual")
+    assert usual["tokens_saved"] == history["tokens_saved"] == saved
+    assert history["cost"] == 0.0123
     assert sum(one["condensations"] for one in fleet["reasons"]) == fleet["condensations"] == 3
 
 
 def test_the_size_of_a_store_has_its_log(tmp_path):
-    def size():
-        return sum((tmp_path / name).stat().st_size for name in ("a.db", "a.db-wal"))
+    def sizes():
+        return [(tmp_path / name).stat().st_size for name in ("a.db", "a.db-wal")]
 
     with open_store(tmp_path / "a.db") as store:
-        store.append("a", [Message(source="user", content="hi")], expected_version=0)
+        append(store, "a", said("hi"))
         with asking(application(store, token=None)) as client:
-            before = size()
-            assert (
-                (tmp_path / "a.db").stat().st_size
-                < before
-                <= client.get("/api/fleet").json()["bytes"]
-                <= size()
-            )
+            before = sizes()
+            assert before[0] < sum(before) <= client.json("fleet")["bytes"] <= sum(sizes())
+
+
+def condensed(**metadata):
+    return CondensationAction(forgotten_event_ids=(1,), metadata=metadata)
 
 
 def test_reasons_of_one_kind_are_one_row():
-    figures = [{"events_before": before, "events_max": 80} for before in (81, 82)]
-    told = [
-        CondensationAction(forgotten_event_ids=(1,), metadata={"reason": "events", **each})
-        for each in figures
-    ]
-    asked = CondensationAction(forgotten_event_ids=(1,), metadata={"reason": "request"})
-    requests = [
-        CondensationRequest(reason=f"the prompt has {number} tokens") for number in (9_000, 9_001)
-    ]
-    assert [because(one) for one in told] == [
+    full = [condensed(reason="events", events_before=size, events_max=80) for size in (81, 82)]
+    assert [because(one) for one in full] == [
         "View of 81 events exceeded 80",
         "View of 82 events exceeded 80",
     ]
-    assert {because(one, brief=True) for one in told} == {"too many events"}
+    assert {because(one, brief=True) for one in full} == {"too many events"}
+    requests = [CondensationRequest(reason=f"the prompt has {size} tokens") for size in (90, 91)]
+    asked = condensed(reason="request")
     assert {because(asked, [request], brief=True) for request in requests} == {"asked for"}
 
 
@@ -335,95 +318,67 @@ def test_an_excerpt_holds_every_word_whole_and_begins_near_the_first():
 
 
 def test_every_list_counts_the_condensations_that_were_made(store):
-    asked = [Message(source="user", content=str(n)) for n in range(5)]
+    append(store, "some", *(said(str(n)) for n in range(5)))
     declined = {"outcome": "declined", "reason": "nothing to spare", "cost": 0.5}
-    made = [
-        CondensationAction(forgotten_event_ids=(n,), metadata={"reason": "tokens"}) for n in (1, 2)
-    ]
-    later = [CondensationAction(forgotten_event_ids=(), metadata=declined), Retraction(version=6)]
-    store.append("some", [*asked, *made, *later], expected_version=0)
     with asking(application(store, token=None)) as client:
-        while client.get("/api/fleet").json()["counted"] < 4:
-            pass
-        rows = {
-            row["conversation"]: row
-            for row in client.get("/api/conversations").json()["conversations"]
-        }
-        fleet = client.get("/api/fleet").json()
-        history = client.get("/api/history", params={"id": "some"}).json()
-    assert rows["some"]["condensations"] == history["condensations"] == 2
-    assert fleet["condensations"] == sum(row["condensations"] for row in rows.values())
-    assert {each["reason"]: each["condensations"] for each in fleet["reasons"]}[
-        "too many tokens"
-    ] == 3
-    assert not any(each["reason"].startswith("declined") for each in fleet["reasons"])
+        for place in (1, 2):  # one right after another that is counted
+            gone = CondensationAction(forgotten_event_ids=(place,), metadata={"reason": "tokens"})
+            append(store, "some", gone)
+            ((_, one),) = FiguresOfStore(store).of([store.conversation("some")])
+            made = collect_stats(store, ["some"], views=Views(store)).condensations.values()
+            assert (one.condensations, one.tokens_saved) == (
+                place,
+                sum(each.tokens_saved for each in made),
+            )
+            assert one.tokens_saved > 0
+        not_made = CondensationAction(forgotten_event_ids=(), metadata=declined)
+        append(store, "some", not_made, Retraction(version=6))
+        until_counted(client, 4)
+        found = rows(client)
+        fleet, history = client.json("fleet"), client.json("history?id=some")
+    assert found["some"]["condensations"] == history["condensations"] == 2
+    assert fleet["condensations"] == sum(row["condensations"] for row in found.values())
+    reasons = {one["reason"]: one["condensations"] for one in fleet["reasons"]}
+    assert reasons["too many tokens"] == 3
+    assert not any(reason.startswith("declined") for reason in reasons)
     assert (fleet["cost"], history["cost"]) == (pytest.approx(0.5123), 0.5)
 
 
-def test_the_command_and_the_server_list_the_same_documents(foldlog, tmp_path):
-    url = f"sqlite:///{tmp_path}/one.db"
-    with open_store(url) as store:
-        store.append(
-            "some", [Message(source="user", content=str(n)) for n in range(5)], expected_version=0
-        )
-        store.append("some", CondensationAction(forgotten_event_ids=(1,)), expected_version=5)
+def test_the_command_and_the_server_list_the_same_documents(foldlog):
+    with open_store("foldlog.db") as store:
+        append(store, "some", *(said(str(n)) for n in range(5)))
+        append(store, "some", CondensationAction(forgotten_event_ids=(1,)))
         store.fork("some", 5, "other")
-        listed = foldlog("list --long --json --db", url).document["conversations"]
+        listed = foldlog("list --long --json").document["conversations"]
         with asking(application(store, token=None)) as client:
-            served = client.get("/api/conversations").json()["conversations"]
+            served = client.json("conversations")["conversations"]
     assert sorted(served, key=lambda row: row["conversation"]) == listed
-    assert [(row["conversation"], row["condensations"]) for row in listed] == [
-        ("other", 0),
-        ("some", 1),
-    ]
-    assert listed[1]["tokens_saved"] > 0
+    assert [row["condensations"] for row in listed] == [0, 1]
 
 
-def test_a_condensation_right_after_one_that_is_counted_is_counted_too(store):
-    store.append(
-        "some", [Message(source="user", content=str(n)) for n in range(5)], expected_version=0
-    )
-    for forgotten in (1, 2):
-        store.append(
-            "some",
-            CondensationAction(forgotten_event_ids=(forgotten,)),
-            expected_version=ANY_VERSION,
-        )
-        ((_, one),) = FiguresOfStore(store).of([store.conversation("some")])
-        assert (one.condensations, one.tokens_saved > 0) == (forgotten, True)
-        made = collect_stats(store, ["some"], views=Views(store)).condensations.values()
-        assert one.tokens_saved == sum(each.tokens_saved for each in made)
-
-
-def test_figures_of_an_earlier_version_are_not_told_as_counted(store, monkeypatch):
-    may_count = threading.Event()
-    may_count.set()
-    refresh = FiguresOfStore.refresh
+@pytest.fixture
+def may_count(monkeypatch):
+    """Is set when figures may be counted."""
+    event, refresh = threading.Event(), FiguresOfStore.refresh
     monkeypatch.setattr(
-        FiguresOfStore, "refresh", lambda self, most: refresh(self, most * may_count.is_set())
+        FiguresOfStore, "refresh", lambda self, most: refresh(self, most * event.is_set())
     )
-    with asking(application(store, token=None)) as client:
-
-        def counted():
-            listed, fleet = client.get("/api/conversations").json(), client.get("/api/fleet").json()
-            return listed["counted"], fleet["counted"]
-
-        while counted() != (3, 3):
-            pass
-        may_count.clear()
-        store.append(
-            "usual", Message(source="user", content="more"), expected_version=store.version("usual")
-        )
-        assert counted() == (2, 2)
-        may_count.set()
-        while counted() != (3, 3):
-            pass
+    return event
 
 
-def test_a_wrong_question_gets_a_reason(client, store):
-    store.append("gone", Message(source="user", content="x"), expected_version=0)
-    erase(store, "gone", reason="asked to")
-    for path, status, said in (
+def test_figures_of_an_earlier_version_are_not_told_as_counted(client, store, may_count):
+    may_count.set()
+    until_counted(client, 3)
+    may_count.clear()
+    append(store, "usual", said("more"))
+    assert client.json("conversations")["counted"] == client.json("fleet")["counted"] == 2
+    may_count.set()
+    until_counted(client, 3)
+
+
+@pytest.mark.parametrize(
+    "path, status, why",
+    [
         ("history", 400, "'id' is missing"),
         ("history?id=none", 404, "no conversation"),
         ("history?id=usual&since=-1", 400, "whole number"),
@@ -441,23 +396,23 @@ def test_a_wrong_question_gets_a_reason(client, store):
         ("history?id=gone", 410, "was erased"),
         ("nothing", 404, "no path '/api/nothing'"),
         ("history/?id=usual", 404, "no path"),
-    ):
-        answer = client.get(f"/api/{path}")
-        assert (answer.status, said in answer.json()["error"]) == (status, True), path
-        assert "replace_erased" not in answer.json()["error"], "a page has no Python"
+    ],
+)
+def test_a_wrong_question_gets_a_reason(client, store, path, status, why):
+    append(store, "gone", said("x"))
+    erase(store, "gone", reason="asked to")
+    answer = client.get(f"/api/{path}")
+    assert (answer.status, why in answer.json()["error"]) == (status, True)
+    assert "replace_erased" not in answer.json()["error"], "a page has no Python"
 
 
-def test_conversations_come_in_pages_last_active_first(client, store):
-    whole = [
-        one["conversation"] for one in client.get("/api/conversations").json()["conversations"]
-    ]
+def test_conversations_come_in_pages_last_active_first(client):
+    whole = [*rows(client)]
     assert len(whole) == 3
     for start, limit in ((0, 2), (2, 2), (1, 0), (9, 5)):
-        page = client.get("/api/conversations", params={"start": start, "limit": limit}).json()
-        assert [one["conversation"] for one in page["conversations"]] == whole[
-            start : start + limit
-        ]
-        assert page["total"] == 3
+        page = client.json(f"conversations?start={start}&limit={limit}")
+        listed = [row["conversation"] for row in page["conversations"]]
+        assert (listed, page["total"]) == (whole[start : start + limit], 3)
 
 
 PATHS = (
@@ -473,21 +428,31 @@ PATHS = (
 )
 
 
-def test_head_is_answered_as_get_is(client):
-    for path in PATHS:
-        told = client.send("HEAD", f"/api/{path}")
-        kind = "text/event-stream" if "follow" in path else "application/json"
-        assert (told.status, told.headers["content-type"].partition(";")[0]) == (200, kind), path
+@pytest.mark.parametrize("path", PATHS)
+def test_head_is_answered_as_get_is(client, path):
+    answer = client.send("HEAD", f"/api/{path}")
+    kind = "text/event-stream" if "follow" in path else "application/json"
+    assert (answer.status, answer.headers["content-type"].partition(";")[0]) == (200, kind)
 
 
 def test_nothing_that_a_history_says_is_in_the_page_itself(client):
-    page = client.get("/", params={"id": HOSTILE[0]}).text
+    page = client.get("/", {"id": HOSTILE[0]}).text
     assert not any(attack in page for attack in HOSTILE)
     assert re.findall(r"<script[^>]*>", page) == ['<script src="page.js">']
-    assert (
-        client.get("/api/event", params={"id": "hostile", "event": 1}).headers["content-type"]
-        == "application/json"
-    )
+
+
+@contextmanager
+def serving(path, *options):
+    """``foldlog serve`` in a process of its own, and the address that it prints."""
+    command = [sys.executable, "-m", "foldlog", "serve", "--port", "0", "--db", path, *options]
+    environment = {**os.environ, "FOLDLOG_TOKEN": ""}
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment)
+    try:
+        yield process, process.stdout.readline().strip()
+    finally:
+        process.kill()
+        process.communicate()
 
 
 def test_every_response_has_the_policy_and_no_response_has_cors(guarded):
@@ -535,186 +500,134 @@ def test_the_token_moves_from_the_address_into_a_cookie(guarded):
     assert "samesite=strict" in cookie.lower()
     kept = {"cookie": f"other=1; {cookie.split(';')[0]}"}
     assert guarded.get("/api/fleet", headers=kept).status == 200
-    assert guarded.get("/api/fleet", headers={"authorization": f"Bearer {TOKEN}"}).status == 200
+    assert guarded.get("/api/fleet", headers=BEARER).status == 200
 
 
 def test_a_name_that_was_made_to_point_here_is_refused(guarded):
     ours = ("localhost:8765", "127.0.0.1", "[::1]:8765", "LOGS.example.")
     others = ("attacker.example", "localhost.attacker.example:8765", "127.0.0.1.attacker.example")
     for host in (*ours, *others, "localhost:8765@attacker.example", ""):
-        answer = guarded.get(
-            "/api/fleet", headers={"host": host, "authorization": f"Bearer {TOKEN}"}
-        )
+        answer = guarded.get("/api/fleet", headers={"host": host, **BEARER})
         assert answer.status == (200 if host in ours else 400), host
 
 
 def test_it_only_reads(guarded):
     for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS"):
-        answer = guarded.send(
-            method, "/api/history?id=usual", headers={"authorization": f"Bearer {TOKEN}"}
-        )
+        answer = guarded.send(method, "/api/history?id=usual", headers=BEARER)
         assert answer.status == 405, method
 
 
 def test_a_page_of_another_site_gets_nothing(guarded):
-    asked = {"sec-fetch-site": "cross-site", "authorization": f"Bearer {TOKEN}"}
+    asked = {"sec-fetch-site": "cross-site", **BEARER}
     assert guarded.get("/api/fleet", headers=asked).status == 403
 
 
 def test_the_command_serves_a_store_that_others_write_and_leaves_it_as_it_was(tmp_path):
-    url = f"sqlite:///{tmp_path}/h.db"
-    with foldlog.open(url) as histories:
-        histories["c"].append([Message(source="user", content="hello")])
-        command = [sys.executable, "-m", "foldlog", "serve", "--port", "0", "--db", url]
-        environment = {**os.environ, "FOLDLOG_TOKEN": ""}
-        pipe = subprocess.PIPE
-        process = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment)
-        try:
-            assert process.stdout is not None
-            address = process.stdout.readline().strip()
+    with foldlog.open(tmp_path / "h.db") as histories:
+        histories["c"].append(said("hello"))
+        with serving(tmp_path / "h.db") as (process, address):
             base, token = address.split("/?token=")
             asked = urllib.request.Request(
                 f"{base}/api/follow?id=c", headers={"authorization": f"Bearer {token}"}
             )
             with urllib.request.urlopen(asked, timeout=60) as stream:
-                told = (json.loads(line[6:]) for line in stream if line.startswith(b"data: "))
-                assert next(told) == {"version": 1, "redactions": 0, "borders": 0}
-                histories["c"].append(
-                    [
-                        Action(tool="t", call_id="1"),
-                        Observation(tool="t", call_id="1", content="done"),
-                    ]
-                )
-                assert next(told) == {"version": 3, "redactions": 0, "borders": 0}
+                sent = (json.loads(line[6:]) for line in stream if line.startswith(b"data: "))
+                assert next(sent) == {"version": 1, "redactions": 0, "borders": 0}
+                histories["c"].append([said("more"), said("still more")])
+                assert next(sent) == {"version": 3, "redactions": 0, "borders": 0}
                 process.send_signal(signal.SIGINT)
-                assert list(told) == []  # the stream ends, so the server need not break it off
-                _, said = process.communicate(timeout=60)
-        finally:
-            process.kill()
-            process.communicate()
+                assert list(sent) == []  # the stream ends, so the server need not break it off
+                _, err = process.communicate(timeout=60)
         assert process.returncode in (0, 130)
-        assert said.splitlines() == [
+        assert err.splitlines() == [
             "foldlog: note: open this address in a browser; Ctrl-C ends the server"
         ]
         assert histories["c"].version() == 3
 
 
 @pytest.mark.parametrize(
-    "given, address",
+    "options, address",
     [([], "http://localhost:"), (["--allow-host", "127.0.0.1"], "http://127.0.0.1:")],
 )
 def test_the_printed_address_can_be_opened_where_the_server_listens_everywhere(
-    tmp_path, given, address
+    tmp_path, options, address
 ):
-    url = f"sqlite:///{tmp_path}/h.db"
-    with foldlog.open(url) as histories:
-        histories["c"].append([Message(source="user", content="hello")])
-    command = [
-        sys.executable,
-        "-m",
-        "foldlog",
-        "serve",
-        "--port",
-        "0",
-        "--host",
-        "0.0.0.0",
-        "--db",
-        url,
-        *given,
-    ]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        printed = process.stdout.readline().strip()
+    with foldlog.open(tmp_path / "h.db") as histories:
+        histories["c"].append(said("hello"))
+    with serving(tmp_path / "h.db", "--host", "0.0.0.0", *options) as (process, printed):
         assert printed.startswith(address)
-        with urllib.request.build_opener(urllib.request.HTTPCookieProcessor()).open(
-            printed, timeout=60
-        ) as page:
+        opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+        with opener.open(printed, timeout=60) as page:
             assert page.status == 200
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=60)
-        assert ("--allow-host NAME" in said) == (not given)
-    finally:
-        process.kill()
-        process.communicate()
+        _, err = process.communicate(timeout=60)
+        assert ("--allow-host NAME" in err) == (not options)
 
 
-def test_a_server_that_would_be_open_is_not_started(foldlog, write):
-    assert foldlog("import", write("c.jsonl", [{"role": "user", "content": "hi"}])).status == 0
-    for given, said in (
-        (["--no-token", "--host", "0.0.0.0"], "for localhost only"),
-        (["--token", "short"], "at least 8"),
-        (["--db", "sqlite:///none.db"], "does not exist"),
-    ):
-        ran = foldlog("serve", *given)
-        assert (ran.status, said in ran.err) == (2, True), given
+@pytest.mark.parametrize(
+    "options, why",
+    [
+        ("--no-token --host 0.0.0.0", "for localhost only"),
+        ("--token short", "at least 8"),
+        ("--db sqlite:///none.db", "does not exist"),
+    ],
+)
+def test_a_server_that_would_be_open_is_not_started(foldlog, options, why):
+    foldlog("append c hi --new")
+    ran = foldlog(f"serve {options}")
+    assert (ran.status, why in ran.err) == (2, True)
 
 
 # -- for monitors
 # --------------------------------------------------------------------------------------------------
 
 
-def test_metrics_are_the_figures_of_the_store_in_the_text_of_prometheus(store):
-    with asking(application(store, token=None)) as client:
-        while client.get("/api/fleet").json()["counted"] < 3:
-            pass
-        fleet = client.get("/api/fleet").json()
-        said = client.get("/metrics")
-        while "foldlog_view_tokens" not in said.text:
-            said = client.get("/metrics")
-    assert said.headers["content-type"].startswith("text/plain; version=0.0.4")
-    families = {family.name: family for family in text_string_to_metric_families(said.text)}
-    listed = set(
-        re.findall(
-            r"`(foldlog_\w+)[{`]", (Path(__file__).parents[2] / "docs/OBSERVING.md").read_text()
-        )
-    )
+def test_metrics_are_the_figures_of_the_store_in_the_text_of_prometheus(client):
+    until_counted(client, 3)
+    fleet = client.json("fleet")
+    while "foldlog_view_tokens" not in (answer := client.get("/metrics")).text:
+        pass
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    page = (Path(__file__).parents[2] / "docs/OBSERVING.md").read_text()
+    listed = {*re.findall(r"`(foldlog_\w+)[{`]", page)}
     of_others = {"foldlog_file_bytes", "foldlog_follower_lag_seconds", "foldlog_events_held_back"}
-    assert families.keys() == listed - of_others
     values = {
-        name: sum(sample.value for sample in family.samples) for name, family in families.items()
+        family.name: sum(sample.value for sample in family.samples)
+        for family in text_string_to_metric_families(answer.text)
     }
-    assert values["foldlog_events"] == fleet["events"] > 0
-    assert values["foldlog_condensations"] == fleet["condensations"] > 0
-    assert values["foldlog_view_tokens"] == fleet["view_tokens"] > 0
-    assert HOSTILE[1] not in said.text
+    assert values.keys() == listed - of_others
+    for name in ("events", "condensations", "view_tokens"):
+        assert values[f"foldlog_{name}"] == fleet[name] > 0
+    assert HOSTILE[1] not in answer.text
 
 
-def test_metrics_have_no_sum_before_each_conversation_was_counted(store, monkeypatch):
-    counting = threading.Event()
-    refresh = FiguresOfStore.refresh
-    monkeypatch.setattr(
-        FiguresOfStore, "refresh", lambda self, most: refresh(self, most * counting.is_set())
-    )
-    with asking(application(store, token=None)) as client:
-        told = client.get("/metrics").text
-        assert "foldlog_conversations " in told
-        assert not re.search(
-            "^foldlog_(events|view_tokens|condensations|tokens_saved|.*_usd)", told, re.MULTILINE
-        )
-        counting.set()
-        while "foldlog_view_tokens " not in told:
-            told = client.get("/metrics").text
-    assert "foldlog_conversations_counted 3\n" in told
+def test_metrics_have_no_sum_before_each_conversation_was_counted(client, may_count):
+    sums = re.compile("^foldlog_(events|view_tokens|condensations|tokens_saved|.*_usd)", re.M)
+    text = client.get("/metrics").text
+    assert "foldlog_conversations " in text
+    assert not sums.search(text)
+    may_count.set()
+    while "foldlog_view_tokens " not in text:
+        text = client.get("/metrics").text
+    assert "foldlog_conversations_counted 3\n" in text
 
 
 def test_metrics_name_followers_and_not_backups(tmp_path):
     with foldlog.open(tmp_path / "s.db") as histories:
-        histories["c"].append(Message(source="user", content="hi"))
+        histories["c"].append(said("hi"))
         confirm(histories.store, 'read model "x"', 0)
         histories.maintenance.back_up(str(tmp_path / "b.db"))
         with asking(application(histories.store, token=None)) as client:
-            said = client.get("/metrics").text
-    assert [
-        line for line in said.splitlines() if line.startswith("foldlog_follower_lag_events{")
-    ] == ['foldlog_follower_lag_events{follower="read model \\"x\\""} 1']
-    assert 'foldlog_file_bytes{file="db"} ' in said
+            text = client.get("/metrics").text
+    lags = [line for line in text.splitlines() if line.startswith("foldlog_follower_lag_events{")]
+    assert lags == ['foldlog_follower_lag_events{follower="read model \\"x\\""} 1']
+    assert 'foldlog_file_bytes{file="db"} ' in text
 
 
 def test_health_needs_no_token_and_metrics_do(guarded, store):
     assert (guarded.get("/healthz").status, guarded.get("/healthz").text) == (200, "ok\n")
     assert guarded.get("/metrics").status == 401
-    assert guarded.get("/metrics", headers={"authorization": f"Bearer {TOKEN}"}).status == 200
+    assert guarded.get("/metrics", headers=BEARER).status == 200
     assert guarded.get("/metrics", {"token": TOKEN}).status == 200
     assert guarded.get("/healthz", headers={"host": "evil.example"}).status == 400
     store.close()
@@ -724,14 +637,10 @@ def test_health_needs_no_token_and_metrics_do(guarded, store):
 def test_a_server_whose_file_was_replaced_tells_nothing_of_the_former_one(tmp_path):
     path = tmp_path / "history.db"
     with open_store(path) as store, asking(application(store, token=None)) as client:
-        store.append("c", Message(source="user", content="hi"), expected_version=0)
-        asked = {"id": "c", "event": "0"}
-        assert (client.get("/healthz").status, client.get("/api/event", params=asked).status) == (
-            200,
-            200,
-        )
-        path.rename(tmp_path / "former.db")
-        assert client.get("/healthz").status == 503
-        answer = client.get("/api/event", params=asked)
-        assert answer.status == 503
+        append(store, "c", said("hi"))
+        for status in (200, 503):
+            answer = client.get("/api/event?id=c&event=0")
+            assert (client.get("/healthz").status, answer.status) == (status, status)
+            if path.exists():
+                path.rename(tmp_path / "former.db")
         assert "start the server again" in answer.text

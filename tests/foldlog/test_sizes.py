@@ -55,14 +55,12 @@ def served(store, model=None):
     with asking(application(store, token=None, model=model)) as client:
         listed = {"counted": 0, "total": 1}
         while listed["counted"] < listed["total"]:  # by a thread
-            listed = client.get("/api/conversations").json()
+            listed = client.json("conversations")
         pages = {
-            one["conversation"]: of_page(
-                client.get("/api/history", params={"id": one["conversation"]}).json()
-            )
+            one["conversation"]: of_page(client.json("history", {"id": one["conversation"]}))
             for one in listed["conversations"]
         }
-        return listed["conversations"], client.get("/api/fleet").json(), pages
+        return listed["conversations"], client.json("fleet"), pages
 
 
 def of_page(history):
