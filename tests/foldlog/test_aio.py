@@ -9,11 +9,12 @@ import inspect
 import os
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from typing import Any
 
 import anyio
+import anyio.abc
 import psutil
 import pytest
 from msgspec.structs import replace
@@ -26,7 +27,7 @@ from foldlog.condensers import Condenser
 from foldlog.eventstore import InvalidEvent, StoreUnusable, VersionConflict
 from foldlog.eventstore.log import appending
 from foldlog.eventstore.log.appending import append_all
-from tests.said import said
+from tests.said import ids, said
 
 pytestmark = pytest.mark.anyio
 
@@ -63,6 +64,15 @@ class Gate:
         self.reached.set()
         assert self.opened.wait(60)
 
+    @asynccontextmanager
+    async def holding(self, *call: Any) -> AsyncIterator[anyio.abc.TaskGroup]:
+        """A block of a program in which a call is held, and further tasks may begin."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(*call)
+            await until(self.reached.is_set)
+            yield tasks
+            self.opened.set()
+
 
 async def until(holds: Callable[[], bool]) -> None:
     while not holds():
@@ -76,17 +86,11 @@ async def test_a_history_is_written_and_read(histories):
     assert recorded.id == 0
     await history.append([said("a"), said("b")])
     assert [event.content async for event in history.events(1)] == ["a", "b"]
-    assert await history.version() == 3
-    assert [event.id for event in await history.at(2)] == [0, 1]
     assert (await history.why(1)).fate == "shown"
-    assert [event.id for event in (await history.difference(1, 3)).entered] == [1, 2]
-    assert await history.open_calls() == ()
-    assert [event.id for event in await history.tail(2)] == [1, 2]
-    assert [event.id for event in (await history.view()).tail(2)] == [1, 2]
+    assert ids(await history.at(2)) == [0, 1]
     assert [event.id async for event in history.events(reverse=True)] == [2, 1, 0]
-    assert [event.id for event in await history.pop(2)] == [1, 2]
-    assert [event.id for event in await history.view()] == [0]
-    assert [name async for name in histories] == ["c1"]
+    assert ids(await history.pop(2)) == [1, 2]
+    assert ids(await history.view()) == [0]
     with pytest.raises(VersionConflict):
         await history.append(said("late"), expected_version=0)
 
@@ -136,15 +140,13 @@ async def test_calls_share_the_threads_that_the_system_has(histories, monkeypatc
             raise RuntimeError("can't start new thread")
         start(thread)
 
+    stepping = histories._stepping
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", begin)
-        async with anyio.create_task_group() as group:
-            group.start_soon(histories._stepping.run, gate.pass_through)
-            await until(gate.reached.is_set)
+        async with gate.holding(stepping.run, gate.pass_through) as tasks:
             for _ in range(4):
-                group.start_soon(histories._stepping.run, gate.pass_through)
-            await until(lambda: histories._stepping._idle == -4)
-            gate.opened.set()
+                tasks.start_soon(stepping.run, gate.pass_through)
+            await until(lambda: stepping._idle == -4)
     assert len(gate.held) == 5
 
 
@@ -158,19 +160,17 @@ async def test_calls_after_one_another_share_one_thread():
 async def test_slow_steps_delay_no_append_and_no_step_that_is_quick(tmp_path):
     gate = Gate()
     async with foldlog.aio.open(f"sqlite:///{tmp_path}/h.db", condenser=Slow(gate)) as histories:
-        await histories["quick"].append(said("hi"))
-        await histories["quick"].retract(0)
-        for n in range(40):
-            await histories[f"c{n}"].append(said("hi"))
-        async with anyio.create_task_group() as group:
-            for n in range(40):
-                group.start_soon(histories[f"c{n}"].step)
-            await until(gate.reached.is_set)
-            assert not await histories["quick"].prepare()
-            for n in range(40):
-                await histories[f"c{n}"].append(said("while the model thinks"))
+        quick, slow = histories["quick"], [histories[f"c{n}"] for n in range(40)]
+        for history in (quick, *slow):
+            await history.append(said("hi"))
+        await quick.retract(0)
+        async with gate.holding(slow[0].step) as tasks:
+            for history in slow[1:]:
+                tasks.start_soon(history.step)
+            assert not await quick.prepare()
+            for history in slow:
+                await history.append(said("while the model thinks"))
             assert not gate.opened.is_set()
-            gate.opened.set()
 
 
 class Groups:
@@ -189,8 +189,10 @@ class Groups:
         self.sizes.append(len(works))
         return append_all(database, works)
 
-    async def hold(self) -> None:
-        await self._histories._appending.run(self.gate.pass_through, finish=True)
+    def holding(self) -> Any:
+        """A block in which the thread for appends is held."""
+        append = partial(self._histories._appending.run, finish=True)
+        return self.gate.holding(append, self.gate.pass_through)
 
     async def wait(self, count: int) -> None:
         """Wait until so many calls wait for the thread, which is held."""
@@ -210,13 +212,10 @@ async def test_appends_that_wait_at_the_same_time_are_made_together_and_so_are_t
         for version in range(3):
             await histories[f"c{n}"].append(said("hi"), expected_version=version)
 
-    async with anyio.create_task_group() as group:
-        group.start_soon(groups.hold)
-        await until(groups.gate.reached.is_set)
+    async with groups.holding() as tasks:
         for n in range(31):
-            group.start_soon(work, n)
+            tasks.start_soon(work, n)
         await groups.wait(31)
-        groups.gate.opened.set()
     assert groups.sizes == [31, 31, 31]
     assert [await histories[f"c{n}"].version() for n in range(31)] == [3] * 31
 
@@ -225,33 +224,29 @@ async def test_appends_that_wait_are_made_in_order_and_one_that_fails_fails_alon
     histories, groups
 ):
     history = histories["c1"]
-    events: list[Any] = [
-        said("a"),
-        replace(said("x"), source="no"),
-        [said("b"), said("c")],
-        said("stale"),
-        said("d"),
-    ]
     outcomes: list[object] = []
 
     async def work(event: Any, expected_version: int) -> None:
         try:
-            outcomes.append(
-                [one.id for one in await history.append(event, expected_version=expected_version)]
-            )
+            outcomes.append(ids(await history.append(event, expected_version=expected_version)))
         except Exception as error:  # noqa: BLE001  it is the outcome
             outcomes.append(type(error))
 
-    async with anyio.create_task_group() as group:
-        group.start_soon(groups.hold)
-        await until(groups.gate.reached.is_set)
-        for place, (event, version) in enumerate(zip(events, [0, 1, 1, 0, 3], strict=True)):
-            group.start_soon(work, event, version)
-            await groups.wait(place + 1)
-        groups.gate.opened.set()
-    assert sorted(map(str, outcomes)) == sorted(
-        map(str, [InvalidEvent, [0], [1, 2], VersionConflict, [3]])
-    )
+    async with groups.holding() as tasks:
+        for count, (event, version) in enumerate(
+            (
+                (said("a"), 0),
+                (replace(said("x"), source="no"), 1),
+                ([said("b"), said("c")], 1),
+                (said("stale"), 0),
+                (said("d"), 3),
+            ),
+            start=1,
+        ):
+            tasks.start_soon(work, event, version)
+            await groups.wait(count)
+    expected = [InvalidEvent, [0], [1, 2], VersionConflict, [3]]
+    assert sorted(map(str, outcomes)) == sorted(map(str, expected))
     assert [event.content async for event in history.events()] == ["a", "b", "c", "d"]
 
 
@@ -272,12 +267,10 @@ async def test_appends_of_a_group_that_are_cancelled_are_withdrawn_or_finished(
         with scope:
             await noting(raised[n], histories[f"c{n}"].append(said("hi"), expected_version=0))
 
-    async with anyio.create_task_group() as group:
-        group.start_soon(groups.hold)
-        await until(groups.gate.reached.is_set)
-        scopes = [anyio.CancelScope() for _ in range(6)]
+    scopes = [anyio.CancelScope() for _ in range(6)]
+    async with groups.holding() as tasks:
         for n, scope in enumerate(scopes):
-            group.start_soon(work, n, scope)
+            tasks.start_soon(work, n, scope)
         await groups.wait(6)
         for scope in scopes[:2]:
             scope.cancel()
@@ -288,9 +281,11 @@ async def test_appends_of_a_group_that_are_cancelled_are_withdrawn_or_finished(
             scope.cancel()
         await anyio.sleep(0.01)
         middle.opened.set()
-    assert [[hasattr(error, "outcome") for error in each] for each in raised] == [[False]] * 2 + [
-        [True]
-    ] * 2 + [[]] * 2
+    assert [[hasattr(error, "outcome") for error in errors] for errors in raised] == [
+        *([False], [False]),
+        *([True], [True]),
+        *([], []),
+    ]
     assert [raised[n][0].outcome.unwrap()[0].id for n in (2, 3)] == [0, 0]  # type: ignore[attr-defined]
     assert [await histories[f"c{n}"].version() for n in range(6)] == [0, 0, 1, 1, 1, 1]
 
@@ -302,11 +297,8 @@ async def test_an_append_that_may_take_long_does_not_delay_others(histories):
         gate.pass_through()
         yield said("late")
 
-    async with anyio.create_task_group() as group:
-        group.start_soon(histories["c1"].append, slowly())
-        await until(gate.reached.is_set)
+    async with gate.holding(histories["c1"].append, slowly()):
         await histories["c2"].append(said("hi"))
-        gate.opened.set()
     assert [await histories[name].version() for name in ("c1", "c2")] == [1, 1]
 
 
@@ -365,15 +357,11 @@ async def test_a_call_that_has_not_begun_is_withdrawn(histories):
 
 async def test_a_read_that_is_cancelled_raises_at_once(histories):
     gate = Gate()
+    read = partial(histories.pool.run, finish=False)
     with anyio.CancelScope() as scope:
-        async with anyio.create_task_group() as group:
-
-            async def read() -> None:
-                await histories.pool.run(gate.pass_through, finish=False)
-
-            group.start_soon(read)
-            await until(gate.reached.is_set)
+        async with gate.holding(read, gate.pass_through):
             scope.cancel()
+            await anyio.sleep_forever()
     assert not gate.opened.is_set()
     gate.opened.set()
 
@@ -484,12 +472,9 @@ async def test_closing_waits_for_the_calls_that_have_begun(tmp_path):
         gate.pass_through()
         versions.append(histories.sync["c1"].version())
 
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(lambda: histories.pool.run(read_late, finish=False))
-        await until(gate.reached.is_set)
+    async with gate.holding(partial(histories.pool.run, read_late, finish=False)) as tasks:
         tasks.start_soon(histories.close)
         await anyio.sleep(0.1)
-        gate.opened.set()
     assert versions == [1]
 
 

@@ -18,9 +18,6 @@ import pytest
 from foldlog._cli import stores
 from foldlog._cli.catalog import COMMANDS
 from foldlog.eventstore import (
-    ANY_VERSION,
-    CondensationAction,
-    CondensationRequest,
     Message,
     open_store,
 )
@@ -56,56 +53,6 @@ def test_nothing_in_a_history_steers_the_terminal(foldlog, tmp_path):
         assert ran.status in (0, 1), (arguments, ran)
         assert not set(ran.out + ran.err) & set("\x1b\x07\x9b\r\u202e\u2066"), arguments
     assert foldlog("view", f"{hostile}?").err.count("\n") == 1
-
-
-@pytest.fixture
-def condensed_thrice(foldlog):
-    """Condensed for its size, on request with a reason, and by an import that does not say why."""
-    with open_store("sqlite:///foldlog.db") as store:
-        store.append(
-            "c1",
-            [Message(source="user", content=f"message {n}") for n in range(6)],
-            expected_version=0,
-        )
-        for event in (
-            CondensationAction(
-                forgotten_event_ids=[1],
-                summary="one",
-                summary_offset=1,
-                metadata={"reason": "events"},
-            ),
-            CondensationRequest(reason="the prompt was too long"),
-            CondensationRequest(),
-            CondensationAction(
-                forgotten_event_ids=[2],
-                metadata={"reason": "request, tokens", "tokens_before": 1_234},
-            ),
-            CondensationAction(forgotten_event_ids=[-8], summary="all", summary_offset=1),
-        ):
-            store.append("c1", event, expected_version=ANY_VERSION)
-
-
-ASKED = "asked for (the prompt was too long), too many tokens"
-REASONS = {
-    ("log",): ["event 1, too many events, a summary", "event 2, asked for, too many tokens"],
-    ("why", 1): ["condensation 6 forgot it at version 7, too many events\n"],
-    ("why", 2): [f"condensation 9 forgot it at version 10, {ASKED}\n"],
-    ("why", -8): ["condensation 10 forgot it at version 11\n"],
-    ("diff", 6, 9): ["condensation 6, too many events, put a summary in the place of 1 event"],
-    ("diff", 6, 11): ["condensation 6, too many events, put"],
-    ("view",): ["replaces what condensation 10 forgot"],
-}
-
-
-def test_every_command_has_the_same_words_for_a_condensations_reason(foldlog, condensed_thrice):
-    for arguments, words in REASONS.items():
-        ran = foldlog(arguments[0], "c1", *arguments[1:])
-        assert ran.status == 0
-        assert [word for word in words if word not in ran.out] == [], ran.out
-    assert foldlog("why c1 2 --json").document["requests"] == [
-        {"event": 7, "reason": "the prompt was too long"},
-        {"event": 8, "reason": ""},
-    ]
 
 
 def test_the_demo_tells_in_forty_lines_what_is_true_and_commands_that_work(foldlog, monkeypatch):
