@@ -1,36 +1,38 @@
--- Schema 1. docs/internals/STORED_BYTES.md says what each column holds; docs/POSTGRESQL.md what differs here. {schema} is the store's own.
--- Ids and names are UTF-8 bytes, because they may hold what text here may not (NUL, lone surrogates); they sort the same.
--- Tables that may have as many rows as there are events are {by_conversation}: not at all in one partition, else by its hash. No
--- index spans several, so that {unique} is empty then, and transaction numbers alone make a position unique.
+-- Schema 1. docs/internals/STORED_BYTES.md defines each column, and docs/POSTGRESQL.md what differs on a server. {schema} is
+-- the schema of the store. Ids and names are UTF-8 bytes, because they may have characters that a text of PostgreSQL may not
+-- have (NUL, lone surrogates). Bytes sort like the texts. {by_conversation} divides the tables that may have a row for each
+-- event by the hash of the conversation; it is empty if there is only one partition. No index spans several partitions, so
+-- {unique} is then empty, and only the transaction numbers make positions unique.
 
 CREATE TABLE {schema}.store (
     name  text PRIMARY KEY,
     value text NOT NULL
 );
 
--- What writers remember about the store as a whole: the last removal of text, how far conversations are listed. It has a
--- table of its own, since the role of agents may not change the store's identity and schema.
+-- Facts that writers record about the store as a whole: the last removal of text, and up to which position conversations are
+-- listed. They have a table of their own, because the role of agents may not change the identity and the schema of the
+-- store.
 CREATE TABLE {schema}.facts (
     name  text PRIMARY KEY,
     value text NOT NULL
 );
 
--- One row. A transaction's number is this epoch plus its xid. An epoch is right for one timeline of one server (cluster is
--- its system identifier): a server that was restored from a backup, or promoted, counts its transactions from where that
--- backup or standby ends, so it may give numbers again that its predecessor gave.
+-- One row. The number of a transaction is this epoch plus its xid. An epoch is right for one timeline of one server
+-- ("cluster" is the system identifier of the server). A server that was restored from a backup, or promoted, counts its
+-- transactions from the end of that backup or standby, so it may give numbers that its predecessor gave.
 CREATE TABLE {schema}.epoch (
     epoch    bigint NOT NULL,
     cluster  bigint NOT NULL,
     timeline bigint
 );
 
--- A row is written when a conversation begins, is published or is erased, never at an append: its version and head are
--- those of its last event, one index seek away. The key is (number of the transaction << 20) + n: no sequence is needed.
--- A fork's events below parent_version are those of its parent. "seed" is the head before event 0, where another
--- conversation recorded it. A new conversation with the id of an erased one names it in "replaces"; the tombstone is then
--- not visible, and is told from a staged import by erased_at.
--- "pending" counts the records of its source that have no events yet. Of an archived conversation it is the negative number
--- of the events in its object.
+-- A row is written when a conversation begins, is published or is erased, and never at an append: the last event has the
+-- version and the head, and costs one index seek. The key is (number of the transaction << 20) + n: no sequence is needed.
+-- The events of a fork below parent_version are events of its parent. "seed" is the head before event 0, if another
+-- conversation recorded that event. If a conversation uses the id of an erased one again, "replaces" has the key of the
+-- erased one. That tombstone is not visible, and erased_at distinguishes it from a staged import. "pending" counts the
+-- records of the source that have no events yet. For an archived conversation it is the negative number of the events in its
+-- object.
 CREATE TABLE {schema}.conversations (
     key            bigint PRIMARY KEY,
     id             bytea NOT NULL,
@@ -51,19 +53,20 @@ CREATE TABLE {schema}.conversations (
     redactions     bigint,
     pending        bigint
 );
--- An id may be longer than an entry of an index: it is found by its digest, and sorted by its first bytes, then the rest.
+-- An id may be longer than an index entry, so it is found by its digest, and sorted by its first bytes, and then by the
+-- rest.
 CREATE UNIQUE INDEX conversations_by_id ON {schema}.conversations (sha256(id)) WHERE visible;
 CREATE INDEX conversations_in_order ON {schema}.conversations (substring(id, 1, 256)) WHERE visible;
--- By it followers leave out what is erased; without it a plan reads all conversations for each page.
+-- With this index, followers leave out erased conversations. Without it, a plan would read all conversations for each page.
 CREATE INDEX conversations_erased ON {schema}.conversations (key) WHERE erased_at IS NOT NULL;
 CREATE INDEX conversations_by_parent ON {schema}.conversations (parent) WHERE parent IS NOT NULL;
 CREATE INDEX conversations_by_key ON {schema}.conversations (key_id) WHERE visible AND key_id IS NOT NULL;
 
--- position is (number of the transaction << 20) + place in it. That of a staged row is null: its place in the order is
--- said by publications. The rows of conversation -k are the ledger of conversation k: what changed it after the fact. Those of 0
--- are the store's. A body of 7 KB is inserted in 70 µs with lz4, 220 with pglz, 50 with neither, and takes 4.2, 3.5 and 8.5 KB
--- of disk.
--- "meta" is all that is known of an event besides its body; what the indices need of it stands in columns too.
+-- The position is (number of the transaction << 20) + the place in the transaction. It is null for a staged row, whose
+-- position publications has. The rows of conversation -k are the ledger of conversation k: its later changes. The rows of
+-- conversation 0 are the ledger of the store. Inserting a body of 7 KB takes 70 µs with lz4, 220 µs with pglz and 50 µs
+-- without compression; the body takes 4.2, 3.5 and 8.5 KB on disk. "meta" has all data of an event besides its body; the
+-- indexed fields are also columns.
 CREATE TABLE {schema}.events (
     conversation      bigint NOT NULL,
     id                bigint NOT NULL,
@@ -78,11 +81,11 @@ CREATE TABLE {schema}.events (
 CREATE {unique} INDEX events_by_position ON {schema}.events (position) WHERE position IS NOT NULL;
 CREATE INDEX events_structural ON {schema}.events (conversation, id) WHERE structural;
 CREATE INDEX events_of_documents ON {schema}.events (conversation, id) WHERE kind = 'document_changes'::bytea;
--- Most of a real log may be annotations; opening a View walks this index, and so never meets them.
+-- Most events of a real log may be annotations. Opening a View walks this index, which does not have them.
 CREATE INDEX events_shown ON {schema}.events (conversation, id) WHERE shown;
 
--- Imports that were staged: events first_id, first_id + 1, … of a conversation have the positions first_position, ….
--- One transaction numbers 2^20 of them, so a longer one has several rows.
+-- Imports that were staged. The events first_id, first_id + 1, … of a conversation have the positions first_position,
+-- first_position + 1, …. One transaction has 2^20 positions, so a longer import has several rows.
 CREATE TABLE {schema}.publications (
     first_position bigint PRIMARY KEY,
     conversation   bigint NOT NULL,
@@ -92,8 +95,8 @@ CREATE TABLE {schema}.publications (
 CREATE INDEX publications_by_conversation ON {schema}.publications (conversation, first_id);
 CREATE INDEX publications_by_end ON {schema}.publications ((first_position + size));
 
--- Operations of several transactions that are not complete, with the state of each: at most one on a conversation. A
--- negative number stands for an operation on the store.
+-- Operations of several transactions that are not complete, with their states, at most one on each conversation. A negative
+-- number stands for an operation on the store.
 CREATE TABLE {schema}.unfinished (
     conversation bigint PRIMARY KEY,
     operation    bytea NOT NULL,
@@ -112,7 +115,7 @@ CREATE UNIQUE INDEX idempotency_keys_by_key ON {schema}.idempotency_keys (conver
 CREATE INDEX idempotency_keys_of_sources ON {schema}.idempotency_keys (sha256(key))
 WHERE substring(key, 1, 15) = 'foldlog:source:'::bytea;
 
--- Bytes beside events. The same bytes are kept once in a conversation. They are mostly images, which are compressed already.
+-- Bytes beside events. A conversation stores equal bytes only once. Most of them are images, which are compressed already.
 CREATE TABLE {schema}.attachments (
     conversation bigint NOT NULL,
     name         bytea NOT NULL,
@@ -129,9 +132,10 @@ CREATE TABLE {schema}.attached (
 );
 CREATE INDEX attached_by_name ON {schema}.attached (conversation, name, encoding);
 
--- The source of an import, under the key of the conversation that it is. Records below from_record are those of "parent"; all
--- that came of one source have its "root". "made" records have events. "redacted" are numbers of its own records, 4 bytes each.
--- "about" and "sums" are deflated, and sealed in an encrypted conversation. "fingerprint" refuses it once it is erased.
+-- The source of an import, under the key of its conversation. The records below from_record are records of "parent". All
+-- sources that grew from one source have the same "root". "made" is the number of records that have events. "redacted" has
+-- the numbers of the source's own redacted records, 4 bytes each. "about" and "sums" are deflated, and sealed in an
+-- encrypted conversation. After an erasure, imports with this "fingerprint" are refused.
 CREATE TABLE {schema}.sources (
     conversation bigint PRIMARY KEY,
     root         bigint NOT NULL,
@@ -149,9 +153,9 @@ CREATE TABLE {schema}.sources (
     sums         bytea NOT NULL
 );
 CREATE INDEX sources_by_root ON {schema}.sources (root);
--- A block whose encoding has 16 was appended alone: its places say which events its records became too, and the head after them.
--- Blocks from the "records" of their source on are such blocks, or of an operation that is not complete.
--- The bodies of blocks are deflated already.
+-- If the encoding of a block has the bit 16, the block was appended alone: its places also list the events of its records,
+-- and have the head after them. Blocks after the first "records" records of a source are such blocks, or belong to an
+-- operation that is not complete. The bodies of blocks are compressed already.
 CREATE TABLE {schema}.blocks (
     conversation bigint NOT NULL,
     first        bigint NOT NULL,
@@ -161,16 +165,16 @@ CREATE TABLE {schema}.blocks (
     body         bytea {external} NOT NULL,
     PRIMARY KEY (conversation, first)
 ) {by_conversation};
--- Which events records became, some records in a row: the number of the record, the id of its first event, how many they are; 4 bytes
--- each, deflated. "event" is the first event of the row.
+-- The events of records, some records in each row: the number of the record, the id of its first event, and the number of
+-- its events, 4 bytes each, deflated. "event" is the first event of the row.
 CREATE TABLE {schema}.made (
     conversation bigint NOT NULL,
     event        bigint NOT NULL,
     places       bytea NOT NULL,
     PRIMARY KEY (conversation, event)
 ) {by_conversation};
--- What was found at a place (a hash of path, name inside and options): which conversations it became, the last one with the highest
--- "seen", and up to which record and byte it was read.
+-- The imported states of a place (a hash of the path, the name inside and the options): the conversations that were imported
+-- from it, and up to which record and byte it was read. The newest state has the highest "seen".
 CREATE TABLE {schema}.places (
     place        bytea NOT NULL,
     conversation bigint NOT NULL,
@@ -189,8 +193,7 @@ CREATE TABLE {schema}.refused (
 );
 CREATE INDEX refused_of ON {schema}.refused (conversation);
 
--- What projections keep beside the events. Rows can be deleted: they are made again, or what they
--- say is read from the events.
+-- The records of projections. Rows can be deleted: they are made again, or their data is read from the events.
 CREATE TABLE {schema}.records (
     conversation bigint NOT NULL,
     projection   bytea NOT NULL,
@@ -203,11 +206,11 @@ CREATE TABLE {schema}.records (
 ) {by_conversation};
 
 -- The figures of a conversation, made of its events at this version, or of the records of its source. Rows can be deleted:
--- they are made again. A number that is not known is null. Times are in microseconds; a local time counts as UTC,
--- and "is_local" is 1 of the first, 2 of the last, 3 of both.
--- "texts" is JSON: title, first error, attributes; sealed in an encrypted conversation. Then a name in the tables below is a
--- keyed digest, of which "texts" has the name. "replies" has a hash of 8 bytes of each reply of a model.
--- "replies_compared" is 1 once it is known which of them other conversations have too.
+-- they are made again. An unknown number is null. Times are in microseconds. A local time counts as UTC; "is_local" is 1 if
+-- the first time is local, 2 if the last is, and 3 if both are. "texts" is JSON: title, first error, attributes. In an
+-- encrypted conversation it is sealed, each name in the tables below is a keyed digest, and "texts" has the name. "replies"
+-- has a hash of 8 bytes for each reply of a model. "replies_compared" is 1 after these were compared with the replies of
+-- other conversations.
 CREATE TABLE {schema}.figures (
     conversation       bigint PRIMARY KEY,
     id                 bytea NOT NULL,
@@ -236,7 +239,7 @@ CREATE TABLE {schema}.figures (
     replies            bytea NOT NULL
 );
 CREATE INDEX figures_to_compare ON {schema}.figures (conversation) WHERE replies_compared = 0 AND length(replies) > 0;
--- Calls of models by day, model and size of the prompt. A cost that the calls do not tell is null.
+-- Calls of models by day, model and size of the prompt. The cost is null if the calls have none.
 CREATE TABLE {schema}.figure_calls (
     conversation          bigint NOT NULL,
     day                   text NOT NULL,
@@ -253,8 +256,8 @@ CREATE TABLE {schema}.figure_calls (
     cost                  double precision
 );
 CREATE INDEX figure_calls_of ON {schema}.figure_calls (conversation);
--- What replies used that several histories have, by a hash of their ids. figure_calls has them too: a total counts each
--- once.
+-- The usage of replies that several histories have, by a hash of the ids of the replies. figure_calls has it too: a total
+-- counts each reply once.
 CREATE TABLE {schema}.figure_replies (
     reply                 bigint NOT NULL,
     conversation          bigint NOT NULL,
@@ -273,7 +276,7 @@ CREATE TABLE {schema}.figure_replies (
     PRIMARY KEY (reply, conversation)
 );
 CREATE INDEX figure_replies_of ON {schema}.figure_replies (conversation);
--- All else that is summed or chosen by: "what" is counted, such as 'tool', and under which name.
+-- All other counts. "what" says what is counted, such as 'tool', and "name" under which name.
 CREATE TABLE {schema}.figure_counts (
     conversation bigint NOT NULL,
     what         text NOT NULL,
@@ -282,8 +285,8 @@ CREATE TABLE {schema}.figure_counts (
     PRIMARY KEY (conversation, what, name)
 );
 
--- How far projections of the eventsourcing library have come, written in their own transactions. The token is
--- random: by it a writer whose connection broke at the commit knows its own row.
+-- The positions of projections of the eventsourcing library, written in their own transactions. The token is random: by it,
+-- a writer whose connection broke at the commit recognizes its own row.
 CREATE TABLE {schema}.tracking (
     application     bytea NOT NULL,
     notification_id bigint NOT NULL,
@@ -291,11 +294,11 @@ CREATE TABLE {schema}.tracking (
     PRIMARY KEY (application, notification_id)
 );
 
--- Conversations by attribute and by last activity, as a process last found them. A row is written when attributes change
--- and when somebody lists conversations, never at another append. To have all made again from the events, delete the rows
--- of listing and listed, the records 'attributes', and the value 'listed' in facts. A digest stands for one attribute,
--- keyed in an encrypted conversation; 16 zero bytes stand for all conversations. Version -1: to be listed again; -2: to be
--- listed by a process that has its key.
+-- Conversations by attribute and by last activity, as a process last found them. A row is written when attributes change and
+-- when conversations are listed, and at no other append. To make all again from the events, delete the rows of listing and
+-- listed, the records 'attributes', and the value 'listed' in facts. A digest stands for one attribute, keyed in an
+-- encrypted conversation; 16 zero bytes stand for all conversations. A conversation with version -1 must be listed again,
+-- and with -2 by a process that has its key.
 CREATE TABLE {schema}.listing (
     conversation bigint PRIMARY KEY,
     at           bigint NOT NULL,
@@ -310,7 +313,7 @@ CREATE TABLE {schema}.listed (
     PRIMARY KEY (digest, at, conversation)
 );
 
--- Null on a standby, and where the server does not tell.
+-- Null on a standby, and if the server does not show it.
 CREATE FUNCTION {schema}.timeline() RETURNS bigint
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
 AS $timeline$
@@ -325,16 +328,16 @@ EXCEPTION
 END
 $timeline$;
 
--- The identity of the server that has the tables, where it is asked FROM one of them: it may be another one than the server that
--- a client is connected to.
+-- The identity of the server that has the tables, if the query is FROM one of them. It may differ from the server to which
+-- the client is connected.
 CREATE FUNCTION {schema}.here() RETURNS bigint
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 AS $here$ SELECT system_identifier FROM pg_control_system() $here$;
 
--- Go on above all positions that were ever given, if this is another server, or another timeline, than the epoch is right for. It
--- leaves room for positions that were given after the backup was made: 2^28 transactions, and 2^14 for each second that has
--- passed since its newest event. The roles of agents may not change the table, so this runs with the rights of its owner; it
--- takes nothing from its caller.
+-- Begin an epoch above all positions that were ever given, if the present epoch is right for another server or another
+-- timeline. The gap has space for positions that were given after the backup was made: 2^28 transactions, and 2^14 for each
+-- second since the newest event of the backup. The roles of agents may not change the table, so this function runs with the
+-- rights of its owner, and has no parameter.
 CREATE FUNCTION {schema}.begin_epoch() RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $begin_epoch$

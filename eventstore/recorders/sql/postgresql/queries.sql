@@ -1,5 +1,6 @@
--- One statement a block, named in the line above it; a part stands in several, where its name is in braces. {schema} is the
--- store's own. Parameters are bound in binary, and each one says its type: nothing is guessed, quoted or converted.
+-- Each block is one statement; the line above it has its name. A part is inserted into statements at its name in braces.
+-- {schema} is the schema of the store. Parameters are bound in binary and have explicit types: nothing is guessed, quoted or
+-- converted.
 
 -- name: greet
 SELECT current_setting('server_version_num')::int / 10000, pg_is_in_recovery(),
@@ -44,9 +45,10 @@ COMMIT
 -- name: rollback
 ROLLBACK
 
--- {here} and {timeline} are those of the epoch where each connection was greeted; and those of the server behind a pooler and on
--- Citus, where the same connection may lead to another server since. Where they differ, nobody writes before an epoch was begun.
--- What is no number is a line for those who read the server's log.
+-- {here} and {timeline} are columns of the epoch, if each connection was checked when it was made. Behind a pooler and on
+-- Citus they are read from the server, because a connection may lead to another server by now. If they differ from the
+-- epoch, no transaction writes before a new epoch begins. A result that is not a number is an explanation for the server's
+-- log.
 -- name: number
 SELECT (
     CASE
@@ -63,8 +65,8 @@ SELECT pg_advisory_xact_lock($1::bigint) FROM {schema}.epoch
 -- name: barrier
 SELECT pg_logical_emit_message(true, 'foldlog', '') FROM {schema}.epoch
 
--- For followers, on any server: a hot standby can commit nothing, and answers null. Neither does it need another mode: this is
--- no write to PostgreSQL.
+-- For followers, on any server: a hot standby can commit nothing, and returns null. No other transaction mode is needed,
+-- because PostgreSQL does not count this as a write.
 -- name: begin_confirming
 BEGIN ISOLATION LEVEL READ COMMITTED
 
@@ -83,7 +85,8 @@ CASE WHEN c.erased_at IS NOT NULL THEN (
 ) END,
 c.visible, c.mark, c.seed, c.replaces, c.redactions, c.pending, p.id
 
--- What a conversation (c) ends with: its last event (e), or the border (b) of a fork without events; and its parent (p).
+-- The end of a conversation (c): its last event (e), or the border (b) of a fork without events of its own; and its parent
+-- (p).
 -- part: last_events
 LEFT JOIN LATERAL (
     SELECT * FROM {schema}.events
@@ -99,8 +102,8 @@ FROM {schema}.conversations c
 {last_events}
 WHERE sha256(c.id) = sha256($1::bytea) AND c.visible
 
--- The transaction's number if the conversation is as it was; else an error, and nothing that was sent behind it is run.
--- What is no number is a line for those who read the server's log.
+-- The transaction's number, if the conversation is unchanged; otherwise an error, and no statement that was sent after it is
+-- run. A result that is not a number is an explanation for the server's log.
 -- name: number_if_unchanged
 SELECT (
     CASE
@@ -151,7 +154,8 @@ SELECT id FROM {schema}.conversations
 WHERE visible AND substring(id, 1, 256) >= substring($1::bytea, 1, 256) AND id >= $1::bytea
 ORDER BY substring(id, 1, 256), id LIMIT 1
 
--- What several stores are asked together: cheaply, which of them have what is looked for. {store} is the number of each.
+-- A query on several stores together, which finds cheaply the stores that have the conversations. {store} is the number of
+-- each store.
 -- name: ids
 SELECT id, key FROM {schema}.conversations
 WHERE visible AND substring(id, 1, 256) >= substring($1::bytea, 1, 256) AND id >= $1::bytea
@@ -202,7 +206,7 @@ SELECT {row}
 FROM {schema}.events WHERE conversation = $1::bigint AND id >= $2::bigint AND id < $3::bigint
 ORDER BY id LIMIT $4::bigint
 
--- What stands in columns too, for indices.
+-- The indexed fields, which are columns too.
 -- name: columns
 SELECT id, kind, shown, structural
 FROM {schema}.events WHERE conversation = $1::bigint AND id >= $2::bigint AND id < $3::bigint
@@ -243,7 +247,7 @@ WHERE position >= $1::bigint
     AND NOT EXISTS (SELECT FROM {schema}.conversations c WHERE c.key = e.conversation AND c.erased_at IS NOT NULL)
 ORDER BY position LIMIT $3::bigint
 
--- The place of such a row.
+-- The position of such a row.
 -- name: live_place
 SELECT e.position, coalesce((SELECT c.id FROM {schema}.conversations c WHERE c.key = abs(e.conversation)), ''), e.id
 FROM {schema}.events e WHERE e.position >= $1::bigint ORDER BY e.position LIMIT 1
@@ -305,7 +309,7 @@ JOIN {schema}.conversations c ON c.key = d.conversation AND c.erased_at IS NULL
 LEFT JOIN {schema}.records r ON r.conversation = d.conversation AND r.projection = 'attributes'::bytea
 ORDER BY d.at DESC, d.conversation DESC
 
--- Null digests: those that it has.
+-- If the digests are null, they stay as they are.
 -- name: put_listing
 INSERT INTO {schema}.listing (conversation, at, version, digests)
 VALUES ($1::bigint, $2::bigint, $3::bigint,
@@ -319,7 +323,7 @@ FROM {schema}.listing g, generate_series(0, length(g.digests) / 16 - 1) n WHERE 
 -- name: put_listed
 INSERT INTO {schema}.listed (digest, at, conversation) {of_listing} ON CONFLICT DO NOTHING
 
--- By the whole key: a plan that joins may walk the lists of all conversations, for those of one.
+-- This finds rows by the whole primary key: a plan with a join might walk the lists of all conversations.
 -- name: leave_listed
 DELETE FROM {schema}.listed
 WHERE conversation = $1::bigint AND at = (SELECT at FROM {schema}.listing WHERE conversation = $1::bigint)
@@ -390,8 +394,8 @@ UNION ALL
 (SELECT convert_to(value, 'UTF8') FROM {schema}.facts
  WHERE $1::bytea = 'bytes_pending'::bytea AND starts_with(name, 'bytes_pending ') LIMIT 1)
 
--- One mark for each conversation, so that writers do not wait for one another; the search index has one too. A value
--- is never given twice: more may be deleted during a vacuum.
+-- Each conversation has a mark of its own, so that writers do not wait for one another; the search index has one too. No
+-- value is used twice, because more may be deleted during a vacuum.
 -- name: leave_bytes
 INSERT INTO {schema}.facts AS f (name, value) VALUES ('bytes_pending ' || $1::bigint, gen_random_uuid()::text)
 ON CONFLICT (name) DO UPDATE SET value = excluded.value WHERE f.value <> excluded.value
@@ -402,7 +406,7 @@ SELECT name, value FROM {schema}.facts WHERE starts_with(name, 'bytes_pending ')
 -- name: next_transaction
 SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint FROM {schema}.epoch
 
--- A mark that is locked is given anew.
+-- A locked mark is skipped: its writer is giving it a new value.
 -- name: bytes_are_gone
 DELETE FROM {schema}.facts WHERE name IN (
     SELECT f.name FROM {schema}.facts f JOIN unnest(%s::text[], %s::text[]) AS gone (name, value) USING (name, value)
@@ -417,7 +421,7 @@ ON CONFLICT (name) DO UPDATE SET value = excluded.value
 SELECT convert_to(name, 'UTF8'), convert_to(value, 'UTF8') FROM {schema}.facts
 WHERE starts_with(name, convert_from($1::bytea, 'UTF8')) ORDER BY name
 
--- While this is the same, nothing was committed.
+-- While this value stays the same, nothing was committed.
 -- name: snapshot
 SELECT convert_to(pg_current_snapshot()::text, 'UTF8') FROM {schema}.epoch
 
@@ -441,7 +445,7 @@ FROM {schema}.conversations c
 WHERE c.parent = $1::bigint AND c.visible AND c.id >= $2::bytea
 ORDER BY c.id LIMIT $3::bigint
 
--- The conversations that a fork's past belongs to, and the versions at which it left them.
+-- The conversations from which a fork has its past, and the versions at which the past leaves them.
 -- name: lineage
 WITH RECURSIVE past (key, stop) AS (
     SELECT $1::bigint, $2::bigint
@@ -462,8 +466,8 @@ UPDATE {schema}.conversations SET visible = false
 WHERE key = (SELECT replaces FROM {schema}.conversations WHERE key = $1::bigint)
     AND visible AND erased_at IS NOT NULL
 
--- Places become positions here, so that an append need not wait for its number. Citus would count the transactions of the server
--- that a client is connected to: there the number is asked first, and this is 0.
+-- The server makes positions of places here, so that an append need not wait for its number. On Citus this part is 0 and the
+-- number is read first, because Citus would use the number of the server to which the client is connected.
 -- part: first_place
 (SELECT (pg_current_xact_id()::text::bigint + epoch) << 20 FROM {schema}.epoch)
 
@@ -492,7 +496,7 @@ UPDATE {schema}.conversations SET visible = true WHERE key = $1::bigint
 INSERT INTO {schema}.publications (first_position, conversation, first_id, size)
 VALUES ($1::bigint, $2::bigint, $3::bigint, $4::bigint)
 
--- Archived and restored conversations keep the address of an object here: without a key these are not asked for.
+-- The rows of archived and restored conversations have the address of an object. A query without a key leaves them out.
 -- name: unfinished
 SELECT u.conversation, coalesce(c.id, ''), u.operation, u.state
 FROM {schema}.unfinished u LEFT JOIN {schema}.conversations c ON c.key = u.conversation
@@ -506,7 +510,7 @@ ON CONFLICT (conversation) DO UPDATE SET operation = excluded.operation, state =
 -- name: finish
 DELETE FROM {schema}.unfinished WHERE conversation = $1::bigint
 
--- Rows of its parent that a fork has under its own key: those of a detachment that is not complete.
+-- Rows of its parent that a fork has under its own key, because a detachment is not complete.
 -- name: delete_copies
 WITH gone AS (
     DELETE FROM {schema}.events WHERE conversation = $1::bigint AND id IN (
@@ -580,7 +584,7 @@ SET code = excluded.code, body = excluded.body, encoding = excluded.encoding,
 -- name: delete_records
 DELETE FROM {schema}.records WHERE projection = $1::bytea AND conversation = $2::bigint
 
--- From one key to the next: DISTINCT would walk the entries of all conversations.
+-- This jumps from each key to the next, because DISTINCT would walk the entries of all conversations.
 -- name: key_ids
 WITH RECURSIVE used (key_id) AS (
     (SELECT key_id FROM {schema}.conversations WHERE visible AND key_id IS NOT NULL ORDER BY key_id LIMIT 1)
@@ -670,7 +674,7 @@ SELECT e.conversation, count(*) FROM {schema}.events e
 WHERE e.conversation <> 0 AND NOT EXISTS (SELECT FROM {schema}.conversations c WHERE c.key = abs(e.conversation))
 GROUP BY e.conversation
 
--- A partitioned table or index has no rows of its own, and is of another kind.
+-- A partitioned table or index has no rows of its own, and has another relkind.
 -- part: of_this_schema
 FROM pg_class c LEFT JOIN pg_am ON pg_am.oid = c.relam
 WHERE c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = {schema_name})
@@ -695,8 +699,8 @@ WHERE conversation = $1::bigint AND event = ANY ($2::bigint[]) ORDER BY event
 SELECT body FROM {schema}.attachments WHERE conversation = $1::bigint AND name = $2::bytea AND encoding = $3::bigint
 
 -- name: keep_attachment
--- What is there stays, unless it is damaged: then these are what its name says. Encrypted, the same bytes differ each time,
--- so they are written again: the store cannot know whether those that are there can still be read.
+-- Stored bytes stay, unless they are damaged: then the new bytes, which match the name, replace them. Encrypted bytes differ
+-- each time, so they are always written again: the store cannot know whether the stored bytes can still be read.
 INSERT INTO {schema}.attachments AS a (conversation, name, encoding, body)
 VALUES ($1::bigint, $2::bytea, $3::bigint, $4::bytea)
 ON CONFLICT (conversation, name, encoding) DO UPDATE SET body = excluded.body
@@ -734,7 +738,7 @@ SELECT count(*) FROM {schema}.attachments a WHERE NOT EXISTS (
 -- part: source
 conversation, root, parent, from_record, records, made, format, reader, encoding, head, fingerprint, redacted, about, sums
 
--- Blocks that were appended one by one: until several are put together, they say themselves how far the source is.
+-- Blocks that were appended one by one. Until several are joined, they have the progress of the source themselves.
 -- part: appended
 FROM {schema}.sources s LEFT JOIN {schema}.blocks b ON b.conversation = s.conversation AND b.first = (
     SELECT max(a.first) FROM {schema}.blocks a
@@ -794,7 +798,7 @@ WITH gone AS (
 )
 SELECT count(*) FROM gone
 
--- Rows of several records, and blocks that say it themselves: those have an encoding.
+-- The events of records, from rows of "made", and from appended blocks. Only the rows of blocks have an encoding.
 -- part: made_of_blocks
 SELECT b.first, b.records, b.encoding, b.places FROM {schema}.sources s
 JOIN {schema}.blocks b ON b.conversation = s.conversation AND b.first >= s.records AND b.encoding & 16 <> 0
@@ -857,7 +861,7 @@ SELECT conversation FROM {schema}.refused LIMIT 1
 -- name: delete_places
 DELETE FROM {schema}.places WHERE conversation = $1::bigint
 
--- Figures. Some questions and values are one JSON text: arrays of keys, of names, of rows.
+-- Figures. Some parameters are one JSON text: an array of keys, names or rows.
 -- part: figure_columns
 code, version, is_companion, recorded_at, is_local, first_at, last_at, longest_wait_s, events, errors, view_tokens, sent_events, sent_summaries, last_prompt_tokens, tokens, condensations, tokens_saved, format, state
 
@@ -912,7 +916,7 @@ DELETE FROM {schema}.figure_replies WHERE conversation = $1::bigint
 -- name: forget_figure_counts
 DELETE FROM {schema}.figure_counts WHERE conversation = $1::bigint
 
--- Conversations of which there are no figures, or those of another version. Archived ones keep their figures.
+-- Conversations that have no figures, or figures of another version. Archived conversations keep their figures.
 -- name: figures_to_count
 SELECT c.id, f.code IS NULL FROM {schema}.conversations c LEFT JOIN {schema}.figures f ON f.conversation = c.key
 WHERE c.visible AND c.erased_at IS NULL AND (f.code IS NULL OR f.code <> $1::bigint OR f.version <> greatest(
@@ -933,7 +937,7 @@ FROM {schema}.figures f WHERE f.conversation IN (SELECT jsonb_array_elements_tex
 -- name: figure_calls_of
 SELECT conversation, {call_columns} FROM {schema}.figure_calls WHERE conversation IN (SELECT jsonb_array_elements_text(convert_from($1::bytea, 'UTF8')::jsonb)::bigint)
 
--- A figure that is not known comes last, in either order.
+-- An unknown figure comes last, in either order.
 -- name: figures_sorted
 WITH {chosen}
 SELECT conversation, figure, id FROM (
@@ -985,14 +989,14 @@ SELECT is_local, count(*), count(*) FILTER (WHERE errors IS NULL), count(*) FILT
     min(first_at), max(last_at), max(longest_wait_s), sum(view_tokens)::bigint
 FROM chosen JOIN {schema}.figures f USING (conversation) GROUP BY is_local
 
--- A name of an encrypted conversation is known from the texts of one of them.
+-- A name of encrypted conversations is a digest; the texts of one of them have the name.
 -- name: figure_totals
 WITH {chosen}
 SELECT what, name, min(conversation), count(*) FILTER (WHERE number > 0), sum(number)
 FROM chosen JOIN {schema}.figure_counts n USING (conversation)
 WHERE what IN (SELECT jsonb_array_elements_text(convert_from($7::bytea, 'UTF8')::jsonb)) GROUP BY what, name
 
--- Replies that several histories have, from the one on where it has most tokens: a copy may be cut short.
+-- Replies of several histories. A reply with the most tokens comes first, because a copy may be cut short.
 -- part: repeated
 repeated AS (
     SELECT *, row_number() OVER (
@@ -1001,7 +1005,7 @@ repeated AS (
     FROM {schema}.figure_replies WHERE conversation IN (SELECT conversation FROM chosen)
 )
 
--- A reply that several of them have counts once.
+-- A reply that several conversations have counts once.
 -- name: figure_spending
 WITH {chosen}, {repeated}, all_calls AS (
     SELECT 1 AS sign, conversation, {call_columns} FROM chosen JOIN {schema}.figure_calls USING (conversation)
@@ -1011,7 +1015,7 @@ SELECT min(conversation), day, model, above, by_condenser, sum(sign * calls)::bi
     sum(sign * prompt_tokens)::bigint, sum(sign * completion_tokens)::bigint, sum(sign * cached_tokens)::bigint, sum(sign * cache_write_tokens)::bigint, sum(sign * cache_write_1h_tokens)::bigint, sum(sign * reasoning_tokens)::bigint, sum(sign * cost)
 FROM all_calls GROUP BY day, model, above, by_condenser, cost IS NULL, prompt_tokens IS NULL, completion_tokens IS NULL
 
--- Replies that count in this store, while other stores may have them too.
+-- Replies that count in this store; other stores may have them too.
 -- name: figure_replies_counted
 WITH {chosen}, {repeated}
 SELECT reply, conversation, {call_columns} FROM repeated WHERE place = 1
@@ -1031,7 +1035,7 @@ UPDATE {schema}.figures SET replies_compared = 1 WHERE conversation = $1::bigint
 -- name: figure_replies_of
 SELECT reply FROM {schema}.figure_replies WHERE conversation = $1::bigint
 
--- The models of calls that tell no cost, by the size of their prompts.
+-- The models of calls without a cost, by the size of the prompts.
 -- name: figure_models
 WITH {chosen}
 SELECT min(conversation), model, above FROM chosen JOIN {schema}.figure_calls USING (conversation)

@@ -1,18 +1,17 @@
--- Schema 1. docs/internals/STORED_BYTES.md says what each column holds.
+-- Schema 1. docs/internals/STORED_BYTES.md defines each column.
 
 CREATE TABLE store (
     name  TEXT PRIMARY KEY,
     value ANY NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- A row is written when a conversation begins, is published or is erased, never at an append: its version and head are
--- those of its last event, one index seek away.
--- AUTOINCREMENT: a key is never given twice, so a writer of a conversation that was discarded never writes to another one.
--- A fork's events below parent_version are those of its parent. "seed" is the head before event 0, where another
--- conversation recorded it. A new conversation with the id of an erased one names it in "replaces"; the tombstone is then
--- not visible, and is told from a staged import by erased_at.
--- "pending" counts the records of its source that have no events yet. Of an archived conversation it is the negative number
--- of the events in its object.
+-- A row is written when a conversation begins, is published or is erased, and never at an append: the last event has the
+-- version and the head, and costs one index seek. With AUTOINCREMENT no key is used twice, so a writer of a discarded
+-- conversation never writes to another conversation. The events of a fork below parent_version are events of its parent.
+-- "seed" is the head before event 0, if another conversation recorded that event. If a conversation uses the id of an erased
+-- one again, "replaces" has the key of the erased one. That tombstone is not visible, and erased_at distinguishes it from a
+-- staged import. "pending" counts the records of the source that have no events yet. For an archived conversation it is the
+-- negative number of the events in its object.
 CREATE TABLE conversations (
     key            INTEGER PRIMARY KEY AUTOINCREMENT,
     id             TEXT NOT NULL,
@@ -40,9 +39,10 @@ CREATE INDEX conversations_by_position ON conversations (first_position) WHERE f
 CREATE INDEX conversations_by_parent ON conversations (parent) WHERE parent IS NOT NULL;
 CREATE INDEX conversations_by_key ON conversations (key_id) WHERE visible AND key_id IS NOT NULL;
 
--- Rows of a staged import have negative positions; their place in the order is the conversation's first_position + id.
--- The rows of conversation -k are the ledger of conversation k: what changed it after the fact. Those of 0 are the store's.
--- "meta" is all that is known of an event besides its body; what the indices need of it stands in columns too.
+-- The rows of a staged import have negative positions. After it is published, their positions are first_position of the
+-- conversation + id. The rows of conversation -k are the ledger of conversation k: its later changes. The rows of
+-- conversation 0 are the ledger of the store. "meta" has all data of an event besides its body; the indexed fields are also
+-- columns.
 CREATE TABLE events (
     position     INTEGER PRIMARY KEY,
     conversation INTEGER NOT NULL,
@@ -56,14 +56,15 @@ CREATE TABLE events (
 CREATE INDEX events_structural ON events (conversation, id) WHERE structural;
 CREATE INDEX events_of_documents ON events (conversation, id) WHERE kind = 'document_changes';
 CREATE UNIQUE INDEX events_by_id ON events (conversation, id);
--- Most of a real log may be annotations: opening a View meets none of them.
+-- Most events of a real log may be annotations. Opening a View walks this index, which does not have them.
 CREATE INDEX events_of_views ON events (conversation, id) WHERE shown OR structural;
--- Positions follow on the highest one given. That is the newest row's, but for published imports and new epochs, for which
--- it is kept here. An erased conversation leaves an entry behind its rows. AUTOINCREMENT would rewrite a page at each append.
+-- A new position is higher than all positions that were given. The highest one is the position of the newest row, except
+-- after the publication of an import or a new epoch: then it is stored here. An erased conversation leaves an entry after
+-- its rows. AUTOINCREMENT would rewrite a page at each append.
 INSERT INTO store (name, value) VALUES ('positions_given', 0);
 
--- Operations of several transactions that are not complete, with the state of each: at most one on a conversation. A
--- negative number stands for an operation on the store.
+-- Operations of several transactions that are not complete, with their states, at most one on each conversation. A negative
+-- number stands for an operation on the store.
 CREATE TABLE unfinished (
     conversation INTEGER PRIMARY KEY,
     operation    TEXT NOT NULL,
@@ -82,7 +83,7 @@ CREATE TABLE idempotency_keys (
 CREATE INDEX idempotency_keys_of_sources ON idempotency_keys (key)
 WHERE key >= 'foldlog:source:' AND key < 'foldlog:source;';
 
--- Bytes beside events. The same bytes are kept once in a conversation.
+-- Bytes beside events. A conversation stores equal bytes only once.
 CREATE TABLE attachments (
     conversation INTEGER NOT NULL,
     name         BLOB NOT NULL,
@@ -99,9 +100,10 @@ CREATE TABLE attached (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX attached_by_name ON attached (conversation, name, encoding);
 
--- The source of an import, under the key of the conversation that it is. Records below from_record are those of "parent"; all
--- that came of one source have its "root". "made" records have events. "redacted" are numbers of its own records, 4 bytes each.
--- "about" and "sums" are deflated, and sealed in an encrypted conversation. "fingerprint" refuses it once it is erased.
+-- The source of an import, under the key of its conversation. The records below from_record are records of "parent". All
+-- sources that grew from one source have the same "root". "made" is the number of records that have events. "redacted" has
+-- the numbers of the source's own redacted records, 4 bytes each. "about" and "sums" are deflated, and sealed in an
+-- encrypted conversation. After an erasure, imports with this "fingerprint" are refused.
 CREATE TABLE sources (
     conversation INTEGER PRIMARY KEY,
     root         INTEGER NOT NULL,
@@ -119,8 +121,9 @@ CREATE TABLE sources (
     sums         BLOB NOT NULL
 ) STRICT;
 CREATE INDEX sources_by_root ON sources (root);
--- A block whose encoding has 16 was appended alone: its places say which events its records became too, and the head after them.
--- Blocks from the "records" of their source on are such blocks, or of an operation that is not complete.
+-- If the encoding of a block has the bit 16, the block was appended alone: its places also list the events of its records,
+-- and have the head after them. Blocks after the first "records" records of a source are such blocks, or belong to an
+-- operation that is not complete.
 CREATE TABLE blocks (
     conversation INTEGER NOT NULL,
     first        INTEGER NOT NULL,
@@ -130,16 +133,16 @@ CREATE TABLE blocks (
     body         BLOB NOT NULL,
     PRIMARY KEY (conversation, first)
 ) STRICT;
--- Which events records became, some records in a row: the number of the record, the id of its first event, how many they are; 4 bytes
--- each, deflated. "event" is the first event of the row.
+-- The events of records, some records in each row: the number of the record, the id of its first event, and the number of
+-- its events, 4 bytes each, deflated. "event" is the first event of the row.
 CREATE TABLE made (
     conversation INTEGER NOT NULL,
     event        INTEGER NOT NULL,
     places       BLOB NOT NULL,
     PRIMARY KEY (conversation, event)
 ) STRICT, WITHOUT ROWID;
--- What was found at a place (a hash of path, name inside and options): which conversations it became, the last one with the highest
--- "seen", and up to which record and byte it was read.
+-- The imported states of a place (a hash of the path, the name inside and the options): the conversations that were imported
+-- from it, and up to which record and byte it was read. The newest state has the highest "seen".
 CREATE TABLE places (
     place        BLOB NOT NULL,
     conversation INTEGER NOT NULL,
@@ -158,8 +161,7 @@ CREATE TABLE refused (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX refused_of ON refused (conversation);
 
--- What projections keep beside the events. Rows can be deleted: they are made again, or what they
--- say is read from the events.
+-- The records of projections. Rows can be deleted: they are made again, or their data is read from the events.
 CREATE TABLE records (
     conversation INTEGER NOT NULL,
     projection   TEXT NOT NULL,
@@ -172,11 +174,11 @@ CREATE TABLE records (
 ) STRICT, WITHOUT ROWID;
 
 -- The figures of a conversation, made of its events at this version, or of the records of its source. Rows can be deleted:
--- they are made again. A number that is not known is null. Times are in microseconds; a local time counts as UTC,
--- and "is_local" is 1 of the first, 2 of the last, 3 of both.
--- "texts" is JSON: title, first error, attributes; sealed in an encrypted conversation. Then a name in the tables below is a
--- keyed digest, of which "texts" has the name. "replies" has a hash of 8 bytes of each reply of a model.
--- "replies_compared" is 1 once it is known which of them other conversations have too.
+-- they are made again. An unknown number is null. Times are in microseconds. A local time counts as UTC; "is_local" is 1 if
+-- the first time is local, 2 if the last is, and 3 if both are. "texts" is JSON: title, first error, attributes. In an
+-- encrypted conversation it is sealed, each name in the tables below is a keyed digest, and "texts" has the name. "replies"
+-- has a hash of 8 bytes for each reply of a model. "replies_compared" is 1 after these were compared with the replies of
+-- other conversations.
 CREATE TABLE figures (
     conversation       INTEGER PRIMARY KEY,
     id                 TEXT NOT NULL,
@@ -205,7 +207,7 @@ CREATE TABLE figures (
     replies            BLOB NOT NULL
 ) STRICT;
 CREATE INDEX figures_to_compare ON figures (conversation) WHERE replies_compared = 0 AND length(replies) > 0;
--- Calls of models by day, model and size of the prompt. A cost that the calls do not tell is null.
+-- Calls of models by day, model and size of the prompt. The cost is null if the calls have none.
 CREATE TABLE figure_calls (
     conversation          INTEGER NOT NULL,
     day                   TEXT NOT NULL,
@@ -222,8 +224,8 @@ CREATE TABLE figure_calls (
     cost                  REAL
 ) STRICT;
 CREATE INDEX figure_calls_of ON figure_calls (conversation);
--- What replies used that several histories have, by a hash of their ids. figure_calls has them too: a total counts each
--- once.
+-- The usage of replies that several histories have, by a hash of the ids of the replies. figure_calls has it too: a total
+-- counts each reply once.
 CREATE TABLE figure_replies (
     reply                 INTEGER NOT NULL,
     conversation          INTEGER NOT NULL,
@@ -242,7 +244,7 @@ CREATE TABLE figure_replies (
     PRIMARY KEY (reply, conversation)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX figure_replies_of ON figure_replies (conversation);
--- All else that is summed or chosen by: "what" is counted, such as 'tool', and under which name.
+-- All other counts. "what" says what is counted, such as 'tool', and "name" under which name.
 CREATE TABLE figure_counts (
     conversation INTEGER NOT NULL,
     what         TEXT NOT NULL,
@@ -251,18 +253,18 @@ CREATE TABLE figure_counts (
     PRIMARY KEY (conversation, what, name)
 ) STRICT, WITHOUT ROWID;
 
--- How far projections of the eventsourcing library have come, written in their own transactions.
+-- The positions of projections of the eventsourcing library, written in their own transactions.
 CREATE TABLE tracking (
     application     TEXT NOT NULL,
     notification_id INTEGER NOT NULL,
     PRIMARY KEY (application, notification_id)
 ) STRICT, WITHOUT ROWID;
 
--- Conversations by attribute and by last activity, as a process last found them. A row is written when attributes change
--- and when somebody lists conversations, never at another append. To have all made again from the events, delete the rows
--- of listing and listed, the records 'attributes', and the value 'listed' in store. A digest stands for one attribute,
--- keyed in an encrypted conversation; 16 zero bytes stand for all conversations. Version -1: to be listed again; -2: to be
--- listed by a process that has its key.
+-- Conversations by attribute and by last activity, as a process last found them. A row is written when attributes change and
+-- when conversations are listed, and at no other append. To make all again from the events, delete the rows of listing and
+-- listed, the records 'attributes', and the value 'listed' in store. A digest stands for one attribute, keyed in an
+-- encrypted conversation; 16 zero bytes stand for all conversations. A conversation with version -1 must be listed again,
+-- and with -2 by a process that has its key.
 CREATE TABLE listing (
     conversation INTEGER PRIMARY KEY,
     at           INTEGER NOT NULL,

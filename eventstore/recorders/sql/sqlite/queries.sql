@@ -1,10 +1,9 @@
--- One statement a block, named in the line above it; a part stands in several of them, where its name is in braces. Bodies
--- and ids are bound as UTF-8 bytes and cast, so that text which is no Unicode (lone surrogates in an id) is kept too, and so
--- that nothing is encoded twice. Placeholders have no numbers: Python 3.12.1 warns at each numbered one.
+-- Each block is one statement; the line above it has its name. A part is inserted into statements at its name in braces.
+-- Bodies and ids are bound as UTF-8 bytes and cast. So a text that is not Unicode (lone surrogates in an id) can be stored
+-- too, and nothing is encoded twice. Placeholders have no numbers, because Python 3.12.1 warns at each numbered placeholder.
 
--- The last entry in the ledger of an erased conversation is that of its erasure.
--- A conversation ends with its last own event. A fork's own begin with parent_version: while its past is copied, rows below
--- it stand under its key too.
+-- The last entry in the ledger of an erased conversation is the entry of its erasure. A conversation ends with its last own
+-- event. A fork's own events begin at parent_version: while its past is copied, its key also has rows below that.
 -- part: conversation_columns
 c.key, c.id, c.created_at, c.salt, e.id, e.meta, c.parent, c.parent_version, c.key_id, c.sealed_key,
 c.erased_at, c.erased_reason, c.erased_events, c.erased_head, iif(
@@ -54,8 +53,8 @@ SELECT {conversation_columns}, (SELECT id FROM conversations WHERE key = c.paren
 WHERE c.parent = ? AND c.visible AND c.id >= CAST(? AS TEXT)
 ORDER BY c.id LIMIT ?
 
--- The conversations that a fork's past belongs to, and the versions at which it left them. A version is smaller with each
--- step, so a damaged file cannot lead in a circle.
+-- The conversations from which a fork has its past, and the versions at which the past leaves them. Each step has a smaller
+-- version, so a damaged file cannot cause an endless loop.
 -- name: lineage
 WITH RECURSIVE past (key, stop) AS (
     VALUES (?, ?)
@@ -73,13 +72,13 @@ UPDATE conversations SET visible = 0
 WHERE key = (SELECT replaces FROM conversations WHERE key = ?) AND visible AND erased_at IS NOT NULL
 
 -- name: insert_events
--- The values of some rows are put in: of several, each takes half of the time.
+-- The values of several rows are inserted here, because one statement for several rows takes half of the time for each.
 INSERT INTO events (position, conversation, id, kind, shown, structural, meta, body)
 VALUES {rows}
 
 -- name: an_event
--- The values of one of these rows; plain bodies are text. "meta" and the body are given twice: CPython 3.12.0 to
--- 3.12.3 warns of parameters that have a number.
+-- The values of one of these rows. Plain bodies are text. "meta" and the body are bound twice, because CPython 3.12.0 to
+-- 3.12.3 warns at parameters that have a number.
 (?, ?, ?, ?, ?, ?, ?, iif(substr(?, 31, 1) = x'00', CAST(? AS TEXT), ?))
 
 -- name: a_plain_event
@@ -88,8 +87,8 @@ VALUES {rows}
 -- name: store_value
 SELECT value FROM store WHERE name = CAST(? AS TEXT)
 
--- What the table says of the file is text: a name and a number look as an entry of the index of conversations does, and
--- who reads the pages of a damaged file takes them for one.
+-- The value of this fact is a text. With a number, the row would look like an entry of the index of conversations to a
+-- program that reads the pages of a damaged file.
 -- name: file
 SELECT value FROM store WHERE name = 'file'
 
@@ -103,12 +102,12 @@ ON CONFLICT (name) DO UPDATE SET value = CAST(CAST(value AS INTEGER) + CAST(excl
 -- name: bytes_pending
 SELECT value FROM store WHERE name = 'bytes_pending'
 
--- A mark is never given twice: of two vacuums, one may remove the mark that the other has read, and a new one come.
+-- No mark is used twice: of two vacuums, one may remove the mark that the other has read, and then a new mark may come.
 -- name: leave_bytes
 INSERT INTO store (name, value) VALUES ('bytes_pending', ? || ' ' || lower(hex(randomblob(8))))
 ON CONFLICT (name) DO UPDATE SET value = excluded.value
 
--- Unless more was deleted since the mark was read.
+-- The mark stays if more was deleted since it was read.
 -- name: bytes_are_gone
 DELETE FROM store WHERE name = 'bytes_pending' AND value = CAST(? AS TEXT)
 
@@ -127,7 +126,7 @@ id, meta, body
 -- name: rows
 SELECT {row} FROM events WHERE conversation = ? AND id >= ? AND id < ? ORDER BY id LIMIT ?
 
--- What stands in columns too, for indices.
+-- The indexed fields, which are columns too.
 -- name: columns
 SELECT id, kind, shown, structural FROM events WHERE conversation = ? AND id >= ? AND id < ? ORDER BY id LIMIT ?
 
@@ -142,30 +141,30 @@ WHERE conversation = ? AND id >= ? AND id < ? AND structural ORDER BY id LIMIT ?
 SELECT {row} FROM events INDEXED BY events_of_documents
 WHERE conversation = ? AND id >= ? AND id < ? AND kind = 'document_changes' ORDER BY id DESC LIMIT ?
 
--- No ORDER BY: SQLite would carry every body through a sorter, which takes longer than the rest.
+-- There is no ORDER BY, because SQLite would carry every body through a sorter, which takes longer than the rest.
 -- name: flagged_rows
 SELECT {row}
 FROM ({intervals}) j
 CROSS JOIN events e INDEXED BY events_of_views
     ON e.conversation = j.column3 AND e.id BETWEEN j.column1 AND j.column2 AND (e.shown OR e.structural)
 
--- A question with some intervals is prepared in two thirds of the time where they are its VALUES.
+-- A query with few intervals has them as VALUES, because it is then prepared in two thirds of the time.
 -- name: many_intervals
 SELECT value ->> 0 AS column1, value ->> 1 AS column2, value ->> 2 AS column3 FROM json_each(?)
 
--- ">=": to look for a row after one on a damaged page, SQLite would read that page.
+-- The comparison is ">=", because with ">" SQLite would read the page of the row before, which may be damaged.
 -- name: live_rows
 SELECT {row}, position, coalesce((SELECT c.id FROM conversations c WHERE c.key = abs(e.conversation)), x''), conversation
 FROM events e WHERE e.position >= ? AND e.position < ?
     AND NOT EXISTS (SELECT 1 FROM conversations c WHERE c.key = e.conversation AND c.erased_at IS NOT NULL)
 ORDER BY e.position LIMIT ?
 
--- The place of such a row, from the index alone: its page may be damaged.
+-- The position of such a row, from the index alone, because the page of the row may be damaged.
 -- name: live_place
 SELECT position, coalesce((SELECT c.id FROM conversations c WHERE c.key = abs(e.conversation)), x''), e.id
 FROM events e INDEXED BY events_by_id WHERE e.position >= ? ORDER BY e.position LIMIT 1
 
--- The published import that holds the next position, else the first one after it.
+-- The published import that has the next position; otherwise the first one after it.
 -- name: publications
 SELECT first_position, key, 0, published, id FROM conversations
 WHERE first_position >= coalesce((SELECT max(first_position) FROM conversations WHERE first_position <= ?), 0)
@@ -184,7 +183,7 @@ SELECT 1 FROM conversations LIMIT 1
 -- name: state
 SELECT visible, erased_at IS NOT NULL FROM conversations WHERE key = ?
 
--- Archived and restored conversations keep the address of an object here: without a key these are not asked for.
+-- The rows of archived and restored conversations have the address of an object. A query without a key leaves them out.
 -- name: unfinished
 SELECT u.conversation, coalesce(c.id, ''), u.operation, u.state
 FROM unfinished u LEFT JOIN conversations c ON c.key = u.conversation
@@ -199,7 +198,7 @@ DELETE FROM unfinished WHERE conversation < 0
 -- name: finish
 DELETE FROM unfinished WHERE conversation = ?
 
--- Rows of its parent that a fork has under its own key: those of a detachment that is not complete.
+-- Rows of its parent that a fork has under its own key, because a detachment is not complete.
 -- name: delete_copies
 DELETE FROM events WHERE position IN (SELECT position FROM events WHERE conversation = ? AND id < (
     SELECT parent_version FROM conversations WHERE key = conversation AND parent IS NOT NULL
@@ -253,7 +252,7 @@ UPDATE conversations SET mark = ? WHERE key = ?
 -- name: prove
 UPDATE idempotency_keys SET proof = ? WHERE conversation = ? AND key = CAST(? AS TEXT)
 
--- The byte of the encoding: plain bodies are text.
+-- This compares the byte of the encoding: plain bodies are text.
 -- name: replace_row
 UPDATE events SET meta = v.column1, body = iif(substr(v.column1, 31, 1) = x'00', CAST(v.column2 AS TEXT), v.column2)
 FROM (VALUES (?, ?, ?, ?)) v WHERE conversation = v.column3 AND id = v.column4
@@ -286,7 +285,7 @@ SELECT c.id, count(*) FROM events e JOIN conversations c ON c.key = e.conversati
 WHERE e.position <= 0 AND c.visible AND c.erased_at IS NULL AND e.id >= coalesce(c.parent_version, 0)
     AND (c.first_position IS NULL OR e.id >= c.published) GROUP BY c.key
 
--- What is imported in stages has negative positions until it is published, and is counted when it is.
+-- Staged imports have negative positions until they are published. Only then are their events counted.
 -- name: hidden
 SELECT c.id FROM conversations c
 WHERE NOT c.visible AND c.erased_at IS NULL AND (c.published IS NOT NULL OR EXISTS (
@@ -367,7 +366,7 @@ ORDER BY d.at DESC, d.conversation DESC LIMIT ?
 -- name: also_listed
 AND EXISTS (SELECT 1 FROM listed o WHERE o.digest = ? AND o.at = d.at AND o.conversation = d.conversation)
 
--- Null digests: those that it has.
+-- If the digests are null, they stay as they are.
 -- name: put_listing
 INSERT OR REPLACE INTO listing (conversation, at, version, digests)
 SELECT v.column1, v.column2, v.column3,
@@ -419,7 +418,7 @@ DELETE FROM tracking WHERE application = CAST(? AS TEXT)
 -- name: max_tracking_id
 SELECT max(notification_id) FROM tracking WHERE application = CAST(? AS TEXT)
 
--- From one key to the next: DISTINCT would walk the entries of all conversations.
+-- This jumps from each key to the next, because DISTINCT would walk the entries of all conversations.
 -- name: key_ids
 WITH RECURSIVE used (key_id) AS (
     SELECT (SELECT key_id FROM conversations INDEXED BY conversations_by_key
@@ -442,8 +441,8 @@ WHERE conversation = ? AND event IN (SELECT value FROM json_each(?)) ORDER BY ev
 SELECT body FROM attachments WHERE conversation = ? AND name = ? AND encoding = ?
 
 -- name: keep_attachment
--- What is there stays, unless it is damaged: then these are what its name says. Encrypted, the same bytes differ each time,
--- so they are written again: the store cannot know whether those that are there can still be read.
+-- Stored bytes stay, unless they are damaged: then the new bytes, which match the name, replace them. Encrypted bytes differ
+-- each time, so they are always written again: the store cannot know whether the stored bytes can still be read.
 INSERT INTO attachments (conversation, name, encoding, body) VALUES (?, ?, ?, ?)
 ON CONFLICT (conversation, name, encoding) DO UPDATE SET body = excluded.body
 WHERE body <> excluded.body
@@ -474,7 +473,7 @@ SELECT count(*) FROM attachments a WHERE NOT EXISTS (
 -- part: source
 conversation, root, parent, from_record, records, made, format, reader, encoding, head, fingerprint, redacted, about, sums
 
--- Blocks that were appended one by one: until several are put together, they say themselves how far the source is.
+-- Blocks that were appended one by one. Until several are joined, they have the progress of the source themselves.
 -- part: appended
 FROM sources s LEFT JOIN blocks b ON b.conversation = s.conversation AND b.first = (
     SELECT max(first) FROM blocks WHERE conversation = s.conversation AND first >= s.records AND encoding & 16
@@ -526,7 +525,7 @@ DELETE FROM blocks WHERE conversation = ? AND first >= ? AND first < ?
 -- name: delete_blocks
 DELETE FROM blocks WHERE rowid IN (SELECT rowid FROM blocks WHERE conversation = ? LIMIT ?)
 
--- Rows of several records, and blocks that say it themselves: those have an encoding.
+-- The events of records, from rows of "made", and from appended blocks. Only the rows of blocks have an encoding.
 -- part: made_of_blocks
 SELECT b.first, b.records, b.encoding, b.places FROM sources s
 JOIN blocks b ON b.conversation = s.conversation AND b.first >= s.records AND b.encoding & 16
@@ -593,7 +592,7 @@ SELECT conversation FROM refused LIMIT 1
 -- name: delete_places
 DELETE FROM places WHERE conversation = ?
 
--- Figures. Some questions and values are one JSON text: arrays of keys, of names, of rows.
+-- Figures. Some parameters are one JSON text: an array of keys, names or rows.
 -- part: figure_columns
 code, version, is_companion, recorded_at, is_local, first_at, last_at, longest_wait_s, events, errors, view_tokens, sent_events, sent_summaries, last_prompt_tokens, tokens, condensations, tokens_saved, format, state
 
@@ -644,7 +643,7 @@ DELETE FROM figure_replies WHERE conversation = ?
 -- name: forget_figure_counts
 DELETE FROM figure_counts WHERE conversation = ?
 
--- Conversations of which there are no figures, or those of another version. Archived ones keep their figures.
+-- Conversations that have no figures, or figures of another version. Archived conversations keep their figures.
 -- name: figures_to_count
 SELECT c.id, f.code IS NULL FROM conversations c LEFT JOIN figures f ON f.conversation = c.key
 WHERE c.visible AND c.erased_at IS NULL AND (f.code IS NULL OR f.code <> ? OR f.version <> max(
@@ -663,7 +662,7 @@ FROM json_each(?) w CROSS JOIN figures f ON f.conversation = w.value
 -- name: figure_calls_of
 SELECT conversation, {call_columns} FROM json_each(?) w CROSS JOIN figure_calls k ON k.conversation = w.value
 
--- A figure that is not known comes last, in either order.
+-- An unknown figure comes last, in either order.
 -- name: figures_sorted
 WITH {chosen}, asked (sort, direction, most) AS (VALUES (CAST(? AS TEXT), ?, ?))
 SELECT conversation, figure, id FROM (
@@ -713,14 +712,14 @@ SELECT is_local, count(*), sum(errors IS NULL), sum(coalesce(tokens, 0) = 0), mi
     max(longest_wait_s), sum(view_tokens)
 FROM chosen CROSS JOIN figures f USING (conversation) GROUP BY is_local
 
--- A name of an encrypted conversation is known from the texts of one of them.
+-- A name of encrypted conversations is a digest; the texts of one of them have the name.
 -- name: figure_totals
 WITH {chosen}
 SELECT what, name, min(conversation), sum(number > 0), sum(number)
 FROM chosen CROSS JOIN figure_counts n USING (conversation)
 WHERE what IN (SELECT value FROM json_each(?)) GROUP BY what, name
 
--- Replies that several histories have, from the one on where it has most tokens: a copy may be cut short.
+-- Replies of several histories. A reply with the most tokens comes first, because a copy may be cut short.
 -- part: repeated
 repeated AS (
     SELECT *, row_number() OVER (
@@ -729,7 +728,7 @@ repeated AS (
     FROM figure_replies WHERE conversation IN (SELECT conversation FROM chosen)
 )
 
--- A reply that several of them have counts once.
+-- A reply that several conversations have counts once.
 -- name: figure_spending
 WITH {chosen}, {repeated}, all_calls AS (
     SELECT 1 AS sign, conversation, {call_columns} FROM chosen CROSS JOIN figure_calls USING (conversation)
@@ -739,7 +738,7 @@ SELECT min(conversation), day, model, above, by_condenser, sum(sign * calls),
     sum(sign * prompt_tokens), sum(sign * completion_tokens), sum(sign * cached_tokens), sum(sign * cache_write_tokens), sum(sign * cache_write_1h_tokens), sum(sign * reasoning_tokens), sum(sign * cost)
 FROM all_calls GROUP BY day, model, above, by_condenser, cost IS NULL, prompt_tokens IS NULL, completion_tokens IS NULL
 
--- Replies that count in this store, while other stores may have them too.
+-- Replies that count in this store; other stores may have them too.
 -- name: figure_replies_counted
 WITH {chosen}, {repeated}
 SELECT reply, conversation, {call_columns} FROM repeated WHERE place = 1
@@ -759,7 +758,7 @@ UPDATE figures SET replies_compared = 1 WHERE conversation = ? AND version = ? A
 -- name: figure_replies_of
 SELECT reply FROM figure_replies WHERE conversation = ?
 
--- The models of calls that tell no cost, by the size of their prompts.
+-- The models of calls without a cost, by the size of the prompts.
 -- name: figure_models
 WITH {chosen}
 SELECT min(conversation), model, above FROM chosen CROSS JOIN figure_calls USING (conversation)
