@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import itertools
 import os
-import sqlite3
 import subprocess
 import sys
-from contextlib import closing
 
 import pytest
 
@@ -21,23 +19,6 @@ from foldlog.eventstore.recorders.errors import NOTHING_WRITTEN
 from foldlog.eventstore.recorders.sqlite import SQLiteRecorder
 from tests.how_many import some
 from tests.reading import reading
-
-
-def test_a_backup_is_a_store_that_answers_the_same_and_damage_in_it_is_a_finding(
-    foldlog, five_messages, tmp_path
-):
-    foldlog("import", five_messages)
-    done = foldlog("store backup copy.db")
-    assert done.status == 0
-    assert done.out.startswith("copy.db: 0 events and 6 records of sources of 1 conversation, ")
-    assert done.out.endswith(" bytes, every event verified\n")
-    copied = foldlog("view five --json --db sqlite:///copy.db").document
-    assert copied == foldlog("view five --json").document
-    with closing(sqlite3.connect(tmp_path / "foldlog.db")) as decaying, decaying:
-        decaying.execute("UPDATE events SET body = replace(body, 'message 2', 'message 9')")
-    done = foldlog("store backup damaged.db")
-    assert (done.status, "verified" in done.out) == (1, False)
-    assert "found: conversation 'five', event 2: " in done.err
 
 
 def test_vacuum_gives_the_space_of_an_erased_history_back(foldlog, five_messages, tmp_path):

@@ -17,8 +17,8 @@ from foldlog._labels import KINDS
 from foldlog._page import assets
 from foldlog._page.report import write_report
 from foldlog.eventstore import Action, CondensationAction, Message, Observation, open_store
-from tests.foldlog.records import said
 from tests.page_samples import HOSTILE, hostile_history
+from tests.said import said
 
 
 class Elements(HTMLParser):
@@ -67,7 +67,7 @@ def data(elements: Elements, name: str) -> list:
 
 def test_the_file_holds_every_event_and_what_became_of_it(tmp_path):
     events = [
-        Message(source="user", content="look around"),
+        said("look around"),
         Action(tool="ls", arguments={"path": "."}, call_id="1"),
         Observation(tool="ls", content="a.py", call_id="1"),
         CondensationAction(
@@ -100,9 +100,7 @@ def test_the_file_holds_every_event_and_what_became_of_it(tmp_path):
 
 
 def test_no_text_of_an_event_becomes_markup(tmp_path):
-    _, of_harmless = written(
-        tmp_path, [Message(source="user", content="x") for _ in hostile_history()]
-    )
+    _, of_harmless = written(tmp_path, [said("x") for _ in hostile_history()])
     text, elements = written(tmp_path, hostile_history())
     kinds = {tag for tag, _ in of_harmless.tags}
     assert {tag for tag, _ in elements.tags} <= kinds | {"tr", "td", "th", "table"}
@@ -116,7 +114,7 @@ def test_no_text_of_an_event_becomes_markup(tmp_path):
 
 
 def test_the_policy_allows_exactly_the_script_and_the_style(tmp_path):
-    _, elements = written(tmp_path, [Message(source="user", content="x")])
+    _, elements = written(tmp_path, [said("x")])
     policy = next(
         a["content"] for _, a in elements.tags if a.get("http-equiv") == "Content-Security-Policy"
     )
@@ -208,45 +206,18 @@ def test_the_file_is_small_beside_the_texts(tmp_path):
     assert len(text) <= 1.2 * shown + 300_000
 
 
-@pytest.fixture
-def stored(foldlog, write):
-    """A store with the conversation ``a``, in the folder of the command."""
-    assert (
-        foldlog(
-            "import --conversation a",
-            write("a.jsonl", [said(n, f"message {n}") for n in range(3)]),
-        ).status
-        == 0
-    )
-
-
-def test_a_report_says_its_size_and_to_a_device_has_none(foldlog, stored, tmp_path):
+def test_a_report_says_its_size_and_to_a_device_has_none(foldlog, tmp_path):
+    foldlog("append a hi --new")
     assert foldlog("report a --output /dev/null").out == "/dev/null: written\n"
-    told = foldlog("report a -o r.html --json").document
-    assert told == {
+    written_file = foldlog("report a -o r.html --json").document
+    assert written_file == {
         "conversation": "a",
-        "version": 3,
+        "version": 1,
         "file": "r.html",
         "bytes": (tmp_path / "r.html").stat().st_size,
     }
 
 
-def test_what_cannot_be_reported_is_refused_and_leaves_nothing(foldlog, stored, tmp_path):
-    for given, why in (
-        (["nothing"], "no conversation 'nothing'"),
-        (["a", "-o", "no/such/x.html"], "has no folder"),
-    ):
-        ran = foldlog("report", *given)
-        assert (ran.status, why in ran.err) == (2, True)
-    assert list(tmp_path.glob("**/*.html")) == []
-
-
-def test_a_default_name_is_of_as_many_bytes_as_a_file_system_takes(foldlog, tmp_path):
-    with open_store(tmp_path / "foldlog.db") as store:
-        store.append("中" * 100, Message(source="user", content="x"), expected_version=0)
-    assert foldlog("report --json", "中" * 100).document["file"] == f"{'中' * 33}.html"
-
-
 def test_a_reader_without_script_is_told_one_event(tmp_path):
-    text, _ = written(tmp_path, [Message(source="user", content="only this")])
+    text, _ = written(tmp_path, [said("only this")])
     assert "<p>1 event. This page needs a browser" in text
