@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
@@ -116,7 +116,11 @@ def recorder_and_settings(
 
 
 def restore_store(
-    url: str | os.PathLike[str], backup: str, *, keys: KeyRing | None = None
+    url: str | os.PathLike[str],
+    backup: str,
+    *,
+    keys: KeyRing | None = None,
+    read_models: Iterable[str] = (),
 ) -> Restored:
     """Verify the backup, a file, and put a copy of it in the place of the SQLite store at ``url``,
     if there is one.
@@ -128,7 +132,10 @@ def restore_store(
     the store has lost events.
 
     ``keys`` are needed to verify encrypted conversations; by default the keys of the environment
-    are used. Raises ``StoreUnavailable`` if a file cannot be read or written now; ``StoreUnusable``
+    are used. ``read_models`` are names to ``confirm`` with position 0 in the restored store, before
+    it replaces the former one: the files that may hold what is erased from now on.
+
+    Raises ``StoreUnavailable`` if a file cannot be read or written now; ``StoreUnusable``
     if the backup is damaged or not a store, or if the file at ``url`` belongs to another program;
     and ``KeyUnavailable``. Then nothing was changed. Cost: reading the backup three times.
     """
@@ -140,4 +147,4 @@ def restore_store(
         )
     from foldlog.eventstore.maintenance.backup import restore
 
-    return restore(backup, location.path, WriteSettings.chosen(None, keys))
+    return restore(backup, location.path, WriteSettings.chosen(None, keys), read_models)

@@ -621,17 +621,16 @@ def _clear(store: Store) -> None:
     purge(store.database.recorder, "what was erased is gone for every reader")
 
 
-def note_files(store: Store, restored_from: str, former: str | None) -> None:
-    """Note in a restored store the backup that it was restored from, and the files that the former
-    store knew: they may hold conversations that are erased from now on.
+def files_to_note(backup: str, former: str | None) -> set[str]:
+    """Return the names of the files that may hold what will be erased from a restored store: of the
+    backup that it is restored from, and of the files that the former store knows.
     """
-    names = {f"backup {os.path.abspath(restored_from)}"}
-    if former is not None:
+    names = {f"backup {os.path.abspath(backup)}"}
+    if former is not None and os.path.exists(former):
         # A damaged former store cannot be opened: then its files are not known.
         with suppress(EventStoreError), open_store(f"{as_url(former)}?mode=ro") as earlier:
             names |= {name for name in read_models(earlier) if is_a_copy(name)}
-    for name in names:
-        confirm(store, name, 0)
+    return names
 
 
 def in_plain_text(store: Store) -> tuple[str, ...]:

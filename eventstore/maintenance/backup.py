@@ -10,7 +10,7 @@ import contextlib
 import os
 import secrets
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -27,6 +27,7 @@ from foldlog.eventstore.log.finding import tombstones_before
 from foldlog.eventstore.log.importing import ARCHIVE, BACKUP, DISCARD, ERASE, IMPORT, REKEY
 from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.maintenance.rekey import named_or_all
+from foldlog.eventstore.maintenance.status import confirm
 from foldlog.eventstore.maintenance.unfinished import finish, mark_unfinished
 from foldlog.eventstore.maintenance.verify import Verdict, verify
 from foldlog.eventstore.recorders.base import PATIENCE_S, Reader, Recorder
@@ -156,7 +157,9 @@ def _noted_part(database: Database, part: Path) -> Iterator[None]:
                 database.recorder.transact(lambda transaction: transaction.finish(key))
 
 
-def restore(backup: str, path: str, settings: WriteSettings) -> Restored:
+def restore(
+    backup: str, path: str, settings: WriteSettings, read_models: Iterable[str] = ()
+) -> Restored:
     """Verify the backup, and put a copy of it at ``path``: see ``restore_store``."""
     path = os.path.realpath(path)
     if not os.path.exists(backup):
@@ -177,6 +180,7 @@ def restore(backup: str, path: str, settings: WriteSettings) -> Restored:
         try:
             with held(Path(part)):
                 counts, living = _copied(backup, part, settings)
+                _note(part, settings, read_models)
                 check_replaceable(path)
                 erased_since = sorted(
                     {
@@ -240,6 +244,14 @@ def _copied(
             " 'foldlog store copy --damaged'"
         )
     return _counted(verdicts), living
+
+
+def _note(part: str, settings: WriteSettings, read_models: Iterable[str]) -> None:
+    """Note read models in a copied store: none of them has removed anything yet."""
+    with contextlib.closing(SQLiteRecorder(part, create=False)) as recorder:
+        store = Store(recorder, settings)
+        for read_model in read_models:
+            confirm(store, read_model, 0)
 
 
 def _counted(verdicts: Sequence[Verdict]) -> tuple[int, int, int]:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from foldlog._written_files import read_models
 from foldlog.eventstore import (
     InvalidOption,
     KeyRing,
@@ -316,7 +317,7 @@ def look_after_a_kill(folder: Path, step: int, monkeypatch: pytest.MonkeyPatch) 
     with monkeypatch.context() as patched:
         killed_after(step, patched)
         try:
-            restore_store(f"sqlite:///{path}", backup)
+            restore_store(f"sqlite:///{path}", backup, read_models=["backup b.db"])
         except _Killed:
             pass
         else:
@@ -330,6 +331,8 @@ def look_after_a_kill(folder: Path, step: int, monkeypatch: pytest.MonkeyPatch) 
         assert "nothing was written" in answered or not answered
         (former,) = folder.glob("history.db.replaced-*Z")
         assert contents(former) == ["in the backup", "after the backup"]
+        with open_store(f"sqlite:///{path}?mode=ro") as store:
+            assert read_models(store) == ["backup b.db"]
     elif answered == "done":
         found.append("after the kill")
     assert contents(path) == found

@@ -15,10 +15,17 @@ from foldlog._cli.options import DEFAULT_DB, AsJson, Db, Yes
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_existing, path_of
 from foldlog._documents import RestoredDocument
-from foldlog._maintenance import holds_plain_events, note_files
+from foldlog._maintenance import files_to_note, holds_plain_events
 from foldlog._unreadable import sound
 from foldlog._words.gist import content, count
-from foldlog.eventstore import EventStoreError, Store, StoreUnusable, open_store, restore_store
+from foldlog.eventstore import (
+    EventStoreError,
+    Store,
+    StoreUnusable,
+    confirm,
+    open_store,
+    restore_store,
+)
 from foldlog.eventstore.inside import as_url, has_content
 
 
@@ -48,12 +55,13 @@ def run(
         )
         terminal.confirm("restore", "restored", [f"{path} exists"], question, f"the store {path}")
     try:
-        done = restore_store(db, str(backup))
+        done = restore_store(db, str(backup), read_models=files_to_note(str(backup), path))
     except StoreUnusable as error:  # of the backup: nothing was replaced
         use_store(str(backup))  # the commands that it names
         raise Refused(str(error)) from error
     with open_existing(db) as store:
-        note_files(store, str(backup), done.kept)
+        for name in files_to_note(str(backup), done.kept):
+            confirm(store, name, 0)  # another process may have noted one before the replacement
         if done.kept is None:
             shown_again = {}
         else:
