@@ -13,7 +13,6 @@ from foldlog import (
     Message,
     Observation,
     Retraction,
-    open as foldlog_open,
 )
 from foldlog._reports import dropped as dropped_module
 from foldlog._reports.dropped import dropped, dropped_in
@@ -178,11 +177,6 @@ def test_a_term_that_stands_in_a_longer_one_is_not_lost(history):
     assert [each.term for each in history.dropped().terms] == ["beta.py"]
 
 
-def test_a_history_without_events_dropped_nothing(history):
-    with foldlog.open("memory:") as histories:
-        assert histories["new"].dropped() is None
-
-
 @examples(60)
 @given(logs(), st.integers(0, 30), st.integers(0, 30))
 def test_a_range_tells_of_each_condensation_what_it_dropped(events, start, stop):
@@ -256,37 +250,6 @@ def test_what_is_not_sent_is_not_known(history):
     history.append(Action(tool="read", arguments={"path": "left_open.py"}))
     fact = history.fact("left_open.py")
     assert (fact.is_known, "but no model is sent that" in fact.reason) == (False, True)
-
-
-def test_diff_and_why_say_what_was_dropped(foldlog, history):
-    with foldlog_open("foldlog.db") as histories:
-        histories["c"].append(list(history.events()))
-    (document,) = foldlog("diff c 2 5 --json").document["dropped"]
-    assert (document["condensation"], document["events"], len(document["terms"])) == (3, [1, 2], 2)
-    before_events, _, _ = foldlog("diff c 2 5").out.partition("\n-")
-    assert "needed 1 of them again: MAX_SIZE (event 4)" in " ".join(before_events.split())
-    newest = foldlog("diff c --json").document
-    assert (newest["before"], newest["after"], newest["dropped"]) == (3, 4, [document])
-    why = foldlog("why c 2")
-    assert (
-        "2 terms of it stood nowhere in the View then; the agent needed 1 of them again: MAX_SIZE"
-        in why.out
-    )
-    assert foldlog("why c 1 --json").document["dropped"] == [], (
-        "its summary has the name of the file"
-    )
-    known = foldlog("why c MAX_SIZE --json").document
-    assert (
-        known["event"],
-        known["fact"]["known_by"],
-        known["fact"]["unknown_from"],
-        known["fact"]["by"],
-    ) == (
-        4,
-        [4],
-        4,
-        3,
-    )
 
 
 CONDENSED = [

@@ -28,74 +28,60 @@ def shown(history):
     return [event.origin.id for event in history.view()]
 
 
-def branch_of(records, tip):
-    """The records from the root to ``tip``."""
-    by_name = {record["uuid"]: record for record in records}
-    found = []
-    while tip is not None:
-        found.append(by_name[tip])
-        tip = by_name[tip]["parentUuid"]
-    return found[::-1]
-
-
-@pytest.mark.parametrize("seed", some(range(12), 4))
-def test_a_fork_at_any_line_of_a_tree_shows_the_branch_that_ends_there(histories, seed):
-    chance = random.Random(seed)
-    records = [asked("n0", None, "n0")]
-    for number in range(1, 14):
-        above = records[-1 if chance.random() < 0.6 else chance.randrange(len(records))]["uuid"]
-        name = f"n{number}"
-        is_reply = number % 2
-        reply = replied(name, above, text(name), response=f"m{number}")
-        records.append(reply if is_reply else asked(name, above, name))
-    history = imported(histories, "tree", records)
-    for record in records:
-        fork = history.fork(at_source=record["uuid"])
-        alone = imported(histories, f"alone {record['uuid']}", branch_of(records, record["uuid"]))
-        assert shown(fork) == shown(alone)
-        assert fork.view().to_messages() == alone.view().to_messages()
-    assert list(history.export()) == records
-
-
-def in_view(view):
-    """The source ids of a View's events, the texts of its summaries, and whether a condensation is
-    requested.
-    """
-    shown = [event.content if event.id < 0 else event.origin.id for event in view]
-    return shown, view.unhandled_condensation_request
-
-
-@pytest.mark.parametrize("seed", some(range(12), 4))
-def test_a_fork_at_any_step_of_a_tree_of_openhands_shows_the_branch_that_ends_there(
-    histories, seed
-):
-    chance = random.Random(seed)
-    records = [v1.message("n0", parent_id=None)]
+def drawn_records(format, chance):
+    """Records of a tree by chance, each with its id and the id of the record above it."""
+    rows = [("n0", None, asked("n0", None, "n0"))]
+    if format == "openhands-v1":
+        rows = [("n0", None, v1.message("n0", parent_id=None))]
     for number in range(1, 16):
-        above = records[-1 if chance.random() < 0.6 else chance.randrange(len(records))]["id"]
-        name, before = f"n{number}", [record["id"] for record in records]
-        forgets = v1.condensation(name, *chance.sample(before, min(3, number)), parent_id=above)
-        if chance.random() < 0.5:
-            forgets |= {"summary": f"{name}: summary", "summary_offset": 0}
-        asks = {
-            "kind": "CondensationRequest",
-            "id": name,
-            "source": "environment",
-            "parent_id": above,
-        }
-        records.append(chance.choice([v1.message(name, parent_id=above)] * 3 + [forgets, asks]))
-    above = {record["id"]: record["parent_id"] for record in records}
-    history = imported(histories, "tree", records, "openhands-v1")
-    for tip in above:
-        branch, place = set(), tip
-        while place is not None:
-            branch.add(place)
-            place = above[place]
-        alone = [record for record in records if record["id"] in branch]
-        expected = imported(histories, f"alone {tip}", alone, "openhands-v1").view()
-        assert in_view(history.fork(at_source=tip).view()) == in_view(expected)
-        if tip == records[-1]["id"]:
-            assert in_view(history.view()) == in_view(expected)
+        above = rows[-1 if chance.random() < 0.6 else chance.randrange(len(rows))][0]
+        draw = drawn_step if format == "openhands-v1" else drawn_line
+        rows.append((f"n{number}", above, draw(chance, f"n{number}", above, number)))
+    return rows
+
+
+def drawn_line(chance, name, above, number):
+    """A line of Claude Code."""
+    if number % 2:
+        return replied(name, above, text(name), response=f"m{number}")
+    return asked(name, above, name)
+
+
+def drawn_step(chance, name, above, number):
+    """A step of OpenHands: most are messages; some condense what is anywhere in the tree."""
+    kind = chance.choice(["message"] * 3 + ["condensation", "request"])
+    if kind == "message":
+        return v1.message(name, parent_id=above)
+    if kind == "request":
+        record = {"kind": "CondensationRequest", "id": name, "source": "environment"}
+        return {**record, "parent_id": above}
+    gone = chance.sample([f"n{before}" for before in range(number)], min(3, number))
+    record = v1.condensation(name, *gone, parent_id=above)
+    summary = {"summary": f"{name}: summary", "summary_offset": 0}
+    return record | (summary if chance.random() < 0.5 else {})
+
+
+def seen(view):
+    """The source ids of a View's events, the texts of its summaries, what a model is sent, and
+    whether a condensation is requested.
+    """
+    events = [event.content if event.id < 0 else event.origin.id for event in view]
+    return events, view.to_messages(), view.unhandled_condensation_request
+
+
+@pytest.mark.parametrize("format", [CLAUDE_CODE, "openhands-v1"])
+@pytest.mark.parametrize("seed", some(range(12), 4))
+def test_a_fork_at_any_record_of_a_tree_shows_the_branch_that_ends_there(histories, seed, format):
+    rows = drawn_records(format, random.Random(seed))
+    records = [record for _, _, record in rows]
+    history = imported(histories, "tree", records, format)
+    branches = {None: []}
+    for name, above, record in rows:
+        branches[name] = [*branches[above], record]
+        alone = imported(histories, f"alone {name}", branches[name], format)
+        assert seen(history.fork(at_source=name).view()) == seen(alone.view())
+    if format == "openhands-v1":
+        assert seen(history.view()) == seen(alone.view()), "it continues its newest branch"
     assert list(history.export()) == records
 
 
@@ -173,20 +159,6 @@ def test_the_async_face_forks_at_a_source_id_too(tmp_path):
             return [event.origin.id for event in await fork.view()]
 
     assert asyncio.run(forked()) == ["a", "b"]
-
-
-def test_the_command_forks_at_a_source_id(foldlog, write):
-    log = write("s.jsonl", [asked("a", None), asked("b", "a"), asked("c", "a")])
-    assert foldlog("import", log, "--conversation", "c1").status == 0
-    ran = foldlog("fork c1 left --at-source b --json")
-    assert (ran.status, ran.document["parent"], ran.document["version"]) == (0, "c1", 2)
-    assert foldlog("view left --json").document["ids"] == [0, 1]
-    refused = foldlog("fork c1 z --at-source z")
-    assert (refused.status, refused.out) == (2, "")
-    assert "no event with the source id 'z'" in refused.err
-    both = foldlog("fork c1 z --at-source b --at 1")
-    assert both.status == 2
-    assert "--at-source" in both.err
 
 
 def test_results_that_others_part_from_their_response_are_not_gathered(histories):
