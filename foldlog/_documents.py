@@ -660,19 +660,43 @@ class StepDocument(Document, frozen=True, kw_only=True):
     gist: str
 
 
+class PassageDocument(Document, frozen=True, kw_only=True):
+    """A place at which two texts differ: the words of each, and the equal words around them."""
+
+    before: str
+    words: str
+    other_words: str
+    after: str
+
+
+class DifferingDocument(Document, frozen=True, kw_only=True):
+    """Two events whose texts differ, one of each run; null if a run has no such event. ``passages``
+    are the first places that differ, and ``more`` is the number of further places. Of the ``lines``
+    of each text, the other text does not contain ``lines_apart``.
+    """
+
+    events: tuple[LineDocument | None, LineDocument | None]
+    passages: tuple[PassageDocument, ...] = ()
+    more: int = 0
+    lines: tuple[int, int] = (0, 0)
+    lines_apart: tuple[int, int] = (0, 0)
+
+
 class RunsDocument(Document, frozen=True, kw_only=True):
-    """``foldlog diff ID OTHER`` and ``/api/compare``: two conversations without a common past. The
-    first ``same_first`` requests and calls are equal; ``same`` of all are equal, in any order.
-    ``redacted_first`` of the first ones are redacted, so that they cannot be compared. ``knew`` is
-    what each agent was shown at the first difference, or at the end if no request and no call
-    differs.
+    """``foldlog diff ID OTHER`` and ``/api/compare``: two conversations without a common past.
+    ``system_prompts`` is null if the first system prompts are equal. A step is a request or a call;
+    if a run has no calls, the messages of the agents are steps too. The first ``same_first`` steps
+    are equal; ``same`` of all are equal, in any order. ``redacted_first`` of the first ones are
+    redacted, so that they cannot be compared. ``knew`` is what each agent was shown at the first
+    difference of the steps, or at the end if no step differs.
     """
 
     runs: tuple[RunDocument, RunDocument]
     same_first: int
     redacted_first: int
     same: int
-    first_difference: tuple[LineDocument | None, LineDocument | None] | None
+    system_prompts: DifferingDocument | None
+    first_difference: DifferingDocument | None
     knew: tuple[KnewDocument, KnewDocument]
     steps: tuple[StepDocument, ...]
 

@@ -1,7 +1,8 @@
 """Compare two runs: conversations without a common past, aligned by their requests and calls.
 
-A *step* is a request of the user, or a call. Two steps are equal if they have the same content: the
-text of a request, or the tool and its arguments. Events that a retraction took back are left out.
+A *step* is a request of the user, or a call. If one of the runs has no calls, the messages of the
+agents are steps too. Two steps are equal if they have the same content: the text of a request, or
+the tool and its arguments. Events that a retraction took back are left out.
 """
 
 from __future__ import annotations
@@ -16,7 +17,15 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from foldlog._documents import KnewDocument, LineDocument, RunDocument, RunsDocument, StepDocument
+from foldlog._documents import (
+    DifferingDocument,
+    KnewDocument,
+    LineDocument,
+    PassageDocument,
+    RunDocument,
+    RunsDocument,
+    StepDocument,
+)
 from foldlog._figures.overview import counted_in, is_request
 from foldlog._figures.prices import Prices
 from foldlog._figures.sizes import view_tokens
@@ -26,16 +35,23 @@ from foldlog._figures.tables import Where
 from foldlog._formats.record import dict_or_empty
 from foldlog._formats.usage import begins_call, is_call
 from foldlog._labels import label
+from foldlog._reports.passages import count_lines_apart, find_passages
 from foldlog._values import parsed
 from foldlog._words.gist import UNLIMITED, gist
 from foldlog._words.safe_text import printable
-from foldlog.eventstore import Action, CondensationSummary, Event, Message, Store
+from foldlog.eventstore import Action, CondensationSummary, Event, Message, Store, SystemMessage
 from foldlog.eventstore.inside import said
-from foldlog.projections import View, Views, begins_reply, contains, intervals_kept
+from foldlog.projections import (
+    View,
+    Views,
+    begins_reply,
+    contains,
+    intervals_kept,
+    words_of,
+)
 
 GIST = 160
-_BEFORE = 40
-"""The number of characters of a line, and of those before the first difference."""
+"""The number of characters of a line."""
 _MANY = 2_000
 """If a run has more steps, frequent ones are not aligned: that would take too long."""
 
@@ -51,6 +67,17 @@ class _Step(NamedTuple):
     is_redacted: bool
 
 
+class _Run(NamedTuple):
+    """The figures of a run, its first system prompt, its requests and calls, and these together
+    with the messages of the agent.
+    """
+
+    document: RunDocument
+    system_prompt: SystemMessage | None
+    steps: list[_Step]
+    steps_and_messages: list[_Step]
+
+
 def compared_runs(store: Store, name: str, other_name: str, prices: Prices) -> RunsDocument:
     """Return two conversations side by side: the figures of each, the steps of both in one order,
     and what each agent was shown when they first differ, or at the end. Raises
@@ -58,28 +85,32 @@ def compared_runs(store: Store, name: str, other_name: str, prices: Prices) -> R
     the events of both, and two Views; at worst, the steps of one times the equal steps of the
     other.
     """
-    document, steps = _run(store, name, prices)
-    other_document, other_steps = _run(store, other_name, prices)
+    run = _run(store, name, prices)
+    other_run = _run(store, other_name, prices)
+    if run.document.calls and other_run.document.calls:
+        steps, other_steps = run.steps, other_run.steps
+    else:
+        steps, other_steps = run.steps_and_messages, other_run.steps_and_messages
     keys = [step.key for step in steps]
     other_keys = [step.key for step in other_steps]
     equal_count = _count_equal_beginning(keys, other_keys)
     step = steps[equal_count] if equal_count < len(steps) else None
     other_step = other_steps[equal_count] if equal_count < len(other_steps) else None
-    first_difference: tuple[LineDocument | None, LineDocument | None] | None = None
-    if step is not None and other_step is not None:
-        first_difference = _where_they_differ(
-            store, (name, step.line), (other_name, other_step.line)
+    first_difference: DifferingDocument | None = None
+    if step is not None or other_step is not None:
+        first_difference = _difference(
+            step and _event(store, name, step.line),
+            other_step and _event(store, other_name, other_step.line),
         )
-    elif step is not None or other_step is not None:
-        first_difference = (step and step.line, other_step and other_step.line)
     view = _view(store, name, step and step.version)
     other_view = _view(store, other_name, other_step and other_step.version)
     knew = (_knowledge(view, other_view), _knowledge(other_view, view))
     return RunsDocument(
-        runs=(document, other_document),
+        runs=(run.document, other_run.document),
         same_first=equal_count,
         redacted_first=sum(step.is_redacted for step in steps[:equal_count]),
         same=sum((_readable_keys(steps) & _readable_keys(other_steps)).values()),
+        system_prompts=_system_difference(run.system_prompt, other_run.system_prompt),
         first_difference=first_difference,
         knew=_with_differing_parts(store, (name, other_name), knew),
         steps=tuple(_align(steps, other_steps)),
@@ -88,16 +119,18 @@ def compared_runs(store: Store, name: str, other_name: str, prices: Prices) -> R
 
 def run_of(store: Store, name: str, prices: Prices) -> RunDocument:
     """Return the figures of one conversation, as ``compared_runs`` does."""
-    return _run(store, name, prices)[0]
+    return _run(store, name, prices).document
 
 
-def _run(store: Store, name: str, prices: Prices) -> tuple[RunDocument, list[_Step]]:
+def _run(store: Store, name: str, prices: Prices) -> _Run:
     row = store.conversation(name)
     version = store.version(name)
     structural = store.query(name, lambda read: list(read.structural_events(0, version)))
     kept_intervals = intervals_kept(structural, version)
     counts_event = counted_in(structural, version)
     steps: list[_Step] = []
+    steps_and_messages: list[_Step] = []
+    system_prompt: SystemMessage | None = None
     counts: dict[str, Any] = dict.fromkeys(("requests", "replies"), 0)
     previous_reply: Event | None = None
     answer: LineDocument | None = None
@@ -111,11 +144,17 @@ def _run(store: Store, name: str, prices: Prices) -> tuple[RunDocument, list[_St
             previous_reply = event
         if not event.shown or not contains(kept_intervals, event.id):
             continue
+        if system_prompt is None and isinstance(event, SystemMessage):
+            system_prompt = event
         if is_request(event):
             answer = None
             steps.append(_step(event, event.id))
+            steps_and_messages.append(steps[-1])
         elif is_call(event):
             steps.append(_step(event, asked_at))
+            steps_and_messages.append(steps[-1])
+        elif _answers(event):
+            steps_and_messages.append(_step(event, asked_at))
         if _answers(event):
             answer = _line(event)
     figures = FiguresOfStore(store)
@@ -126,9 +165,10 @@ def _run(store: Store, name: str, prices: Prices) -> tuple[RunDocument, list[_St
     )
     tools = {tool: counted.calls for tool, counted in tools_by_calls if counted.calls}
     counts |= {"calls": sum(tools.values()), "errors": stored_figures.errors}
-    return RunDocument(
+    document = RunDocument(
         conversation=name, version=version, spent=spent, tools=tools, answer=answer, **counts
-    ), steps
+    )
+    return _Run(document, system_prompt, steps, steps_and_messages)
 
 
 def _answers(event: Event) -> bool:
@@ -156,25 +196,49 @@ def _count_equal_beginning(some: Sequence[Any], others: Sequence[Any]) -> int:
     )
 
 
-def _where_they_differ(
-    store: Store, *named_lines: tuple[str, LineDocument]
-) -> tuple[LineDocument, LineDocument]:
-    """Return two lines with the text around the first character that differs: in the text that is
-    shown, or else in the whole content.
-    """
-    events = [
-        next(iter(store.events(name, line.event, line.event + 1))) for name, line in named_lines
-    ]
-    texts = [gist(event, UNLIMITED) for event in events]
-    if texts[0] == texts[1]:
-        texts = [printable(_text(event), one_line=True) for event in events]
-    start = max(0, _count_equal_beginning(*texts) - _BEFORE)
-    (_, line), (_, other_line) = named_lines
-    excerpts = [
-        "…" * (start > 0) + text[start : start + GIST] + "…" * (len(text) > start + GIST)
-        for text in texts
-    ]
-    return replace(line, gist=excerpts[0]), replace(other_line, gist=excerpts[1])
+def _event(store: Store, name: str, line: LineDocument) -> Event:
+    return next(iter(store.events(name, line.event, line.event + 1)))
+
+
+def _system_difference(
+    prompt: SystemMessage | None, other: SystemMessage | None
+) -> DifferingDocument | None:
+    """Return how two system prompts differ; None if their texts are equal."""
+    if words_of(prompt.content if prompt else "") == words_of(other.content if other else ""):
+        return None
+    return _difference(prompt, other)
+
+
+def _difference(event: Event | None, other: Event | None) -> DifferingDocument:
+    """Return how two events differ: in the text that is shown, or else in the whole content."""
+    line = None if event is None else _line(event)
+    other_line = None if other is None else _line(other)
+    if event is None or other is None:
+        return DifferingDocument(events=(line, other_line))
+    texts = [_shown_text(one) for one in (event, other)]
+    if texts[0].split() == texts[1].split():
+        texts = [printable(_text(one), one_line=True) for one in (event, other)]
+    passages, more = find_passages(*texts)
+    contents = [words_of(getattr(one, "content", "")) for one in (event, other)]
+    line_count, other_line_count = (len(content.splitlines()) for content in contents)
+    return DifferingDocument(
+        events=(line, other_line),
+        passages=passages,
+        more=more,
+        lines=(line_count, other_line_count),
+        lines_apart=count_lines_apart(*contents),
+    )
+
+
+def _shown_text(event: Event) -> str:
+    """Return the content of an event in one line: of a call without the thought beside it."""
+    match event:
+        case SystemMessage(content=content):
+            return printable(words_of(content), one_line=True)
+        case Action():
+            return gist(replace(event, thought=""), UNLIMITED)
+        case _:
+            return gist(event, UNLIMITED)
 
 
 def _key(event: Event) -> bytes:
@@ -231,10 +295,19 @@ def _with_differing_parts(
     for index, (line, other_line) in enumerate(zip(lines, other_lines, strict=False)):
         looks_equal = replace(line, event=0) == replace(other_line, event=0)
         if looks_equal and min(line.event, other_line.event) >= 0:
-            lines[index], other_lines[index] = _where_they_differ(
-                store, (names[0], line), (names[1], other_line)
+            difference = _difference(
+                _event(store, names[0], line), _event(store, names[1], other_line)
             )
+            for passage in difference.passages[:1]:
+                lines[index] = replace(line, gist=_excerpt(passage, passage.words))
+                other_lines[index] = replace(
+                    other_line, gist=_excerpt(passage, passage.other_words)
+                )
     return replace(first, alone=tuple(lines)), replace(second, alone=tuple(other_lines))
+
+
+def _excerpt(passage: PassageDocument, words: str) -> str:
+    return " ".join(part for part in (passage.before, words, passage.after) if part)
 
 
 def _line(event: Event) -> LineDocument:

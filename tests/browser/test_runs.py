@@ -222,7 +222,7 @@ def test_two_runs_that_are_ticked_are_compared_on_a_page_aligned_by_call(page, r
     page.click(".picked a")
     page.wait("document.querySelector('.steps-of')")
     words = page.text("main.compared")
-    assert "They differ from the first request on" in words
+    assert words.startswith("Their first requests differ; 0 requests and calls are in both.")
     assert "calls of Bash" in words
     steps = page.ask(
         "Array.from(document.querySelectorAll('.step'), (each) => each.innerText.replace(/\\s+/g,"
@@ -237,21 +237,23 @@ def test_two_runs_that_are_ticked_are_compared_on_a_page_aligned_by_call(page, r
 def test_two_runs_that_ask_the_same_show_the_words_that_differ(page, serve, stored):
     prompt = "You repair programs. " * 20
     for name, last in (("one", "Be short."), ("two", "Be long.")):
-        events = [SystemMessage(content=prompt + last), Message(source="user", content="mend")]
+        text = f"{prompt}\n{last}"
+        events = [SystemMessage(content=text), Message(source="user", content="mend")]
         url = stored(name, events)
     address = serve(url)
     page.open(address)
     page.open(f"{address.split('?')[0]}?compare=one&with=two")
     page.wait("document.querySelector('.steps-of')")
     words = page.text("main.compared")
-    assert "No request and no call differs." in words
-    marked = "Array.from(document.querySelectorAll('.alone mark'), (each) => each.innerText)"
+    assert words.startswith("Their system prompts differ; their first request or reply says the")
+    assert "1 of 2 lines and 1 of 2 lines stand in one of them alone" in words
+    assert "No request and no reply differs." in words
+    marked = "Array.from(document.querySelectorAll('.differs mark'), (each) => each.innerText)"
     assert page.ask(marked) == ["short.", "long."]
     stored("three", [*events, Message(source="user", content=f"{prompt} now and here")])
     stored("four", [*events, Message(source="user", content=f"{prompt} now and there")])
     page.open(f"{address.split('?')[0]}?compare=three&with=four")
-    page.wait("document.querySelector('.step.first')")
-    marked = "Array.from(document.querySelectorAll('.first mark'), (each) => each.innerText)"
+    page.wait("document.querySelector('.differs mark')")
     assert page.ask(marked) == ["here", "there"]
     assert page.problems == []
 

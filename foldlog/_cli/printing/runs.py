@@ -9,6 +9,7 @@ from foldlog._cli import terminal
 from foldlog._cli.events import LABEL_COLUMNS, event_line
 from foldlog._cli.tables import COST, Column, print_rows
 from foldlog._documents import (
+    DifferingDocument,
     DivergenceDocument,
     LineDocument,
     RunDocument,
@@ -20,6 +21,8 @@ from foldlog.eventstore import Store
 
 _COLOURS = ("red", "green")
 _TOOLS_MAX = 10
+_NAME_MAX = 36
+"""The most characters of an id in a table: a UUID fits."""
 
 
 def show_divergence(store: Store, divergence: DivergenceDocument) -> None:
@@ -62,28 +65,84 @@ def show_divergence(store: Store, divergence: DivergenceDocument) -> None:
 
 
 def show_runs(runs: RunsDocument) -> None:
-    """Print two runs side by side, then the first difference, the events that each model was shown
-    then, and the steps from there on.
+    """Print what first differs between two runs, then the figures of both side by side, the events
+    that each model was shown at the first difference, and the steps from there on.
     """
     id_text, other_id_text = (terminal.typed_id(run.conversation) for run in runs.runs)
     terminal.say((f"{id_text} and {other_id_text} share no past; {_beginning_words(runs)}", "bold"))
-    _print_table(runs.runs, ("requests and calls in both", f"{runs.same:,}", f"{runs.same:,}"))
-    lines = terminal.PrintedLines()
+    names = (_column_name(id_text), _column_name(other_id_text))
+    if runs.system_prompts is not None:
+        _write_difference(_system_heading(runs.system_prompts), runs.system_prompts, names)
     if runs.first_difference is None:
-        lines.write(("no request and no call differs", ""))
-        _write_shown(runs)
-        return
-    terminal.print_heading("the first difference")
-    for sign, name, line, colour in zip(
-        "-+", (id_text, other_id_text), runs.first_difference, _COLOURS, strict=True
-    ):
-        text = f" {name} ends" if line is None else _line(line)
-        lines.write((f"{sign}{text}", colour))
+        terminal.print_heading(f"no request and no {_reply_word(runs)} differs")
+    else:
+        heading = f"the first request or {_reply_word(runs)} that differs"
+        _write_difference(heading, runs.first_difference, names)
+    terminal.say()
+    _print_table(
+        runs.runs,
+        (f"requests and {_reply_words(runs)} in both", f"{runs.same:,}", f"{runs.same:,}"),
+    )
     _write_shown(runs)
-    terminal.print_heading("requests and calls from there on")
+    if runs.first_difference is not None:
+        _write_steps(runs, runs.first_difference)
+
+
+def _reply_word(runs: RunsDocument) -> str:
+    """Return what is aligned beside requests: calls, or the replies of runs without calls."""
+    return "call" if all(run.calls for run in runs.runs) else "reply"
+
+
+def _reply_words(runs: RunsDocument) -> str:
+    return "calls" if all(run.calls for run in runs.runs) else "replies"
+
+
+def _system_heading(difference: DifferingDocument) -> str:
+    """Return a heading that says how many lines of two system prompts differ."""
+    if None in difference.events:
+        return "only one run has a system prompt"
+    apart, other_apart = difference.lines_apart
+    lines, other_lines = difference.lines
+    return (
+        f"the system prompts differ: {apart:,} of {count(lines, 'line')} and {other_apart:,} of"
+        f" {count(other_lines, 'line')} stand in one of them alone"
+    )
+
+
+def _write_difference(heading: str, difference: DifferingDocument, names: tuple[str, str]) -> None:
+    """Print the places at which two events differ: in brackets, the words that differ."""
+    terminal.print_heading(heading)
+    lines = terminal.PrintedLines()
+    if not difference.passages:
+        for sign, name, event, colour in zip("-+", names, difference.events, _COLOURS, strict=True):
+            text = f" {name} has none" if event is None else _line(event)
+            lines.write((f"{sign}{text}", colour))
+    for number, passage in enumerate(difference.passages):
+        for sign, event, words, brackets, colour in zip(
+            "-+",
+            difference.events,
+            (passage.words, passage.other_words),
+            (("[-", "-]"), ("{+", "+}")),
+            _COLOURS,
+            strict=True,
+        ):
+            if event is None:
+                continue
+            begin = f"{event.event:>7}  {event.kind}" if number == 0 else ""
+            marked = f"{brackets[0]}{words}{brackets[1]}" if words else ""
+            parts = [part for part in (passage.before, marked, passage.after) if part]
+            lines.write((f"{sign}{begin:<{9 + LABEL_COLUMNS}}{' '.join(parts)}", colour))
+    if difference.more:
+        lines.write((f"{'':>10}and {count(difference.more, 'more place')}", "dim"))
+
+
+def _write_steps(runs: RunsDocument, difference: DifferingDocument) -> None:
+    """Print the requests and calls of both runs from the first difference on."""
+    lines = terminal.PrintedLines()
+    terminal.print_heading(f"requests and {_reply_words(runs)} from there on")
     firsts = [
         run.version if line is None else line.event
-        for run, line in zip(runs.runs, runs.first_difference, strict=True)
+        for run, line in zip(runs.runs, difference.events, strict=True)
     ]
     equal_count = 0
     for step in runs.steps:
@@ -96,17 +155,17 @@ def show_runs(runs: RunsDocument) -> None:
         if None not in ids:
             equal_count += 1
             continue
-        _write_equal_steps(lines, equal_count)
+        _write_equal_steps(lines, equal_count, runs)
         equal_count = 0
         sign, colour = ("-", "red") if ids[1] is None else ("+", "green")
         numbers = "".join(f"{'' if event_id is None else event_id:>7}" for event_id in ids)
         lines.write((f"{sign}{numbers}  {step.kind:<{LABEL_COLUMNS}}{step.gist}", colour))
-    _write_equal_steps(lines, equal_count)
+    _write_equal_steps(lines, equal_count, runs)
 
 
 def _write_shown(runs: RunsDocument) -> None:
     """Print the events that only one of two runs was shown."""
-    id_text, other_id_text = (terminal.typed_id(run.conversation) for run in runs.runs)
+    id_text, other_id_text = (_column_name(run.conversation) for run in runs.runs)
     lines = terminal.PrintedLines()
     for sign, name, without, knew, colour in zip(
         "-+", (id_text, other_id_text), (other_id_text, id_text), runs.knew, _COLOURS, strict=True
@@ -141,7 +200,7 @@ def _print_table(runs: Sequence[RunDocument], *in_both: tuple[str, str, str]) ->
             2, ("replies of condensers' models", *(f"{spent.condenser_calls:,}" for spent in costs))
         )
     rows.append(("cost", *map(spent_words, costs)))
-    names = (terminal.typed_id(run.conversation) for run in runs)
+    names = (_column_name(run.conversation) for run in runs)
     print_rows((Column(""), *(Column(name, "right", 12, COST.marks) for name in names)), rows)
     lines = terminal.PrintedLines()
     terminal.print_heading("the answers to the last requests")
@@ -150,32 +209,40 @@ def _print_table(runs: Sequence[RunDocument], *in_both: tuple[str, str, str]) ->
 
 
 def _beginning_words(runs: RunsDocument) -> str:
-    """Return a text with the number of first requests and calls that are equal in two runs, and the
-    number of redacted ones among them.
+    """Return a text that says whether the system prompts of two runs differ, the number of first
+    requests and calls that are equal, and the number of redacted ones among them.
     """
     equal_count = runs.same_first
     redacted = runs.redacted_first
+    prompts = "" if runs.system_prompts is None else "their system prompts differ; "
+    word = _reply_word(runs)
+    words = _reply_words(runs)
     if not equal_count:
-        return (
-            "their first requests differ;"
-            f" {count(runs.same, 'request or call', 'requests and calls')} in both"
-        )
+        in_both = count(runs.same, f"request or {word}", f"requests and {words}")
+        return f"{prompts}their first requests differ; {in_both} in both"
     if redacted:
         readable = f"{equal_count - redacted:,} of their first {equal_count:,}"
         return (
-            f"{readable} requests and calls say the same; nothing is known of those that are"
-            f" redacted: {redacted:,}"
+            f"{prompts}{readable} requests and {words} say the same; nothing is known of those that"
+            f" are redacted: {redacted:,}"
         )
     if equal_count == 1:
-        return "their first request or call says the same"
-    return f"their first {equal_count:,} requests and calls say the same"
+        return f"{prompts}their first request or {word} says the same"
+    return f"{prompts}their first {equal_count:,} requests and {words} say the same"
 
 
-def _write_equal_steps(lines: terminal.PrintedLines, number: int) -> None:
+def _write_equal_steps(lines: terminal.PrintedLines, number: int, runs: RunsDocument) -> None:
     if number:
-        lines.write(
-            (f"{'':>17}{count(number, 'request or call', 'requests and calls')} in both", "dim")
+        words = count(
+            number, f"request or {_reply_word(runs)}", f"requests and {_reply_words(runs)}"
         )
+        lines.write((f"{'':>17}{words} in both", "dim"))
+
+
+def _column_name(conversation: str) -> str:
+    """Return an id for a column of a table: of a long id only the end."""
+    name = terminal.typed_id(conversation)
+    return name if len(name) <= _NAME_MAX else f"…{name[1 - _NAME_MAX :]}"
 
 
 def _line(line: LineDocument) -> str:

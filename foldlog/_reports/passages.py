@@ -1,0 +1,89 @@
+"""Find the words that differ between two texts, and the words around them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from difflib import SequenceMatcher
+from itertools import takewhile
+from textwrap import shorten
+
+from foldlog._documents import PassageDocument
+
+SHOWN = 3
+"""The most passages that are returned."""
+_WORDS_COMPARED = 2_000
+"""Only so many words from the first difference on are compared: more would take too long."""
+_WORDS_BETWEEN = 2
+"""Differences with at most so many equal words between them are one passage."""
+_WORDS_MAX = 16
+_CHARACTERS_MAX = 160
+"""The most words and characters of a passage that are returned of each text."""
+_CHARACTERS_AROUND = 40
+
+
+def find_passages(text: str, other: str) -> tuple[tuple[PassageDocument, ...], int]:
+    """Return the first passages in which two lines differ, and the number of further passages."""
+    words = text.split()
+    other_words = other.split()
+    start = _count_equal_beginning(words, other_words)
+    compared = words[start : start + _WORDS_COMPARED]
+    other_compared = other_words[start : start + _WORDS_COMPARED]
+    places = list(_differing_places(compared, other_compared))
+    passages = [
+        PassageDocument(
+            before=_last_words(words[: start + begin]),
+            words=_joined(compared[begin:end]),
+            other_words=_joined(other_compared[other_begin:other_end]),
+            after=_first_words(words[start + end :]),
+        )
+        for begin, end, other_begin, other_end in places[:SHOWN]
+    ]
+    return tuple(passages), max(0, len(places) - SHOWN)
+
+
+def count_lines_apart(text: str, other: str) -> tuple[int, int]:
+    """Return how many lines of each text the other text does not contain."""
+    lines = Counter(text.splitlines())
+    other_lines = Counter(other.splitlines())
+    return (lines - other_lines).total(), (other_lines - lines).total()
+
+
+def _differing_places(
+    words: Sequence[str], other_words: Sequence[str]
+) -> Iterator[tuple[int, int, int, int]]:
+    """Yield where words differ: the begin and the end of a place in the one, and in the other."""
+    matcher = SequenceMatcher(None, words, other_words, autojunk=False)
+    place: tuple[int, int, int, int] | None = None
+    for tag, begin, end, other_begin, other_end in matcher.get_opcodes():
+        if tag == "equal":
+            continue
+        if place is not None and begin - place[1] <= _WORDS_BETWEEN:
+            place = (place[0], end, place[2], other_end)
+            continue
+        if place is not None:
+            yield place
+        place = (begin, end, other_begin, other_end)
+    if place is not None:
+        yield place
+
+
+def _count_equal_beginning(words: Sequence[str], other_words: Sequence[str]) -> int:
+    pairs = zip(words, other_words, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+
+def _joined(words: Sequence[str]) -> str:
+    text = " ".join(words[:_WORDS_MAX])
+    is_cut = len(words) > _WORDS_MAX or len(text) > _CHARACTERS_MAX
+    return f"{text[:_CHARACTERS_MAX]}…" if is_cut else text
+
+
+def _last_words(words: Sequence[str]) -> str:
+    backwards = _first_words(words[: -_CHARACTERS_AROUND - 1 : -1])
+    return " ".join(reversed(backwards.split()))
+
+
+def _first_words(words: Sequence[str]) -> str:
+    text = " ".join(words[:_CHARACTERS_AROUND])
+    return shorten(text, _CHARACTERS_AROUND, placeholder=" …")

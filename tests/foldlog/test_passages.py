@@ -1,0 +1,49 @@
+"""The words that differ between two texts."""
+
+from __future__ import annotations
+
+from foldlog._reports.passages import count_lines_apart, find_passages
+
+
+def words_of(text: str, other: str) -> list[tuple[str, str]]:
+    passages, _ = find_passages(text, other)
+    return [(passage.words, passage.other_words) for passage in passages]
+
+
+def test_texts_that_differ_early_and_late_name_both_places():
+    middle = "the same words " * 100
+    assert words_of(f"a 200 b {middle} c old d", f"a 100 b {middle} c d") == [
+        ("200", "100"),
+        ("old", ""),
+    ]
+
+
+def test_the_words_around_a_difference_are_cut_and_its_own_words_are_not():
+    (passage,), _ = find_passages("far " * 50 + "left" + " away" * 50, "far " * 50 + "right")
+    assert passage.words.startswith("left away")
+    assert passage.other_words == "right"
+    assert passage.before == "… far far far far far far far far far"
+    equal, other = f"left {'away ' * 50}", f"right {'away ' * 50}"
+    (passage,), _ = find_passages(equal, other)
+    assert passage.before == ""
+    assert passage.after == "away away away away away away away …"
+
+
+def test_differences_close_to_each_other_are_one_passage():
+    assert words_of("1 a 2 b c d e", "3 a 4 b c d f") == [("1 a 2", "3 a 4"), ("e", "f")]
+
+
+def test_further_passages_are_counted():
+    text = " ".join(f"{number} a b c" for number in range(5))
+    other = " ".join(f"-{number} a b c" for number in range(5))
+    passages, more = find_passages(text, other)
+    assert (len(passages), more) == (3, 2)
+
+
+def test_equal_texts_have_no_passage():
+    assert find_passages("a b", "a  b") == ((), 0)
+
+
+def test_lines_are_counted_that_the_other_text_lacks():
+    assert count_lines_apart("a\nb\nb\nc", "c\na\nb\nd") == (1, 1)
+    assert count_lines_apart("", "a\nb") == (0, 2)
