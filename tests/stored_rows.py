@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import struct
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Any
 
 from foldlog.eventstore.log.row import checksum_seed, with_checksums
@@ -74,6 +75,21 @@ def connect(path: Any, **options: Any) -> sqlite3.Connection:
     connection.create_function("meta_with", 3, meta_with)
     connection.create_function("meta_field", 2, meta_field)
     return connection
+
+
+def execute(path: Any, *statements: str) -> list[Any]:
+    """Execute statements on a file, each in a transaction; return the rows of the last one."""
+    rows: list[Any] = []
+    with closing(connect(path, isolation_level=None)) as connection:
+        for statement in statements:
+            rows = connection.execute(statement).fetchall()
+    return rows
+
+
+def replace(path: Any, conversation: str, row: Row) -> None:
+    """Put a row of a file in the place of the row with its id, as somebody who knows checksums."""
+    with closing(connect(path, isolation_level=None)) as connection:
+        put(connection, conversation, [row])
 
 
 def put(

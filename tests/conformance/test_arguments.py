@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 
 import pytest
 
@@ -12,7 +13,6 @@ from foldlog.eventstore import (
     CondensationAction,
     EventStoreError,
     InvalidArgument,
-    Observation,
     ReadTransaction,
     Store,
     open_store,
@@ -20,11 +20,10 @@ from foldlog.eventstore import (
 from foldlog.eventstore.log import row as rows_module, writing
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.projections import Views
-from tests.said import said
+from tests.said import said, say, texts
 
 HI = said("hi")
 TOO_LARGE = (2**63, -(2**63) - 1, 10**30, -(10**30))
-NOT_WHOLE = (1.5, "1", True, None, b"1")
 
 
 def on_snapshot(read: Callable[[ReadTransaction, int], object]) -> Callable[[Store, int], object]:
@@ -61,41 +60,34 @@ def filled(store) -> Store:
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_a_number_beyond_64_bits_is_refused_by_name(filled, name):
+def test_a_number_beyond_64_bits_and_what_is_no_whole_number_are_refused_by_name(filled, name):
+    call = CALLS[name]
     for number in TOO_LARGE:
-        with pytest.raises(
-            InvalidArgument, match=rf"is {number}; use a whole number from -?\d+ to \d+"
-        ):
-            CALLS[name](filled, number)
-    assert filled.version("c") == 3
-
-
-@pytest.mark.parametrize("name", CALLS)
-def test_what_is_no_whole_number_is_refused(filled, name):
-    for wrong in NOT_WHOLE:
-        if wrong is None and name.endswith(NONE_IS_ALL) and name != "conversations, limit":
-            continue
-        if wrong == "1" and name == "follow":
-            continue  # the text of a position
+        problem = rf"is {number}; use a whole number from -?\d+ to \d+"
+        with pytest.raises(InvalidArgument, match=problem):
+            call(filled, number)
+    wrong = {1.5, True, b"1"}
+    if not name.endswith(NONE_IS_ALL) or name == "conversations, limit":
+        wrong.add(None)
+    if name != "follow":  # the text of a position
+        wrong.add("1")
+    for value in wrong:
         with pytest.raises(TypeError, match="must be a whole number, not"):
-            CALLS[name](filled, wrong)
+            call(filled, value)
+    assert filled.version("c") == 3
 
 
 @pytest.mark.parametrize("number", TOO_LARGE)
 def test_a_number_beyond_64_bits_in_an_event_or_a_version_is_refused(filled, number):
     views = Views(filled)
+    append = partial(filled.append, "c", expected_version=ANY_VERSION)
+    condensation = CondensationAction(forgotten_event_ids=[number])
     calls = [
-        lambda: filled.append("c", HI, expected_version=number),
-        lambda: filled.append(
-            "c", Observation(content="x", cause=number), expected_version=ANY_VERSION
-        ),
-        lambda: filled.append(
-            "c", CondensationAction(forgotten_event_ids=[number]), expected_version=ANY_VERSION
-        ),
-        lambda: filled.append(
-            "c",
-            CondensationAction(forgotten_events_start_id=0, forgotten_events_end_id=number),
-            expected_version=ANY_VERSION,
+        lambda: say(filled, "c", "x", expected_version=number),
+        lambda: append(said("x", cause=number)),
+        lambda: append(condensation),
+        lambda: append(
+            CondensationAction(forgotten_events_start_id=0, forgotten_events_end_id=number)
         ),
         lambda: filled.ingest("i", [said("x", id=number)]),
         lambda: views.at("c", number),
@@ -163,12 +155,8 @@ def test_no_conversation_begins_with_an_empty_id(store, begin):
 
 def test_a_conversation_that_has_an_empty_id_is_read_and_goes_on(store, monkeypatch):
     with monkeypatch.context() as earlier:
-        earlier.setattr(
-            writing,
-            "begin_new",
-            lambda transaction, database, new: transaction.begin(new),
-        )
-        store.append("", HI, expected_version=0)
-    store.append("", HI, expected_version=1)
+        earlier.setattr(writing, "begin_new", lambda transaction, _, new: transaction.begin(new))
+        say(store, "", "hi")
+    say(store, "", "hi")
     store.ingest("", [HI, HI, HI])
-    assert len(list(store.events(""))) == 3
+    assert texts(store, "") == ["hi"] * 3

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -236,12 +235,6 @@ def test_after_rekey_attributes_are_found_under_the_new_key(recorder):
     assert names(Histories(Store(recorder)).list({"user": "u1"}, age_max_s=0)) == ["a"]
 
 
-ALL_OF_THE_LIST = (
-    "DELETE FROM records; DELETE FROM listing; DELETE FROM listed;"
-    " DELETE FROM store WHERE name = 'listed'"
-)
-
-
 @pytest.mark.parametrize("keys", [None, KEYS], ids=["plain", "encrypted"])
 @pytest.mark.parametrize(
     "change",
@@ -251,7 +244,7 @@ ALL_OF_THE_LIST = (
         "UPDATE records SET encoding = 3",
         "UPDATE OR IGNORE records SET conversation = (SELECT max(key) FROM conversations)",
         "DELETE FROM records",
-        ALL_OF_THE_LIST,
+        "DELETE FROM listing; DELETE FROM listed; DELETE FROM store WHERE name = 'listed'",
     ],
 )
 def test_what_a_list_keeps_can_be_changed_and_deleted_and_is_made_again_from_the_events(
@@ -271,8 +264,7 @@ def test_what_a_list_keeps_can_be_changed_and_deleted_and_is_made_again_from_the
     ann = ("a", {"user": "ann", "title": "Ta"}, 2)
     expected = [("c", {}, 1), ("b", {"user": "bob"}, 1), ann]
     assert listed(keys) == expected
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.executescript(change)
+    stored_rows.execute(path, *change.split("; "))
     assert listed(keys) == expected
     assert listed(keys, user="ann") == [ann]
     if keys is not None:
@@ -294,9 +286,8 @@ def test_without_its_key_a_damaged_history_is_listed_beside_the_others(
         versions = {row.id: row.version for row in store.conversations()}
     with open_store(url) as store:
         assert set(names(Histories(store).list())) == {"a", "b"}
-    with closing(stored_rows.connect(path)) as connection, connection:
-        last = "(SELECT max(position) FROM events WHERE conversation = 1)"
-        connection.execute(f"UPDATE events SET {change} WHERE position = {last}")
+    last = "(SELECT max(position) FROM events WHERE conversation = 1)"
+    stored_rows.execute(path, f"UPDATE events SET {change} WHERE position = {last}")
     with open_store(url) as store:
         listed = Histories(store).list().conversations
     assert {one.id: (one.version, one.attributes) for one in listed} == {

@@ -5,7 +5,6 @@ go with what held them.
 from __future__ import annotations
 
 import os
-import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from hashlib import sha256
@@ -46,6 +45,7 @@ from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
 from foldlog.projections import Views
 from tests.privacy import erased, redacted
 from tests.sound import assert_sound
+from tests.stored_rows import execute
 
 KEYS = KeyRing(["5c" * 32])
 OTHER_KEYS = KeyRing([SecretStr("6d" * 32), SecretStr("5c" * 32)])
@@ -125,8 +125,7 @@ def kept(recorder: Recorder) -> int:
     if isinstance(recorder, MemoryRecorder):
         return recorder._open().execute(count.format("")).fetchone()[0]
     if isinstance(recorder, SQLiteRecorder):
-        with closing(sqlite3.connect(recorder.path)) as connection:
-            return connection.execute(count.format("")).fetchone()[0]
+        return execute(recorder.path, count.format(""))[0][0]
     stores = [recorder]
     if isinstance(recorder, Stores):
         stores = [recorder.server_of(number)[1] for number in recorder.numbers]
@@ -338,8 +337,7 @@ LONGER = "zeroblob(length(body) + 1)"
 
 
 def damaged(store: Store, statement: str) -> None:
-    with closing(sqlite3.connect(store.path)) as connection, connection:
-        connection.execute(statement)
+    execute(store.path, statement)
 
 
 @pytest.mark.parametrize(

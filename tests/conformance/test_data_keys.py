@@ -4,9 +4,7 @@ conversation while the other stores its rows in another form.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from typing import Any, TypeVar
 
 import pytest
@@ -26,6 +24,7 @@ from foldlog.eventstore.recorders.types import Conversation, RecalledKey, Row, a
 from tests.privacy import erased
 from tests.said import said, say
 from tests.sound import assert_sound
+from tests.stored_rows import execute
 
 T = TypeVar("T")
 
@@ -148,8 +147,7 @@ def test_a_damaged_name_of_a_key_is_one_too(tmp_path):
     path = tmp_path / "store.db"
     with open_store(path, keys=KeyRing([OLD])) as store:
         say(store, "c1", "x")
-    with closing(sqlite3.connect(path)) as connection, connection:
-        assert connection.execute("UPDATE conversations SET key_id = ''").rowcount == 1
+    execute(path, "UPDATE conversations SET key_id = ''")
     with (
         open_store(path) as store,
         pytest.raises(KeyUnavailable, match="'new' would be stored as plain text"),

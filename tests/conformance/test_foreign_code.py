@@ -20,7 +20,6 @@ from foldlog.eventstore import (
     Store,
     StoreUnusable,
 )
-from foldlog.eventstore.inside import WriteTransaction
 from foldlog.eventstore.maintenance.erase import erase
 from tests.reading import reading
 from tests.said import ids, said, say, texts
@@ -32,93 +31,86 @@ REFUSED = "this thread is already inside a write to this store and cannot begin 
 class Inner:
     """Writes to a store while its caller does, and keeps the error that it gets."""
 
+    name = "inner"
+
     def __init__(self, store: Store) -> None:
         self.store = store
         self.error: EventStoreError | None = None
-        self.name = "inner"
 
     def write(self, *_: object) -> None:
         try:
-            self.store.append("inner", HI, expected_version=ANY_VERSION)
+            say(self.store, "inner", "hi")
         except EventStoreError as error:
             self.error = error
 
-    def project(self, snapshot: WriteTransaction, events: object) -> None:
-        self.write()
+    project = write
 
     def clock(self) -> datetime:
         self.write()
         return datetime.now(UTC)
 
 
-def check_refused(inner: Inner) -> None:
-    """The inner write was refused, and is not there; the store goes on."""
-    assert isinstance(inner.error, StoreUnusable)
-    assert REFUSED in str(inner.error)
-    assert "nothing of the second was written" in str(inner.error)
-    assert inner.store.version("inner") == 0
-    inner.error = None
-    inner.write()
-    assert inner.error is None
-    assert inner.store.version("inner") == 1
+def from_a_guard(inner: Inner) -> None:
+    inner.store.append("c", HI, expected_version=1, guard=inner.write)
 
 
-def test_a_guard_that_appends_is_refused_at_once_and_its_append_goes_on(store):
-    inner = Inner(store)
-    say(store, "c", "hi")
-    store.append("c", HI, expected_version=1, guard=inner.write)
-    assert store.version("c") == 2
-    check_refused(inner)
+def from_an_inline_projection(inner: Inner) -> None:
+    inner.store.register(inner)
+    inner.store.append("c", CondensationRequest(), expected_version=1)
 
 
-def test_an_inline_projection_that_appends_is_refused(store):
-    inner = Inner(store)
-    store.register(inner)
-    store.append("c", CondensationRequest(), expected_version=0)
-    assert store.version("c") == 1
-    check_refused(inner)
+def from_a_clock(inner: Inner) -> None:
+    say(Store(inner.store.database.recorder, clock=inner.clock), "c", "hi")
 
 
-def test_a_clock_that_appends_is_refused(recorder):
-    inner = Inner(Store(recorder))
-    Store(recorder, clock=inner.clock).append("c", HI, expected_version=0)
-    assert inner.store.version("c") == 1
-    check_refused(inner)
-
-
-def test_a_finalizer_that_appends_is_refused(store):
-    inner = Inner(store)
-
+def from_a_finalizer(inner: Inner) -> None:
     class Garbage:
-        def __del__(self):
+        def __del__(self) -> None:
             inner.write()
 
-    def leave_garbage(_):
+    def leave_garbage(_: object) -> None:
         garbage = Garbage()
         garbage.itself = garbage
         del garbage
         gc.collect()
 
-    say(store, "c", "hi")
-    store.append("c", HI, expected_version=1, guard=leave_garbage)
-    check_refused(inner)
+    inner.store.append("c", HI, expected_version=1, guard=leave_garbage)
 
 
-def test_a_signal_handler_that_appends_is_refused_also_where_it_opened_the_store_again(
-    store,
-):
+def from_a_signal_handler(inner: Inner) -> None:
     """It interrupts its own thread inside of an append."""
-    inner = Inner(store)
+
+    def interrupt(_: object) -> None:
+        os.kill(os.getpid(), signal.SIGUSR1)
+
     before = signal.signal(signal.SIGUSR1, inner.write)
     try:
-        say(store, "c", "hi")
-        store.append(
-            "c", HI, expected_version=1, guard=lambda _: os.kill(os.getpid(), signal.SIGUSR1)
-        )
+        inner.store.append("c", HI, expected_version=1, guard=interrupt)
     finally:
         signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.mark.parametrize(
+    "append",
+    [
+        from_a_guard,
+        from_an_inline_projection,
+        from_a_clock,
+        from_a_finalizer,
+        from_a_signal_handler,
+    ],
+)
+def test_an_append_inside_an_append_is_refused_at_once_and_the_outer_one_goes_on(store, append):
+    inner = Inner(store)
+    say(store, "c", "hi")
+    append(inner)
     assert store.version("c") == 2
-    check_refused(inner)
+    assert isinstance(inner.error, StoreUnusable)
+    assert REFUSED in str(inner.error)
+    assert "nothing of the second was written" in str(inner.error)
+    assert store.version("inner") == 0
+    inner.write()
+    assert store.version("inner") == 1
 
 
 def test_other_writes_inside_a_write_are_refused_too(store):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -37,6 +35,7 @@ from tests.at_once import at_once
 from tests.golden.rows import rows
 from tests.reading import reading
 from tests.said import ids, said, say
+from tests.stored_rows import execute
 
 TAKEN = "'c1' already exists, at version 2;"
 
@@ -395,8 +394,7 @@ def test_a_history_with_a_gap_is_never_passed_off_as_whole(tmp_path, lost, count
         say(store, "c1", *["x"] * count)
         store.fork("c1", lost + 1, "fork")
         say(store, "c1", "end")
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("DELETE FROM events WHERE conversation = 1 AND id = ?", (lost,))
+    execute(path, f"DELETE FROM events WHERE conversation = 1 AND id = {lost}")
     with open_store(path) as store:
         for name in ("c1", "fork"):
             problem = f"'{name}', event {lost}: (it|the event) is missing"

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -23,10 +21,10 @@ from foldlog.eventstore.maintenance.copy import compare_stores, copy_store, keys
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.recorders.sqlite.reader import SQLiteReader
 from foldlog.projections import Views, audit
-from tests import stored_rows
 from tests.privacy import erased, redacted
 from tests.said import said, say, texts
 from tests.sound import assert_sound
+from tests.stored_rows import execute, replace
 
 PAGE = 4_096
 KEYS = KeyRing(["11" * 32])
@@ -138,8 +136,7 @@ def test_a_damaged_conversation_is_copied_up_to_its_first_damaged_event(tmp_path
         store.fork("a", 4, "fork")
         say(store, "fork", "own")
         head = store.query("a", lambda read: read.head_at(2))
-        with closing(stored_rows.connect(path)) as connection, connection:
-            connection.execute(f"{damage} WHERE conversation = 1 AND id = 2")
+        execute(path, f"{damage} WHERE conversation = 1 AND id = 2")
         assert [name for name, problem in problems(store, whole).items() if problem] == [
             "a",
             "fork",
@@ -177,10 +174,9 @@ def test_an_event_with_another_head_is_not_copied(tmp_path, source, target):
     with open_store(path) as store:
         for each in (store, source):
             say(each, "a", "zero", "one")
+        (own,) = store.query("a", lambda read: read.rows(0, 1, 1))
         (row,) = source.query("a", lambda read: read.rows(0, 1, 1))
-        with closing(sqlite3.connect(path)) as connection, connection:
-            body = connection.execute("SELECT body FROM events WHERE id = 0").fetchone()[0].encode()
-            stored_rows.put(connection, "a", [row._replace(body=body)])
+        replace(path, "a", row._replace(body=own.body))
         (moved,) = copy_store(store, target, damaged=True)
         assert (moved.damaged, moved.version) == (0, 0)
         assert [*target.conversations()] == []

@@ -6,10 +6,8 @@ from __future__ import annotations
 
 import base64
 import logging
-import sqlite3
 import sys
 import zlib
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -23,7 +21,6 @@ from foldlog.eventstore import (
     InvalidArgument,
     KeyRing,
     KeyUnavailable,
-    Message,
     Store,
     open_store,
 )
@@ -45,12 +42,11 @@ from foldlog.eventstore.recorders.sqlite import SQLiteRecorder
 from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
 from foldlog.eventstore.recorders.types import as_rows
 from foldlog.projections import Views
-from tests import stored_rows
 from tests.golden.rows import rows
 from tests.reading import reading
 from tests.said import said, say, texts
 from tests.sound import assert_sound, problems
-from tests.stored_rows import with_fields
+from tests.stored_rows import execute, replace, with_fields
 
 OLD, NEW = SecretStr("11" * 32), SecretStr(base64.b64encode(b"n" * 32).decode())
 TEXT = "a private text, a private text, a private text"
@@ -64,8 +60,7 @@ def fill(store: Store, count: int, name: str = "c1") -> None:
 
 def encodings(path: Path) -> set[int]:
     statement = "SELECT meta_field(meta, 'encoding') FROM events WHERE conversation > 0"
-    with closing(stored_rows.connect(path)) as connection:
-        return {encoding for (encoding,) in connection.execute(statement)}
+    return {encoding for (encoding,) in execute(path, statement)}
 
 
 @pytest.fixture
@@ -191,11 +186,11 @@ def test_a_sealed_data_key_of_another_conversation_does_not_open_this_one(path):
     with open_store(path, keys=ring) as store:
         fill(store, 2)
         fill(store, 2, "c2")
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute(
-            "UPDATE conversations SET sealed_key = (SELECT sealed_key FROM conversations WHERE id ="
-            " 'c1') WHERE id = 'c2'"
-        )
+    execute(
+        path,
+        "UPDATE conversations SET sealed_key = (SELECT sealed_key FROM conversations"
+        " WHERE id = 'c1') WHERE id = 'c2'",
+    )
     with open_store(path, keys=ring) as store:
         with pytest.raises(
             KeyUnavailable, match="is damaged, or it belongs to another conversation"
@@ -207,8 +202,7 @@ def test_a_sealed_data_key_of_another_conversation_does_not_open_this_one(path):
 def test_the_salt_of_a_sealed_conversation_is_sealed_too(path):
     with open_store(path, keys=KeyRing([OLD])) as store:
         fill(store, 2)
-    with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("SELECT salt FROM conversations").fetchall() == [(b"",)]
+    assert execute(path, "SELECT salt FROM conversations") == [(b"",)]
 
 
 # -- bringing over
@@ -257,15 +251,12 @@ def replace_row(
     path: Path, event_id: int, content: str, encoding: int = PLAIN, body: bytes | None = None
 ) -> None:
     """Put a row in the place of another one, with a checksum that is right."""
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.text_factory = bytes
-        (row,) = as_rows(
-            connection.execute(
-                "SELECT id, meta, body FROM events WHERE conversation > 0 AND id = ?", (event_id,)
-            )
-        )
-        stored = body or encode(Message(source="user", content=content)).body
-        stored_rows.put(connection, "c1", [with_fields(row, encoding=encoding, body=stored)])
+    rows = execute(
+        path, f"SELECT id, meta, body FROM events WHERE conversation > 0 AND id = {event_id}"
+    )
+    (row,) = as_rows(rows)
+    stored = body or encode(said(content)).body
+    replace(path, "c1", with_fields(row, encoding=encoding, body=stored))
 
 
 def test_a_plain_row_is_refused_by_every_read_of_an_encrypted_conversation(path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -14,8 +13,8 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.log.keys import KeyRing
 from foldlog.eventstore.maintenance.verify import verify
-from tests import stored_rows
 from tests.said import say
+from tests.stored_rows import execute
 
 KEYS = KeyRing(["6b" * 32])
 
@@ -33,8 +32,7 @@ def path(request, tmp_path) -> Path:
 
 
 def changed(path: Path, statement: str) -> Store:
-    with closing(stored_rows.connect(path)) as connection, connection:
-        connection.execute(statement)
+    execute(path, statement)
     return open_store(f"sqlite:///{path}", keys=KEYS)
 
 

@@ -4,24 +4,19 @@ place.
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
-
 import pytest
 
 from foldlog.eventstore import CorruptEvent, open_store
 from foldlog.eventstore.integrations.eventsourcing import Factory
 from tests.said import say
+from tests.stored_rows import execute
 
 
 def test_a_damaged_event_is_named_and_those_before_it_are_given(tmp_path):
     path = tmp_path / "history.db"
     with open_store(path) as store:
         say(store, "c", *[f"x{n}" for n in range(3)])
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute(
-            "UPDATE events SET body = replace(CAST(body AS TEXT), 'x1', 'y1') WHERE id = 1"
-        )
+    execute(path, "UPDATE events SET body = replace(CAST(body AS TEXT), 'x1', 'y1') WHERE id = 1")
     factory = Factory({"FOLDLOG_URL": f"sqlite:///{path}"})
     try:
         recorder = factory.application_recorder()

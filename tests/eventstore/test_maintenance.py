@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -40,27 +38,21 @@ def store(tmp_path, monkeypatch) -> Iterator[Store]:
     store.append("live", [HI] * 5, expected_version=0, idempotency_key="first")
     store.ingest("imported", [HI] * 35)
     store.append("live", HI, expected_version=5)
-    leave_behind(tmp_path / "store.db", "killed")
+    leave_behind(tmp_path / "store.db")
     yield store
     store.close()
 
 
-def leave_behind(path: Path, conversation: str) -> None:
+def leave_behind(path: Path) -> None:
     """What an import leaves that is killed before it is published."""
-    with closing(stored_rows.connect(path)) as killed:
-        killed.execute(
-            "INSERT INTO conversations (id, visible, created_at, salt) VALUES (?, 0, 1, x'00')",
-            (conversation,),
-        )
-        (key,) = killed.execute("SELECT max(key) FROM conversations").fetchone()
-        killed.execute("INSERT INTO unfinished VALUES (?, 'import', '')", (key,))
-        killed.execute(
-            "INSERT INTO events SELECT ? - 1000000 + id, ?, id, kind, shown, structural, "
-            "meta_with(meta, 'recorded_at', 1), body FROM events "
-            "WHERE conversation = 2",
-            (-key << 32, key),
-        )
-        killed.commit()
+    key = "(SELECT max(key) FROM conversations)"
+    stored_rows.execute(
+        path,
+        "INSERT INTO conversations (id, visible, created_at, salt) VALUES ('killed', 0, 1, x'00')",
+        f"INSERT INTO unfinished VALUES ({key}, 'import', '')",
+        f"INSERT INTO events SELECT (-{key} << 32) - 1000000 + id, {key}, id, kind, shown,"
+        " structural, meta_with(meta, 'recorded_at', 1), body FROM events WHERE conversation = 2",
+    )
 
 
 def places(store: Store) -> list[tuple[int, str, int]]:
@@ -171,8 +163,7 @@ def test_vacuum_discards_what_killed_imports_left_and_spares_those_that_live(sto
     with recorder.read() as reader:
         assert staged_keys(reader, "killed") == []
         assert staged_keys(reader, "living") == [living.key]
-    with closing(sqlite3.connect(tmp_path / "store.db")) as connection:
-        assert connection.execute("SELECT count(*) FROM events").fetchone() == (41,)
+    assert stored_rows.execute(tmp_path / "store.db", "SELECT count(*) FROM events") == [(41,)]
     later = open_store(f"sqlite:///{tmp_path}/store.db", clock=lambda: now + timedelta(hours=2))
     assert vacuum(later).discarded == 1
     later.close()

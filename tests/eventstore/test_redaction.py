@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -49,8 +47,7 @@ def row_of(path: Path, event_id: int) -> Row:
 
 def put(path: Path, row: Row) -> None:
     """By somebody who knows how checksums and commitments are made."""
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        stored_rows.put(connection, "c", [row])
+    stored_rows.replace(path, "c", row)
 
 
 def redacted_by_hand(
@@ -138,8 +135,7 @@ def test_another_commitment_breaks_the_chain(path):
 
 def test_a_receipt_that_was_cut_off_is_missed(path):
     redact_at(path, 2)
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.execute("DELETE FROM events WHERE conversation = 1 AND id = 6")
+    stored_rows.execute(path, "DELETE FROM events WHERE conversation = 1 AND id = 6")
     assert f"event 2: {NO_RECEIPT}" in findings(path)
 
 

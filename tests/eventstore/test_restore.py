@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -27,11 +26,13 @@ from foldlog.eventstore.maintenance.backup import back_up, vacuum
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.sqlite import replacing
 from foldlog.eventstore.recorders.sqlite.replacing import held
+from tests.between import Killed
 from tests.eventstore.test_store_file import Agent
 from tests.privacy import erased
 from tests.reading import reading
 from tests.said import said, say
 from tests.sound import assert_sound
+from tests.stored_rows import execute
 
 
 def append(store: Store, content: str, conversation: str = "c1") -> None:
@@ -47,7 +48,7 @@ def contents(path: str | Path, conversation: str = "c1", mode: str = "ro") -> li
 def path(tmp_path) -> Path:
     """A store that has a backup, ``backup.db``, and an event more."""
     path = tmp_path / "history.db"
-    with open_store(f"sqlite:///{path}") as store:
+    with open_store(path) as store:
         append(store, "in the backup")
         back_up(store, str(tmp_path / "backup.db"))
         append(store, "after the backup")
@@ -55,8 +56,17 @@ def path(tmp_path) -> Path:
 
 
 @pytest.fixture
-def backup(tmp_path) -> str:
-    return str(tmp_path / "backup.db")
+def backup(tmp_path) -> Path:
+    return tmp_path / "backup.db"
+
+
+@pytest.fixture
+def agent(path) -> Iterator[Agent]:
+    """A process that has the store open, and an event more in the log."""
+    agent = Agent(path)
+    assert agent.do("in the log") == "done"
+    yield agent
+    agent.kill()
 
 
 def test_an_empty_store_is_removed_unless_a_program_has_it_open(tmp_path):
@@ -90,45 +100,40 @@ def test_a_store_is_restored_and_its_file_is_kept(path, backup):
     """Through a link, which stays; with the rights of the file that is replaced, and the backup
     where it is.
     """
-    before, link = Path(backup).read_bytes(), path.with_name("link.db")
+    before, link = backup.read_bytes(), path.with_name("link.db")
     link.symlink_to(path)
     path.chmod(0o640)
-    os.chmod(backup, 0o600)
-    done = restore_store(f"sqlite:///{link}", backup)
+    backup.chmod(0o600)
+    done = restore_store(link, backup)
     assert link.is_symlink()
     assert path.stat().st_mode & 0o777 == 0o640
     assert (done.path, done.conversations, done.events, done.erased_since) == (str(path), 1, 1, ())
     assert contents(path) == ["in the backup"]
     assert done.kept is not None
     assert contents(done.kept) == ["in the backup", "after the backup"]
-    assert Path(backup).read_bytes() == before
-    with open_store(f"sqlite:///{path}") as store:
+    assert backup.read_bytes() == before
+    with open_store(path) as store:
         append(store, "goes on")
     assert contents(path) == ["in the backup", "goes on"]
 
 
-def test_a_store_that_is_in_use_is_restored_and_whoever_uses_it_is_told(path, backup):
-    agent = Agent(path)
-    assert agent.do("by the agent") == "done"
-    with open_store(f"sqlite:///{path}") as other, reading(other, "c1") as snapshot:
-        done = restore_store(f"sqlite:///{path}", backup)
+def test_a_store_that_is_in_use_is_restored_and_whoever_uses_it_is_told(path, backup, agent):
+    with open_store(path) as other, reading(other, "c1") as snapshot:
+        done = restore_store(path, backup)
         assert len(list(snapshot.events())) == 3
     assert "another file took the place of" in agent.do("never")
     assert agent.do("open") == "done"
     assert agent.do("after it was opened again") == "done"
-    agent.end()
     assert contents(path) == ["in the backup", "after it was opened again"]
-    assert contents(str(done.kept)) == ["in the backup", "after the backup", "by the agent"]
+    assert contents(done.kept) == ["in the backup", "after the backup", "in the log"]
 
 
-def test_events_that_are_only_in_the_log_are_kept_too(path, backup):
+def test_events_that_are_only_in_the_log_are_kept_too(path, backup, agent):
     """A reader keeps the log from being written back."""
-    agent = Agent(path)
-    with open_store(f"sqlite:///{path}") as other, reading(other, "c1"):
-        assert agent.do("in the log") == "done"
-        done = restore_store(f"sqlite:///{path}", backup)
-    agent.end()
-    assert contents(str(done.kept)) == ["in the backup", "after the backup", "in the log"]
+    with open_store(path) as other, reading(other, "c1"):
+        assert agent.do("still in the log") == "done"
+        done = restore_store(path, backup)
+    assert contents(done.kept)[2:] == ["in the log", "still in the log"]
     assert contents(path) == ["in the backup"]
 
 
@@ -141,15 +146,14 @@ def test_a_store_that_is_gone_or_empty_or_damaged_is_restored(path, backup, tmp_
     for damage in damages:
         damage()
         there = path.exists() and path.read_bytes()
-        done = restore_store(f"sqlite:///{path}", backup)
+        done = restore_store(path, backup)
         assert contents(path) == ["in the backup"]
         assert (done.kept is not None and Path(done.kept).read_bytes()) == there
 
 
 def test_a_file_of_another_program_is_not_replaced(path, backup, tmp_path):
     other = tmp_path / "other.db"
-    with closing(sqlite3.connect(other)) as connection:
-        connection.execute("CREATE TABLE precious (value)")
+    execute(other, "CREATE TABLE precious (value)")
     text = tmp_path / "essay.txt"
     text.write_text("many words " * 5_000)
     for file in (other, text):
@@ -162,13 +166,10 @@ def test_a_file_of_another_program_is_not_replaced(path, backup, tmp_path):
         assert set(tmp_path.iterdir()) == names
 
 
-def test_the_log_of_a_store_that_is_gone_does_not_get_into_the_restored_one(path, backup):
-    agent = Agent(path)
-    assert agent.do("in the log") == "done"
+def test_the_log_of_a_store_that_is_gone_does_not_get_into_the_restored_one(path, backup, agent):
     path.unlink()
-    restore_store(f"sqlite:///{path}", backup)
+    restore_store(path, backup)
     assert contents(path) == ["in the backup"]
-    agent.end()
     assert contents(path) == ["in the backup"]
 
 
@@ -179,24 +180,24 @@ def test_what_root_restores_and_locks_belongs_to_the_owner_of_the_store(path, ba
         os.chown(owned, 1000, 1000)
     for gone in [Path(f"{path}-queue"), *([] if is_there else [path])]:
         gone.unlink()
-    restore_store(f"sqlite:///{path}", backup)
+    restore_store(path, backup)
     assert {file.stat().st_uid for file in (path, Path(f"{path}-queue"))} == {1000}
 
 
 def test_conversations_that_were_erased_since_are_named(path, backup):
-    with open_store(f"sqlite:///{path}") as store:
+    with open_store(path) as store:
         append(store, "never in the backup", "c2")
         erased(store, "c1")
         erased(store, "c2")
-    assert restore_store(f"sqlite:///{path}", backup).erased_since == ("c1",)
+    assert restore_store(path, backup).erased_since == ("c1",)
 
 
 def test_a_backup_with_an_unfinished_erasure_is_restored_and_the_erasure_finished(
     path, tmp_path, monkeypatch
 ):
-    with open_store(f"sqlite:///{path}") as store, monkeypatch.context() as patched:
+    with open_store(path) as store, monkeypatch.context() as patched:
         patched.setattr(unfinished, "delete_rows", _kill)
-        with pytest.raises(_Killed):
+        with pytest.raises(Killed):
             erased(store, "c1")
     restored = f"sqlite:///{tmp_path / 'restored.db'}"
     assert restore_store(restored, str(path)).conversations == 1
@@ -206,12 +207,10 @@ def test_a_backup_with_an_unfinished_erasure_is_restored_and_the_erasure_finishe
         assert_sound(store)
 
 
-def test_the_log_of_a_file_that_was_moved_away_is_kept_by_itself(path, backup):
-    agent = Agent(path)
-    assert agent.do("in the log") == "done"
+def test_the_log_of_a_file_that_was_moved_away_is_kept_by_itself(path, backup, agent):
     agent.kill()
     path.rename(path.with_name("moved.db"))
-    done = restore_store(f"sqlite:///{path}", backup)
+    done = restore_store(path, backup)
     assert done.kept is not None
     assert contents(path) == ["in the backup"]
     path.with_name("moved.db").rename(done.kept.removesuffix("-wal"))
@@ -223,7 +222,7 @@ def test_the_log_of_a_file_that_was_moved_away_is_kept_by_itself(path, backup):
 
 
 def test_another_open_store_serves_as_a_backup(path, tmp_path):
-    with open_store(f"sqlite:///{path}") as store:
+    with open_store(path) as store:
         append(store, "in its log")
         restore_store(f"sqlite:///{tmp_path / 'second.db'}", str(path))
     assert contents(tmp_path / "second.db") == ["in the backup", "after the backup", "in its log"]
@@ -232,60 +231,47 @@ def test_another_open_store_serves_as_a_backup(path, tmp_path):
 @pytest.mark.parametrize(
     "spoil, problem",
     [
-        (lambda backup: os.unlink(backup), "does not exist; check"),
-        (lambda backup: Path(backup).write_bytes(b"a letter " * 100), "file is not a database"),
-        (lambda backup: Path(backup).write_bytes(b""), "is an empty file"),
+        (Path.unlink, "does not exist; check"),
+        (lambda backup: backup.write_bytes(b"a letter " * 100), "file is not a database"),
+        (lambda backup: backup.write_bytes(b""), "is an empty file"),
         (
-            lambda backup: _change(backup, "UPDATE events SET body = 'x'"),
+            lambda backup: execute(backup, "UPDATE events SET body = 'x'"),
             r"is not sound \(findings: 1; the first: .*\), and nothing was replaced",
         ),
-        (lambda backup: _change(backup, "DROP TABLE events"), "no such table"),
-        (lambda backup: _change(backup, "PRAGMA user_version = 99"), "has schema 99"),
+        (lambda backup: execute(backup, "DROP TABLE events"), "no such table"),
+        (lambda backup: execute(backup, "PRAGMA user_version = 99"), "has schema 99"),
     ],
 )
 def test_what_is_no_sound_backup_replaces_nothing(path, backup, spoil, problem):
     spoil(backup)
     before = {file.name: file.read_bytes() for file in path.parent.iterdir()}
     with pytest.raises((StoreUnusable, InvalidOption), match=problem):
-        restore_store(f"sqlite:///{path}", backup)
+        restore_store(path, backup)
     assert {file.name: file.read_bytes() for file in path.parent.iterdir()} == before
-
-
-def _change(path: str, statement: str) -> None:
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.execute(statement)
 
 
 def test_a_store_is_no_backup_of_itself_and_no_server_is_restored(path, backup):
     with pytest.raises(InvalidOption, match="is the store itself; name a backup of it"):
-        restore_store(f"sqlite:///{path}", str(path))
+        restore_store(path, str(path))
     with pytest.raises(InvalidOption, match="is a folder; name the file of the backup"):
-        restore_store(f"sqlite:///{path}", str(path.parent))
+        restore_store(path, str(path.parent))
     with pytest.raises(InvalidOption, match="with pg_restore"):
         restore_store("postgresql://nobody@nowhere/nothing", backup)
 
 
 def test_an_encrypted_backup_is_verified_with_its_key(tmp_path):
     keys = KeyRing(["22" * 32])
-    with open_store(f"sqlite:///{tmp_path / 'history.db'}", keys=keys) as store:
+    new, backup = tmp_path / "new.db", tmp_path / "backup.db"
+    with open_store(tmp_path / "history.db", keys=keys) as store:
         append(store, "private")
-        back_up(store, str(tmp_path / "backup.db"))
+        back_up(store, str(backup))
     with pytest.raises(StoreUnusable, match=r"could not be checked: .* is encrypted under key"):
-        restore_store(f"sqlite:///{tmp_path / 'new.db'}", str(tmp_path / "backup.db"))
-    assert (
-        restore_store(
-            f"sqlite:///{tmp_path / 'new.db'}", str(tmp_path / "backup.db"), keys=keys
-        ).events
-        == 1
-    )
-
-
-class _Killed(BaseException):
-    """As if the process had died here."""
+        restore_store(new, backup)
+    assert restore_store(new, backup, keys=keys).events == 1
 
 
 def _kill(*_: object) -> None:
-    raise _Killed
+    raise Killed
 
 
 def killed_after(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -295,7 +281,7 @@ def killed_after(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
     def killing(call: Callable[..., object]) -> Callable[..., object]:
         def called(*arguments: object) -> object:
             if next(left, None) is None:
-                raise _Killed
+                raise Killed
             return call(*arguments)
 
         return called
@@ -309,7 +295,7 @@ def look_after_a_kill(folder: Path, step: int, monkeypatch: pytest.MonkeyPatch) 
     nothing if it has fewer steps. At each second step an agent has it open.
     """
     path, backup = folder / "history.db", str(folder / "backup.db")
-    with open_store(f"sqlite:///{path}") as store:
+    with open_store(path) as store:
         append(store, "in the backup")
         back_up(store, backup)
     agent = Agent(path)
@@ -317,8 +303,8 @@ def look_after_a_kill(folder: Path, step: int, monkeypatch: pytest.MonkeyPatch) 
     with monkeypatch.context() as patched:
         killed_after(step, patched)
         try:
-            restore_store(f"sqlite:///{path}", backup, read_models=["backup b.db"])
-        except _Killed:
+            restore_store(path, backup, read_models=["backup b.db"])
+        except Killed:
             pass
         else:
             agent.end()
@@ -338,7 +324,7 @@ def look_after_a_kill(folder: Path, step: int, monkeypatch: pytest.MonkeyPatch) 
     assert contents(path) == found
     if step % 2 == 0:
         agent.end()
-    restored = restore_store(f"sqlite:///{path}", backup)
+    restored = restore_store(path, backup)
     assert contents(path) == ["in the backup"]
     assert contents(str(restored.kept)) == found
     assert not [*folder.glob("*.new"), *folder.glob("*.part")]
@@ -374,7 +360,7 @@ def test_a_disk_that_is_full_replaces_nothing(path, backup, monkeypatch):
         StoreUnavailable,
         match=r"cannot restore .*: No space left on device; free some space; nothing was replaced",
     ):
-        restore_store(f"sqlite:///{path}", backup)
+        restore_store(path, backup)
 
 
 def test_what_a_killed_restore_left_is_removed_and_what_another_one_writes_stays(path, backup):
@@ -385,7 +371,7 @@ def test_what_a_killed_restore_left_is_removed_and_what_another_one_writes_stays
     left.touch()
     written.touch()
     with held(written):
-        restore_store(f"sqlite:///{path}", backup)
+        restore_store(path, backup)
     assert (left.exists(), written.exists()) == (False, True)
 
 
@@ -403,4 +389,4 @@ def test_a_full_disk_of_the_store_is_not_a_backup_that_cannot_be_read(path, back
         StoreUnavailable,
         match=rf"cannot copy to {path}\..*\.part from {backup}: database or disk is full",
     ):
-        restore_store(f"sqlite:///{path}", backup)
+        restore_store(path, backup)

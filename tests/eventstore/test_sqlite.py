@@ -40,6 +40,7 @@ from foldlog.eventstore.recorders.types import Conversation, Row, as_rows, row_o
 from tests.eventstore.test_copy import without_page
 from tests.eventstore.test_group_commit import Callers, a_held_transaction
 from tests.said import said, say
+from tests.stored_rows import execute
 
 HI = said("hi")
 
@@ -239,10 +240,7 @@ def test_an_older_file_is_migrated_with_all_that_is_in_it(path, monkeypatch):
 
 
 def statements(path: str) -> list[str]:
-    with closing(sqlite3.connect(path)) as connection:
-        return [
-            sql for (sql,) in connection.execute("SELECT sql FROM sqlite_schema WHERE sql NOT NULL")
-        ]
+    return [sql for (sql,) in execute(path, "SELECT sql FROM sqlite_schema WHERE sql NOT NULL")]
 
 
 def test_a_migration_that_fails_leaves_the_older_schema_whole(path, monkeypatch):
@@ -312,8 +310,7 @@ def test_closing_waits_for_the_transaction_that_runs(recorder):
     go_on.set()
     closer.join(20)
     writer.join(20)
-    with closing(sqlite3.connect(recorder.path)) as connection:
-        assert connection.execute("SELECT count(*) FROM conversations").fetchone() == (1,)
+    assert execute(recorder.path, "SELECT count(*) FROM conversations") == [(1,)]
 
 
 def test_a_recorder_that_is_forgotten_leaves_no_file_open(path):
@@ -402,12 +399,6 @@ class FollowedBy:
         if statement == "COMMIT" and self._happens:
             self._happens.pop()()
         return cursor
-
-
-def execute(path: str, statement: str) -> None:
-    """As a program that is not ours, and takes no lock of ours."""
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute(statement)
 
 
 def appends_to(store: Store, conversation: str) -> Callable[[Transaction], int]:

@@ -462,8 +462,8 @@ class Agent:
         return self._process.stdout.readline().strip()
 
     def kill(self) -> None:
-        self._process.kill()
-        self._process.communicate(timeout=60)
+        with self._process:
+            self._process.kill()
 
     def end(self) -> None:
         self._process.communicate(timeout=300)

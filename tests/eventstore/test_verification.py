@@ -8,8 +8,7 @@ import re
 import shutil
 import sqlite3
 from collections import deque
-from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -29,13 +28,14 @@ from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import Published, Verdict, verify
 from foldlog.eventstore.recorders import statements as sql_files
-from foldlog.eventstore.recorders.types import as_rows
-from tests import stored_rows
 from tests.golden.rows import rows
+from tests.reading import reading
 from tests.said import said, say
+from tests.stored_rows import execute, replace
 
 NAMES = ("a", "b")
 LENGTH = 12
+BY_ID = "events_by_id"
 
 CHANGED = "its checksum does not match, so these are not the bytes that were written"
 STRAY = "it does not follow the event before it: one of the two was changed, or is not in its place"
@@ -55,12 +55,6 @@ def made_once(tmp_path_factory) -> Path:
 @pytest.fixture
 def path(tmp_path, made_once) -> Path:
     return Path(shutil.copy(made_once, tmp_path / "history.db"))
-
-
-def spoil(path: Path, *statements: str) -> None:
-    with closing(stored_rows.connect(path)) as connection, connection:
-        for statement in statements:
-            connection.execute(statement)
 
 
 def verdicts(path: Path, **published: Published) -> dict[str | None, Verdict]:
@@ -91,7 +85,7 @@ def test_a_rekey_names_a_row_with_a_damaged_head_and_not_the_first_of_its_next_s
     path, monkeypatch
 ):
     monkeypatch.setattr(rekey_steps, "_ROWS_FIRST", 8)
-    spoil(
+    execute(
         path, f"UPDATE events SET meta = meta_with(meta, 'head', zeroblob(32)) WHERE {of('a', 7)}"
     )
     with open_store(f"sqlite:///{path}", compression="zlib") as store:
@@ -111,7 +105,7 @@ def test_a_sound_store_has_no_findings_and_says_how_many_events_were_checked(pat
     "case", rows("damage.json", "one change"), ids=lambda case: case["changes"][-1]
 )
 def test_what_was_spoilt_is_named_and_nothing_else(path, case):
-    spoil(path, *case["changes"])
+    execute(path, *case["changes"])
     assert found(path) == case["findings"]
 
 
@@ -123,7 +117,7 @@ def test_an_event_that_a_column_calls_shown_or_structural_is_not_read_as_one(pat
             [Annotation(name="n"), said("x")],
             expected_version=LENGTH,
         )
-    spoil(path, f"UPDATE events SET {flag} = 1 WHERE {of('a', LENGTH)}")
+    execute(path, f"UPDATE events SET {flag} = 1 WHERE {of('a', LENGTH)}")
     with open_store(f"sqlite:///{path}") as store:
         reads = [lambda reading: reading.flagged_events([(0, LENGTH + 1)])]
         if flag == "structural":
@@ -138,7 +132,7 @@ def test_an_event_that_a_column_calls_shown_or_structural_is_not_read_as_one(pat
 
 
 def test_an_event_that_a_column_hides_at_an_end_of_an_interval_is_missed(path):
-    spoil(path, f"UPDATE events SET shown = 0 WHERE {of('a', 7)}")
+    execute(path, f"UPDATE events SET shown = 0 WHERE {of('a', 7)}")
     with open_store(f"sqlite:///{path}") as store:
         for interval in ((0, 7), (7, 11), (0, 11)):
             with pytest.raises(CorruptEvent, match="event 7: it, or a later event"):
@@ -149,13 +143,9 @@ def rewritten(path: Path, conversation: str, event_id: int, body: bytes) -> None
     """By somebody who knows how checksums are made, and does not make the heads of all that
     follows.
     """
-    with open_store(f"sqlite:///{path}?mode=ro") as store:
-        recorder = store._recorder
-        with recorder.read() as reader:
-            found = reader.conversation(conversation)
-            (row,) = as_rows(reader.rows(found.key, event_id, event_id + 1, 1))
-    with closing(sqlite3.connect(path)) as connection, connection:
-        stored_rows.put(connection, conversation, [row._replace(body=body)])
+    with open_store(path) as store, reading(store, conversation) as read:
+        (row,) = read.rows(event_id, event_id + 1, 1)
+    replace(path, conversation, row._replace(body=body))
 
 
 def test_a_change_with_a_new_checksum_is_found_by_its_head(path):
@@ -174,7 +164,7 @@ def test_an_inserted_event_and_a_removed_one_shift_what_follows(tmp_path):
     with open_store(f"sqlite:///{path}") as store:
         for name in ("a", "b"):
             say(store, name, *[str(n) for n in range(60)])
-    spoil(
+    execute(
         path,
         "UPDATE events SET id = id + 1000 WHERE id >= 20",
         "UPDATE events SET id = id - 999 WHERE id >= 1000 AND conversation = 1",
@@ -196,7 +186,7 @@ def published(path: Path, name: str) -> Published:
 
 def test_a_cut_tail_shows_against_a_published_head(path):
     head = published(path, "a")
-    spoil(
+    execute(
         path, f"DELETE FROM events WHERE {of('a', 11)}", f"DELETE FROM events WHERE {of('a', 10)}"
     )
     findings = found(path, a=head)
@@ -207,7 +197,7 @@ def test_a_cut_tail_shows_against_a_published_head(path):
 
 def test_a_history_that_was_written_anew_shows_against_a_published_head(path):
     head = published(path, "a")
-    spoil(
+    execute(
         path,
         "DELETE FROM events WHERE conversation = (SELECT key FROM conversations WHERE id = 'a')",
         "DELETE FROM conversations WHERE id = 'a'",
@@ -220,7 +210,7 @@ def test_a_history_that_was_written_anew_shows_against_a_published_head(path):
 
 def test_a_conversation_that_is_gone_shows_against_a_published_head(path):
     head = published(path, "a")
-    spoil(path, "DELETE FROM conversations WHERE id = 'a'")
+    execute(path, "DELETE FROM conversations WHERE id = 'a'")
     findings = found(path, a=head)
     assert findings["a"] == ["it is missing, and had 12 events when its head was published"]
     assert findings[""] == ["12 events belong to conversation number 1, which does not exist"]
@@ -236,7 +226,7 @@ def test_a_head_published_early_is_met_on_the_way(path):
 def test_keys_and_records_that_know_more_than_the_events_tell_of_a_cut(path):
     with open_store(f"sqlite:///{path}") as store:
         say(store, "a", "x", idempotency_key="turn-9")
-    spoil(path, f"DELETE FROM events WHERE {of('a', LENGTH)}")
+    execute(path, f"DELETE FROM events WHERE {of('a', LENGTH)}")
     assert found(path)["a"] == [
         "an idempotency key stands for events 12 to 12, and there are only 12: its end may be"
         " cut off"
@@ -247,19 +237,20 @@ def test_what_is_missing_is_one_finding_also_where_it_is_long(tmp_path):
     path = tmp_path / "long.db"
     with open_store(f"sqlite:///{path}") as store:
         store.ingest("a", (said(str(n)) for n in range(4_500)))
-    spoil(path, "DELETE FROM events WHERE id BETWEEN 900 AND 3100")
+    execute(path, "DELETE FROM events WHERE id BETWEEN 900 AND 3100")
     assert found(path)["a"] == ["events 900 to 3100: they are missing"]
 
 
 def test_an_index_that_loses_the_end_is_named(path):
-    lose_entry(path, LENGTH - 1)
+    sql = sql_of(path, BY_ID)
+    execute(path, f"DROP INDEX {BY_ID}", f"{sql} WHERE id <> {LENGTH - 1}", *described(BY_ID, sql))
     assert f"row {2 * LENGTH} missing from index events_by_id" in found(path)[""]
 
 
 @pytest.mark.parametrize("index", ["events_of_views", "events_by_id"])
 def test_a_missing_index_is_named(path, index):
     """Also one without which a question of the check cannot be answered."""
-    spoil(path, f"DROP INDEX {index}")
+    execute(path, f"DROP INDEX {index}")
     problem = (
         f"the index {index} is missing, so reading is slow or fails; copy the store, which makes the index"
         " again"
@@ -270,7 +261,7 @@ def test_a_missing_index_is_named(path, index):
 @pytest.mark.parametrize("table", ["listed", "made", "tracking", "unfinished"])
 def test_a_missing_table_is_named(path, table):
     """Also one that the check itself does not read."""
-    spoil(path, f"DROP TABLE {table}")
+    execute(path, f"DROP TABLE {table}")
     problem = f"the table {table} is missing, so calls that need it fail; restore a backup"
     assert any(finding.startswith(problem) for finding in found(path)[""])
 
@@ -280,7 +271,7 @@ def test_what_a_later_schema_makes_is_named_where_it_is_missing(path, monkeypatc
     monkeypatch.setattr(sql_files, "migrations", lambda dialect: {1: "", 2: script})
     missing = "the trigger first_trigger is missing"
     assert any(finding.startswith(missing) for finding in found(path)[""])
-    spoil(path, script)
+    execute(path, script)
     assert "" not in found(path)
 
 
@@ -288,8 +279,13 @@ def test_an_index_with_an_entry_too_many_is_named(path):
     """The index still knows an event that the table no longer has, as after an interrupted
     repair.
     """
-    with index_described_as(path, f"id <> {LENGTH - 1}") as connection:
-        connection.execute(f"DELETE FROM events WHERE {of('a', LENGTH - 1)}")
+    sql = sql_of(path, BY_ID)
+    execute(
+        path,
+        *described(BY_ID, f"{sql} WHERE id <> {LENGTH - 1}"),
+        f"DELETE FROM events WHERE {of('a', LENGTH - 1)}",
+        *described(BY_ID, sql),
+    )
     assert "wrong # of entries in index events_by_id" in found(path)[""]
 
 
@@ -312,62 +308,44 @@ def test_lists_that_contradict_their_conversations_are_found(path, change):
         Histories(store).create("c", {"team": "red"})
         assert len(Histories(store).list().conversations) == len(NAMES) + 1
     assert found(path) == {}
-    spoil(path, change)
+    execute(path, change)
     (finding,) = found(path)[""]
     assert "the lists of conversations by attribute and activity contradict" in finding
 
 
-def lose_entry(path: Path, event_id: int) -> None:
-    """Take the entries of the events with this id out of their index, which the file does not
-    say.
+def sql_of(path: Path, name: str) -> str:
+    [(sql,)] = execute(path, f"SELECT sql FROM sqlite_schema WHERE name = '{name}'")
+    return sql
+
+
+def described(name: str, sql: str) -> list[str]:
+    """Have the file say that an index or a table is made by another statement."""
+    return [
+        "PRAGMA writable_schema = ON",
+        f"UPDATE sqlite_schema SET sql = '{sql}' WHERE name = '{name}'",
+        "PRAGMA writable_schema = RESET",
+    ]
+
+
+def change_type(path: Path, table: str, column: str, value: str, where: str = "true") -> None:
+    """Give a column of some rows of a STRICT table a value of another type, as a flipped bit
+    does.
     """
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        sql = connection.execute(
-            "SELECT sql FROM sqlite_schema WHERE name = 'events_by_id'"
-        ).fetchone()[0]
-        connection.execute("DROP INDEX events_by_id")
-        connection.execute(f"{sql} WHERE id <> {event_id}")
-        describe_index(connection, sql)
-
-
-@contextmanager
-def index_described_as(path: Path, where: str) -> Iterator[sqlite3.Connection]:
-    """Meanwhile the file says that the index of events has only those that fulfil a condition."""
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        sql = connection.execute(
-            "SELECT sql FROM sqlite_schema WHERE name = 'events_by_id'"
-        ).fetchone()[0]
-        describe_index(connection, f"{sql} WHERE {where}")
-        yield connection
-        describe_index(connection, sql)
-
-
-def describe_index(connection: sqlite3.Connection, sql: str) -> None:
-    connection.execute("PRAGMA writable_schema = ON")
-    connection.execute("UPDATE sqlite_schema SET sql = ? WHERE name = 'events_by_id'", (sql,))
-    connection.execute("PRAGMA writable_schema = RESET")
+    sql = sql_of(path, table)
+    loose = re.sub(r"STRICT,? ?|NOT NULL", "", sql).rstrip(", ")
+    loose = re.sub(r"\b(INTEGER|TEXT)\b(?! PRIMARY KEY)", "BLOB", loose)
+    execute(
+        path,
+        "PRAGMA ignore_check_constraints = ON",
+        *described(table, loose),
+        f"UPDATE {table} SET {column} = {value} WHERE {where}",
+        *described(table, sql),
+    )
 
 
 @pytest.mark.parametrize("column", ["meta", "kind", "body", "shown"])
 def test_a_column_of_another_type_is_found_and_named(path, column):
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("PRAGMA writable_schema = ON")
-        connection.execute(
-            "UPDATE sqlite_schema SET sql = replace(sql, ' STRICT', '') WHERE name = 'events'"
-        )
-    spoil(
-        path,
-        "PRAGMA ignore_check_constraints = ON",
-        f"UPDATE events SET {column} = 'text' WHERE {of('a', 7)}",
-    )
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("PRAGMA writable_schema = ON")
-        sql = connection.execute("SELECT sql FROM sqlite_schema WHERE name = 'events'").fetchone()[
-            0
-        ]
-        connection.execute(
-            "UPDATE sqlite_schema SET sql = ? WHERE name = 'events'", (f"{sql} STRICT",)
-        )
+    change_type(path, "events", column, "'text'", of("a", 7))
     assert any(finding.startswith("event 7: ") for finding in found(path)["a"])
 
 
@@ -375,7 +353,7 @@ def test_a_column_of_another_type_is_found_and_named(path, column):
 def test_a_key_that_stands_for_impossible_events_is_named(path, change):
     with open_store(f"sqlite:///{path}") as store:
         say(store, "a", "x", idempotency_key="turn-9")
-    spoil(path, f"UPDATE idempotency_keys SET {change}")
+    execute(path, f"UPDATE idempotency_keys SET {change}")
     assert found(path) == {"a": ["the record of an idempotency key is damaged"]}
 
 
@@ -387,7 +365,7 @@ def test_a_damaged_entry_of_the_ledger_is_found_and_that_of_an_erasure_is_follow
         Histories(store).create("a", replace_erased=True).append(said("new"))
         store.fork("b", 2, "fork")
         followed = list(store.follow())
-    spoil(
+    execute(
         path,
         "UPDATE events SET body = CAST(replace(body, 'e', 'o') AS TEXT) WHERE conversation < 0",
     )
@@ -403,25 +381,6 @@ def test_a_damaged_entry_of_the_ledger_is_found_and_that_of_an_erasure_is_follow
         assert next(each for each in store.follow(erased.position - 1)) == erased
         with pytest.raises(CorruptEvent, match="conversation 'fork', event 2"):
             list(store.follow(erased.position))
-
-
-def change_type(path: Path, table: str, column: str, value: str) -> None:
-    """Give a column of each row of a STRICT table a value of another type, as a flipped bit
-    does.
-    """
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.execute("PRAGMA writable_schema = ON")
-        connection.execute("PRAGMA ignore_check_constraints = ON")
-        [(sql,)] = connection.execute(
-            "SELECT sql FROM sqlite_schema WHERE name = ?", (table,)
-        ).fetchall()
-        loose = re.sub(r"STRICT,? ?|NOT NULL", "", sql).rstrip(", ")
-        loose = re.sub(r"\b(INTEGER|TEXT)\b(?! PRIMARY KEY)", "BLOB", loose)
-        connection.execute("UPDATE sqlite_schema SET sql = ? WHERE name = ?", (loose, table))
-        connection.execute("PRAGMA writable_schema = RESET")
-        connection.execute(f"UPDATE {table} SET {column} = {value}")
-        connection.execute("PRAGMA writable_schema = ON")
-        connection.execute("UPDATE sqlite_schema SET sql = ? WHERE name = ?", (sql, table))
 
 
 @pytest.fixture(scope="module")
@@ -484,7 +443,7 @@ def test_a_column_of_another_type_is_damage_and_no_error_of_python(
 
 @pytest.mark.parametrize("column", ["created_at", "erased_at"])
 def test_a_time_that_no_clock_has_is_named(path, column):
-    spoil(
+    execute(
         path,
         f"UPDATE conversations SET {column} = {2**62} WHERE id = CAST('b' AS BLOB) OR id = 'b'",
     )
