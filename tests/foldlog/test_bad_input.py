@@ -5,7 +5,6 @@ nothing half-done.
 import json
 import sqlite3
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
@@ -95,7 +94,6 @@ def folder(foldlog, five_messages, write, tmp_path):
         "notes.db": b"These are my notes.\n" * 100,
     }.items():
         (tmp_path / name).write_bytes(content)
-    write("damaged.jsonl", [said(0, "before"), "this is no JSON", said(2, "after")])
     write("many/a.jsonl", [said(0, "a")])
     write("many/b.jsonl", [said(0, "b")])
     with closing(sqlite3.connect(tmp_path / "other.db")) as connection:
@@ -113,24 +111,6 @@ def test_what_cannot_be_done_is_refused_in_one_line_and_leaves_everything_as_it_
     kept = {path.name: path.read_bytes() for path in folder.glob("*") if path.is_file()}
     assert {name: kept.get(name) for name in before} == before
     assert {name for name in kept if not name.startswith("foldlog.db")} <= before.keys()
-
-
-def test_a_path_without_a_history_is_a_finding_beside_others(foldlog, folder):
-    ran = foldlog("import nowhere.jsonl five.jsonl folder diary.jsonl --db new.db")
-    assert (ran.status, ran.out.splitlines()) == (
-        1,
-        [
-            "five (openhands-v1): 6 records",
-            "6 records of 1 conversation added to new.db; 3 findings, named above.",
-        ],
-    )
-    for line, words in zip(
-        ran.err.splitlines(),
-        ("nowhere.jsonl: no such", "folder: holds no", "diary.jsonl: "),
-        strict=True,
-    ):
-        assert line.startswith("foldlog: found: ")
-        assert words in line
 
 
 LEGAL = {
@@ -213,23 +193,3 @@ def test_an_event_whose_stored_bytes_are_damaged_is_named_and_the_rest_shown_and
         assert (ran.status, "conversation 'five', event 2" in ran.err) == (1, True)
     for ran in (log, records):
         assert "conversation 'five', event 2" in ran.document["findings"][0]
-
-
-def test_with_json_errors_findings_and_notes_are_objects_of_one_shape(foldlog, five_messages):
-    absent = foldlog("list --json")
-    assert (absent.status, absent.out) == (2, "")
-    assert json.loads(absent.err)["message"].startswith("the store foldlog.db does not exist")
-    foldlog("import", five_messages)
-    Path("broken.jsonl").write_text(Path(five_messages).read_text() + "{\n")
-    found = [json.loads(line) for line in foldlog("import broken.jsonl --json").err.splitlines()]
-    assert {line["level"] for line in found} == {"note"}
-    assert json.loads(foldlog("log five --start 9 --json").err)["level"] == "note"
-
-
-@pytest.mark.parametrize("strict", [False, True])
-def test_a_record_that_cannot_be_read_is_a_note_or_with_strict_a_finding(foldlog, folder, strict):
-    ran = foldlog("import damaged.jsonl", *["--strict"] * strict)
-    assert ran.status == strict
-    assert f"foldlog: {'found' if strict else 'note'}: damaged.jsonl:2" in ran.err
-    assert "damaged (openhands-v1): 2 records" in ran.out
-    assert "1 finding, named above" in ran.out

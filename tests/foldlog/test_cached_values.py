@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -106,12 +107,10 @@ def test_lists_and_the_home_of_the_page_read_only_what_has_changed(url: str, rea
 def test_lists_in_any_order_and_figures_read_each_conversation_once(
     url: str, read: list[str], foldlog
 ):
-    for order in ("activity", "cost"):
-        shown = foldlog("list --sort", order, "--reverse", "--limit", "1", "--db", url, "--json")
-        assert [each["conversation"] for each in shown.document["conversations"]] == [
-            "c" if order == "activity" else "a"
-        ]
-    assert foldlog("stats --db", url, "--json").document["conversations"] == 3
+    for order, first in (("activity", "c"), ("cost", "a")):
+        shown = foldlog("list --reverse --limit 1 --json --sort", order, "--db", url).document
+        assert [row["conversation"] for row in shown["conversations"]] == [first]
+    assert foldlog("stats --json --db", url).document["conversations"] == 3
     assert read == ["a", "b", "c"]
 
 
@@ -175,27 +174,19 @@ def test_what_could_not_be_written_is_written_a_few_conversations_at_a_time(
     url: str, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("foldlog._cached_values._TOGETHER", 2)
+    written: list[int] = [0]
+
+    def stored() -> int:
+        records = kept_records(store, "titles", "a", "c").values()
+        return sum(record is not None for _, record in records)
+
     with open_store(url) as store:
-        beside, recorder, written = (
-            KeptBeside(store, "titles", 1),
-            store.database.recorder,
-            list[set[str]](),
-        )
+        beside, recorder = KeptBeside(store, "titles", 1), store.database.recorder
         offer = recorder.offer
 
         def offered(work: Callable[[Any], object], *, at_once: bool) -> bool:
-            before = {
-                name
-                for name, (_, record) in kept_records(store, "titles", "a", "c").items()
-                if record
-            }
             is_written = offer(work, at_once=at_once)
-            after = {
-                name
-                for name, (_, record) in kept_records(store, "titles", "a", "c").items()
-                if record
-            }
-            written.append(after - before)
+            written.append(stored())
             return is_written
 
         monkeypatch.setattr(recorder, "offer", lambda work, **_: False)
@@ -203,7 +194,7 @@ def test_what_could_not_be_written_is_written_a_few_conversations_at_a_time(
             beside.keep(row, row.id)
         monkeypatch.setattr(recorder, "offer", offered)
         beside.flush()
-    assert sorted(map(len, written)) == [1, 2]
+    assert sorted(after - before for before, after in pairwise(written)) == [1, 2]
 
 
 def test_the_pages_of_a_list_that_is_not_written_read_the_attributes_that_they_show(
@@ -456,31 +447,24 @@ def test_the_first_questions_after_an_import_read_no_conversation(
     assert read == []
 
 
-def test_what_is_kept_below_an_id_is_that_of_each_present_version():
-    with foldlog.open("memory:") as histories:
-        below = ("", "kept", "grown", "erased", "redacted", "other code", "\U0010ffff\U0010ffff")
-        for name in ("a", "a0", *(f"a/{each}" for each in below)):
-            histories[name].append(said(name))
-        rows = list(histories.store.iter_conversations())
-        for code in (2, 1):
-            with KeptBeside(histories.store, "test", code) as kept:
-                for row in rows:
-                    if (code == 2) == (row.id == "a/other code"):
-                        kept.keep(row, {"id": row.id})
-        histories["a/grown"].append(said("more"))
-        histories["a/kept"].fork(id="a/fork")
-        histories.erase("a/erased", reason="asked for")
-        histories["a/redacted"].redact(0, reason="asked for")
-        kept_whole = ["a/", "a/kept", "a/\U0010ffff\U0010ffff"]
-        found = {name: kept for name, *kept in KeptBeside(histories.store, "test", 1).below("a/")}
-        assert found == {
-            **{name: [{"id": name}, True] for name in kept_whole},
-            **{name: [None, False] for name in ("a/fork", "a/redacted", "a/other code")},
-            "a/grown": [{"id": "a/grown"}, False],
-        }
-        fork = histories.store.conversation("a/fork")
-        with KeptBeside(histories.store, "test", 1) as kept:
-            kept.keep(fork, "its own")
-        assert list(KeptBeside(histories.store, "test", 1).below("a/fork")) == [
-            ("a/fork", "its own", True)
-        ]
+def test_what_is_kept_below_an_id_is_that_of_each_present_version(histories):
+    store, last = histories.store, "a/\U0010ffff\U0010ffff"
+    names = ["a/", "a/kept", "a/grown", "a/erased", "a/redacted", "a/other code", last]
+    for name in ("a", "a0", *names):
+        histories[name].append(said(name))
+    with KeptBeside(store, "test", 1) as ours, KeptBeside(store, "test", 2) as others:
+        for row in store.iter_conversations():
+            beside = others if row.id == "a/other code" else ours
+            beside.keep(row, f"about {row.id}")
+    histories["a/grown"].append(said("more"))
+    histories["a/kept"].fork(id="a/fork")
+    histories.erase("a/erased", reason="asked for")
+    histories["a/redacted"].redact(0, reason="asked for")
+    expected = {name: (f"about {name}", True) for name in ("a/", "a/kept", last)}
+    expected |= dict.fromkeys(("a/fork", "a/redacted", "a/other code"), (None, False))
+    expected["a/grown"] = ("about a/grown", False)
+    found = KeptBeside(store, "test", 1).below("a/")
+    assert {name: (value, is_present) for name, value, is_present in found} == expected
+    with KeptBeside(store, "test", 1) as ours:
+        ours.keep(store.conversation("a/fork"), "its own")
+    assert [*KeptBeside(store, "test", 1).below("a/fork")] == [("a/fork", "its own", True)]

@@ -145,13 +145,16 @@ def test_an_id_of_a_transcript_is_no_advice_of_ours(name, histories, tmp_path):
     assert estimated(told) <= 120
 
 
+def sub_agent_of(session, words):
+    child = Session(session.path.parent / session.name / "subagents", "agent-x1")
+    child.name = session.name
+    message = {"role": "user", "content": words}
+    return child.add("user", isSidechain=True, agentId="x1", message=message)
+
+
 def test_the_hook_imports_the_transcripts_of_sub_agents_which_are_deleted_too(histories, session):
     session.user("begin").reply("fine")
-    child = Session(session.path.parent / "s1/subagents", "agent-x1")
-    child.name = "s1"
-    child.add(
-        "user", isSidechain=True, agentId="x1", message={"role": "user", "content": f"find {WORD}"}
-    )
+    child = sub_agent_of(session, f"find {WORD}")
     assert answer_hook(histories.store, session.hook("Stop")) == {}
     child.path.unlink()
     assert WORD in answers(histories).recall(ids=[0], conversation="s1/agent-x1")
@@ -473,10 +476,9 @@ def test_what_the_user_made_of_ours_stays(home, foldlog):
 
 def test_a_module_that_has_no_script_is_named_by_its_interpreter(home, foldlog, monkeypatch):
     monkeypatch.setattr("sysconfig.get_path", lambda name: "/nowhere")
-    monkeypatch.setattr(sys, "argv", ["/somewhere/foldlog/__main__.py"])
     foldlog("setup claude-code")
-    (hook,) = json.loads((home / ".claude/settings.json").read_text())["hooks"]["Stop"][0]["hooks"]
-    assert hook["command"] == f"{sys.executable} -P -m foldlog hook"
+    hook = json.dumps(f"{sys.executable} -P -m foldlog hook")
+    assert f'"command": {hook}' in (home / ".claude/settings.json").read_text()
     server = json.loads((home / ".claude.json").read_text())["mcpServers"]["foldlog"]
     assert server == {"command": sys.executable, "args": ["-P", "-m", "foldlog", "mcp"]}
 
@@ -508,49 +510,42 @@ PLANTED = {  # put together here, so that no scanner takes this file for a leak
 }
 
 
+def leaked_in(text):
+    return [value for value in PLANTED.values() if value in text]
+
+
 @pytest.fixture
-def planted(session, foldlog, tmp_path):
+def planted(session):
     """A session with each secret twice, in what a user says and in what a model says."""
     pytest.importorskip("detect_secrets")
     for value in PLANTED.values():
-        session.user(f"use {value} for it").reply(f"I used {value}.").reply(
-            "fine, sk-no-secret and AKIA"
-        )
-    return ("--db", str(tmp_path / "secrets.db"))
+        session.user(f"use {value} for it").reply(f"I used {value}.")
+        session.reply("fine, sk-no-secret and AKIA")
+    return session
 
 
-def test_planted_secrets_are_found_redacted_and_never_printed(planted, session, foldlog):
-    printed = [foldlog("import", str(session.path), *planted)]
-    for arguments in (("secrets",), ("secrets", "s1"), ("secrets", "--json")):
-        printed.append(foldlog(*arguments, *planted))
-        assert printed[-1].status == 1
+def test_planted_secrets_are_found_redacted_and_never_printed(planted, foldlog):
+    lines = ("import transcripts", "secrets", "secrets s1", "secrets --json")
+    printed = [foldlog(line) for line in lines]
+    assert [ran.status for ran in printed] == [0, 1, 1, 1]
     found = printed[-1].document["secrets"]
     assert len(found) == 20
     assert {kind for one in found for kind in one["kinds"]} == {*PLANTED}
-    printed.append(foldlog("store redact --secrets --reason leaked --yes", *planted))
-    printed.append(foldlog("secrets", *planted))
-    assert (printed[-1].status, printed[-1].out) == (
-        0,
-        "0 events of 0 conversations with secrets\n",
-    )
-    printed.append(foldlog("log s1 --full", *planted))
-    assert [
-        value for value in PLANTED.values() for ran in printed if value in ran.out + ran.err
-    ] == []
+    lines = ("store redact --secrets --reason leaked --yes", "log s1 --full", "secrets")
+    printed += [foldlog(line) for line in lines]
+    assert printed[-1].out == "0 events of 0 conversations with secrets\n"
+    assert leaked_in("".join(ran.out + ran.err for ran in printed)) == []
 
 
-def test_secrets_are_kept_out_by_an_import(planted, session, foldlog, tmp_path):
-    ran = foldlog("import --redact-secrets", str(session.path), *planted)
-    assert ran.status == 0
-    assert foldlog("secrets", *planted).status == 0
-    exported = foldlog("export s1", *planted).out
-    assert [value for value in PLANTED.values() if value in exported] == []
+def test_secrets_are_kept_out_by_an_import_and_by_what_it_grows_by(planted, foldlog, tmp_path):
+    foldlog("import --redact-secrets transcripts")
+    exported = foldlog("export s1").out
     assert exported.count("fine, sk-no-secret") == len(PLANTED)
-    stored = (tmp_path / "secrets.db").read_bytes()
-    assert [value for value in PLANTED.values() if value.encode() in stored] == []
-    session.user(f"and {PLANTED['Slack Token']}")
-    foldlog("import --redact-secrets", str(session.path), *planted)
-    assert foldlog("secrets", *planted).status == 0, "also what it has grown by"
+    planted.user(f"and {PLANTED['Slack Token']}")
+    foldlog("import --redact-secrets transcripts")
+    assert foldlog("secrets").status == 0
+    stored = (tmp_path / "foldlog.db").read_bytes().decode("utf-8", "replace")
+    assert leaked_in(exported + stored) == []
 
 
 def test_hooks_and_tools_keep_secrets_out_where_setup_says_so(
@@ -571,14 +566,7 @@ def test_hooks_and_tools_keep_secrets_out_where_setup_says_so(
 
 def test_a_sub_agent_that_gives_no_id_reads_that_the_answer_is_of_its_session(histories, session):
     session.user("find the bug")
-    child = Session(session.path.parent / "s1/subagents", "agent-x1")
-    child.add(
-        "user",
-        agentId="x1",
-        isSidechain=True,
-        sessionId="s1",
-        message={"role": "user", "content": "look"},
-    )
+    child = sub_agent_of(session, "look")
     os.utime(child.path, (session.path.stat().st_mtime + 5,) * 2)
     answer_hook(histories.store, session.hook("Stop"))
     asked = answers(histories, {"CLAUDE_CODE_SESSION_ID": "s1"}).why("bug")

@@ -130,25 +130,6 @@ def test_a_store_that_can_only_be_read_shows_the_same(tmp_path: Path) -> None:
         )
 
 
-def test_what_was_redacted_is_in_no_figure_and_in_no_file(tmp_path: Path) -> None:
-    with foldlog.open(tmp_path / "history.db") as histories:
-        filled(histories.store)
-        figures = FiguresOfStore(histories.store)
-        figures.refresh()
-        histories.maintenance.vacuum()
-        assert b"no file 0" in (tmp_path / "history.db").read_bytes()
-        histories["run-0"].redact([0, 2], reason="asked")
-        assert "run-0" not in {row.id for row, _ in figures.page().rows}, "in the same transaction"
-        histories.maintenance.vacuum()
-        assert b"no file 0" not in (tmp_path / "history.db").read_bytes()
-        figures.refresh()
-        ((_, one),) = figures.page(Where(only=["run-0"])).rows
-        assert "request" not in str(one.overview.title)
-        assert "no file" not in str(one.first_error)
-        histories.erase("run-1", reason="asked")
-        assert "run-1" not in {row.id for row, _ in figures.page().rows}
-
-
 def test_texts_are_sealed_and_numbers_are_shown_without_the_key(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/history.db"
     with open_store(url, keys=KEYS) as sealed:
