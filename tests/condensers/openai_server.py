@@ -240,12 +240,12 @@ class OpenAIServer:
                 Raw(ANTHROPICS_OK) if request.path == "/v1/messages" else self._responder(request)
             )
 
-    def _completion(self, request: Request, answer: Text | ToolCall, number: int) -> bytes:
+    def _completion(self, request: Request, answer: Text | ToolCall) -> bytes:
         reply = answer.message()
         asked, said = request.tokens, len(json.dumps(reply)) // CHARACTERS_PER_TOKEN
         return json.dumps(
             {
-                "id": f"chatcmpl-{number}",
+                "id": f"chatcmpl-{len(self.requests)}",
                 "object": "chat.completion",
                 "created": 1_700_000_000,
                 "model": request.body.get("model", "").split("/")[-1],
@@ -280,55 +280,42 @@ class OpenAIServer:
                     answer = answer.answer
                 match answer:
                     case Failure(status, message, code, headers):
-                        kind = (
-                            "invalid_request_error"
-                            if status < 429
-                            else "requests"
-                            if status == 429
-                            else "server_error"
-                        )
+                        kind = "server_error" if status > 429 else "invalid_request_error"
                         error = {"message": message, "type": kind, "param": None, "code": code}
                         self._send(status, json.dumps({"error": error}).encode(), headers)
                     case Raw(raw):
                         self._send(200, raw)
                     case CutOff(whole):
-                        self._send_half(server._completion(request, whole, len(server.requests)))
+                        self._send_half(server._completion(request, whole))
                     case Trickling(blanks, seconds, whole):
-                        self._trickle(
-                            blanks,
-                            seconds,
-                            server._completion(request, whole, len(server.requests)),
-                        )
+                        self._trickle(blanks, seconds, server._completion(request, whole))
                     case Text() | ToolCall():
-                        self._send(200, server._completion(request, answer, len(server.requests)))
+                        self._send(200, server._completion(request, answer))
+
+            def _begin(self, status: int, length: int, headers: dict[str, str]) -> None:
+                self.send_response(status)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(length))
+                for name, value in headers.items():
+                    self.send_header(name, value)
+                self.end_headers()
 
             def _send(
                 self, status: int, body: bytes, headers: dict[str, str] | None = None
             ) -> None:
-                self.send_response(status)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(body)))
-                for name, value in (headers or {}).items():
-                    self.send_header(name, value)
-                self.end_headers()
+                self._begin(status, len(body), headers or {})
                 try:
                     self.wfile.write(body)
                 except ConnectionError:
                     self.close_connection = True  # the client gave up on a late answer
 
             def _send_half(self, body: bytes) -> None:
-                self.send_response(200)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
+                self._begin(200, len(body), {})
                 self.wfile.write(body[: len(body) // 2])
                 self.close_connection = True
 
             def _trickle(self, blanks: int, seconds: float, body: bytes) -> None:
-                self.send_response(200)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(blanks + len(body)))
-                self.end_headers()
+                self._begin(200, blanks + len(body), {})
                 for _ in range(blanks):
                     server._stopping.wait(seconds)
                     self.wfile.write(b" ")

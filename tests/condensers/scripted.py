@@ -9,8 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
-from foldlog.condensers.base import Reply, ToolCall
-from foldlog.condensers.errors import ModelCallFailed, TokensUnknown
+from foldlog.condensers import ModelCallFailed, Reply, TokensUnknown, ToolCall
 from foldlog.condensers.prompts.rendering import event_text
 from foldlog.condensers.strategies.model_summaries import FIELDS, TOOL_NAME
 from foldlog.projections import View

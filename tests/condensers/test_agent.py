@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from foldlog.condensers.errors import ModelCallFailed
-from foldlog.condensers.models.failures import is_context_window_error
+from foldlog.condensers import ModelCallFailed, is_context_window_error
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 import foldlog
-from foldlog.condensers.errors import InvalidCondenser
-from foldlog.condensers.models.client import LLM, LLMConfig
+from foldlog.condensers import LLM, InvalidCondenser, LLMConfig
 from foldlog.eventstore import (
     Action,
     CondensationAction,

@@ -6,12 +6,16 @@ from __future__ import annotations
 
 import pytest
 
-from foldlog.condensers import condenser_from_config
-from foldlog.condensers.handler import CondenseHandler
+from foldlog.condensers import (
+    ClearThinkingCondenser,
+    ClearToolUsesCondenser,
+    CondenseHandler,
+    ObservationMaskingCondenser,
+    condenser_from_config,
+    is_masked,
+    reports_of,
+)
 from foldlog.condensers.models.estimate import event_size
-from foldlog.condensers.reports import reports_of
-from foldlog.condensers.strategies.clearing import ClearThinkingCondenser, ClearToolUsesCondenser
-from foldlog.condensers.strategies.showing import ObservationMaskingCondenser, is_masked
 from foldlog.eventstore import ANY_VERSION, Action, Annotation, open_store
 from foldlog.projections import Views, begins_reply
 from foldlog.projections.messages.turns import turns

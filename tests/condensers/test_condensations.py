@@ -10,17 +10,18 @@ import json
 import pytest
 from msgspec.structs import asdict
 
-from foldlog.condensers import condenser_from_config
-from foldlog.condensers.base import Condensation
-from foldlog.condensers.errors import NoCondensationAvailable
-from foldlog.condensers.reports import CONDENSER_METADATA_KEY, reports_of
-from foldlog.condensers.strategies.forgetting import LLMAttentionCondenser
-from foldlog.condensers.strategies.model_summaries import (
+from foldlog.condensers import (
+    CONDENSER_METADATA_KEY,
+    Condensation,
+    LLMAttentionCondenser,
     LLMSummarizingCondenser,
+    NoCondensationAvailable,
+    PipelineCondenser,
     StructuredSummaryCondenser,
+    condenser_from_config,
+    is_masked,
+    reports_of,
 )
-from foldlog.condensers.strategies.pipeline import PipelineCondenser
-from foldlog.condensers.strategies.showing import is_masked
 from foldlog.projections import View
 from tests.condensers.scripted import Characters, Scripted, Weights, called, failed, said
 from tests.golden.cases import Case, cases_in, write_anew

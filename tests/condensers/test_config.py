@@ -21,8 +21,16 @@ import pytest
 from pydantic import BaseModel, Field, ValidationError
 
 import foldlog
-from foldlog.condensers import CondenseHandler, LLMConfig
-from foldlog.condensers.base import Condensation, Condenser
+from foldlog.condensers import (
+    Condensation,
+    CondenseHandler,
+    Condenser,
+    DigestCondenser,
+    InvalidCondenser,
+    LLMConfig,
+    NoOpCondenser,
+    ObservationMaskingCondenser,
+)
 from foldlog.condensers.config.registry import (
     CONDENSER_REGISTRY,
     CondenserConfig,
@@ -38,11 +46,8 @@ from foldlog.condensers.config.toml import (
     load_condenser_config,
     read_condenser_config,
 )
-from foldlog.condensers.errors import InvalidCondenser
 from foldlog.condensers.models import llm_config
 from foldlog.condensers.models.llm_config import SET_BY_FOLDLOG
-from foldlog.condensers.strategies.digest import DigestCondenser
-from foldlog.condensers.strategies.showing import NoOpCondenser, ObservationMaskingCondenser
 from tests.condensers.made import messages, viewed
 from tests.condensers.scripted import AskableAgent, Scripted
 from tests.condensers.strategies import strategy_of

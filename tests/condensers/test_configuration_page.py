@@ -12,10 +12,9 @@ from unittest.mock import patch
 
 import pytest
 
-from foldlog.condensers import list_strategies
+from foldlog.condensers import LLMConfig, list_strategies
 from foldlog.condensers.config.registry import CONDENSER_REGISTRY, names_of
 from foldlog.condensers.config.toml import read_condenser_config
-from foldlog.condensers.models.llm_config import LLMConfig
 from tests.condensers.strategies import strategy_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "CONFIGURATION.md"

@@ -12,12 +12,15 @@ from pathlib import Path
 import pytest
 
 import foldlog
-from foldlog.condensers import NoCondensationAvailable
-from foldlog.condensers.base import Reason
-from foldlog.condensers.models.client import LLM, LLMConfig
+from foldlog.condensers import (
+    LLM,
+    DigestCondenser,
+    LLMConfig,
+    LLMSummarizingCondenser,
+    NoCondensationAvailable,
+    Reason,
+)
 from foldlog.condensers.models.estimate import ESTIMATE, counting, estimated
-from foldlog.condensers.strategies.digest import DigestCondenser
-from foldlog.condensers.strategies.model_summaries import LLMSummarizingCondenser
 from foldlog.eventstore import SystemMessage
 from foldlog.projections import View
 from tests.beside import SAMPLES, needs_samples

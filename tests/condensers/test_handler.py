@@ -9,17 +9,21 @@ import threading
 import pytest
 
 from foldlog._reports.as_sent import sent
-from foldlog.condensers.base import Condensation, Condenser, Step
-from foldlog.condensers.errors import ModelCallFailed, NoCondensationAvailable
-from foldlog.condensers.handler import CondenseHandler
-from foldlog.condensers.reports import Usage, reports_of
-from foldlog.condensers.strategies.forgetting import AmortizedForgettingCondenser
-from foldlog.condensers.strategies.model_summaries import LLMSummarizingCondenser
-from foldlog.condensers.strategies.pipeline import PipelineCondenser
-from foldlog.condensers.strategies.showing import (
+from foldlog.condensers import (
+    AmortizedForgettingCondenser,
+    Condensation,
+    CondenseHandler,
+    Condenser,
+    LLMSummarizingCondenser,
+    ModelCallFailed,
+    NoCondensationAvailable,
     NoOpCondenser,
     ObservationMaskingCondenser,
+    PipelineCondenser,
     RecentEventsCondenser,
+    Step,
+    Usage,
+    reports_of,
 )
 from foldlog.eventstore import (
     ANY_VERSION,

@@ -7,19 +7,21 @@ from __future__ import annotations
 import pytest
 
 import foldlog
-from foldlog.condensers.base import Condensation, Condenser, Step
-from foldlog.condensers.errors import NoCondensationAvailable
-from foldlog.condensers.models.deadline import seconds_left
-from foldlog.condensers.reports import reports_of
-from foldlog.condensers.rolling import spares_models
-from foldlog.condensers.strategies.forgetting import AmortizedForgettingCondenser
-from foldlog.condensers.strategies.model_summaries import LLMSummarizingCondenser
-from foldlog.condensers.strategies.pipeline import PipelineCondenser
-from foldlog.condensers.strategies.showing import (
+from foldlog.condensers import (
+    AmortizedForgettingCondenser,
+    Condensation,
+    Condenser,
+    LLMSummarizingCondenser,
+    NoCondensationAvailable,
     NoOpCondenser,
     ObservationMaskingCondenser,
+    PipelineCondenser,
+    Step,
     is_masked,
+    reports_of,
 )
+from foldlog.condensers.models.deadline import seconds_left
+from foldlog.condensers.rolling import spares_models
 from tests.condensers.made import messages, pair, viewed
 from tests.condensers.scripted import Scripted, failed
 

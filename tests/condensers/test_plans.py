@@ -10,8 +10,7 @@ from hypothesis import HealthCheck, given
 from msgspec import convert
 from msgspec.structs import replace
 
-from foldlog.condensers.base import Condenser
-from foldlog.condensers.errors import NoCondensationAvailable
+from foldlog.condensers import Condenser, NoCondensationAvailable
 from foldlog.condensers.handler import planned_before
 from foldlog.eventstore.events import (
     CondensationAction,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -22,42 +21,31 @@ CONDENSERS: tuple[dict[str, Any], ...] = (
 )
 STEPS = 14
 
-Id = Callable[[int, int], str | None]
-"""The id of the nth call of a step; of its reply, where n is 0."""
+OWN = "{step}-{nth}"
 
 
-def own(step: int, nth: int) -> str:
-    return f"{step}-{nth}"
+def spelled(pattern: str | None, step: int, nth: int) -> str | None:
+    """Return the id of the nth call of a step; of its reply, where n is 0."""
+    if pattern is None:
+        return None
+    tool = ("read", "run")[step * step % 3]
+    return pattern.format(step=step, nth=nth, half=step % 2, third=step % 3, tool=tool)
 
 
 @pytest.mark.parametrize(
     "calls, call_id, reply_id",
     [
-        pytest.param(
-            1, lambda step, nth: f"call_{step % 3}", lambda step, nth: None, id="in a round"
-        ),
-        pytest.param(
-            1,
-            lambda step, nth: f"call_{step % 3}",
-            lambda step, nth: f"r{step % 2}",
-            id="replies also",
-        ),
-        pytest.param(
-            1,
-            lambda step, nth: ("read", "run")[step * step % 3],
-            lambda step, nth: None,
-            id="names of tools",
-        ),
-        pytest.param(1, lambda step, nth: "call", lambda step, nth: "stub", id="one"),
-        pytest.param(
-            2, lambda step, nth: f"call_{nth}", lambda step, nth: None, id="in each reply"
-        ),
-        pytest.param(2, lambda step, nth: f"call_{step % 2}", own, id="one in a reply"),
-        pytest.param(2, own, lambda step, nth: f"r{step % 3}", id="replies only"),
+        (1, "call_{third}", None),
+        (1, "call_{third}", "r{half}"),
+        (1, "{tool}", None),
+        (1, "call", "stub"),
+        (2, "call_{nth}", None),
+        (2, "call_{half}", OWN),
+        (2, OWN, "r{third}"),
     ],
 )
 def test_all_is_forgotten_and_sent_as_with_ids_of_their_own(
-    calls: int, call_id: Id, reply_id: Id
+    calls: int, call_id: str, reply_id: str | None
 ) -> None:
     for place, condenser in enumerate(CONDENSERS):
         expected = lengths_with_ids_of_their_own(place, calls)
@@ -65,13 +53,32 @@ def test_all_is_forgotten_and_sent_as_with_ids_of_their_own(
         assert lengths(condenser, calls, call_id, reply_id) == expected, condenser
 
 
+def called(call_id: str | None, tool: str = "run", arguments: str = "{}") -> dict[str, Any]:
+    return {"id": call_id, "function": {"name": tool, "arguments": arguments}}
+
+
+def reply(*calls: dict[str, Any]) -> dict[str, Any]:
+    return {"role": "assistant", "tool_calls": list(calls)}
+
+
+def calls_and_results(messages: list[dict[str, Any]]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the functions that messages call, and the results, by the ids of the calls."""
+    functions = {
+        call["id"]: call["function"] for each in messages for call in each.get("tool_calls", ())
+    }
+    results = [each for each in messages if each["role"] == "tool"]
+    by_id = {each["tool_call_id"]: each["content"] for each in results}
+    assert len(by_id) == len(results)
+    return functions, by_id
+
+
 @cache
 def lengths_with_ids_of_their_own(place: int, calls: int) -> list[int]:
-    return lengths(CONDENSERS[place], calls, own, own)
+    return lengths(CONDENSERS[place], calls, OWN, OWN)
 
 
-def lengths(condenser: dict[str, Any], calls: int, call_id: Id, reply_id: Id) -> list[int]:
-    """How many events each step shows, in an agent's loop that goes on in a fork, and answers the
+def lengths(condenser: dict[str, Any], calls: int, call_id: str, reply_id: str | None) -> list[int]:
+    """Return how many events each step shows, in an agent's loop that goes on in a fork, and answers the
     last call first.
     """
     found = []
@@ -80,16 +87,12 @@ def lengths(condenser: dict[str, Any], calls: int, call_id: Id, reply_id: Id) ->
         history.append({"role": "user", "content": "go"})
         for step in range(STEPS):
             found.append(len(history.prepare()))
-            called = [
-                {"name": "run", "arguments": json.dumps({"at": [step, nth]})}
+            made = [
+                called(spelled(call_id, step, nth), arguments=json.dumps({"at": [step, nth]}))
                 for nth in range(calls)
             ]
-            made = [{"id": call_id(step, nth), "function": call} for nth, call in enumerate(called)]
-            reply = {
-                "choices": [{"message": {"role": "assistant", "tool_calls": made}}],
-                "id": reply_id(step, 0),
-            }
-            history.append_reply(reply)
+            choices = [{"message": reply(*made)}]
+            history.append_reply({"choices": choices, "id": spelled(reply_id, step, 0)})
             if step == STEPS // 2:
                 history = history.fork()
             for call in reversed(history.open_calls()):
@@ -99,13 +102,9 @@ def lengths(condenser: dict[str, Any], calls: int, call_id: Id, reply_id: Id) ->
         view = history.prepare()
         messages = view.to_messages("openai")
         assert openai_problems(messages) == [] == anthropic_problems(view.to_messages("anthropic"))
-        of_calls = {
-            call["id"]: call["function"]["arguments"]
-            for each in messages
-            for call in each.get("tool_calls", ())
-        }
-        results = [each for each in messages if each["role"] == "tool"]
-        assert all(each["content"].startswith(of_calls[each["tool_call_id"]]) for each in results)
+        functions, results = calls_and_results(messages)
+        for sent_id, content in results.items():
+            assert content.startswith(functions[sent_id]["arguments"])
         assert View.from_events(history.events()).fit_positions == history.view().fit_positions, (
             "read anew"
         )
@@ -120,25 +119,13 @@ def test_the_result_of_a_call_that_is_hidden_is_not_that_of_another_call(given_u
         history = histories["c"]
         history.append({"role": "user", "content": "go"})
         for tool, others in (("a", given_up), ("b", 0)):
-            made = [
-                {"id": call_id, "function": {"name": tool, "arguments": "{}"}}
-                for call_id in ("k", "l")[: 1 + others]
-            ]
-            history.append_reply({"role": "assistant", "tool_calls": made})
+            history.append_reply(reply(*(called(call_id, tool) for call_id in "kl"[: 1 + others])))
         for call in (call for call in history.open_calls() if call.call_id == "k"):
             history.append_tool_result(call, call.tool)
         history.append_reply({"role": "assistant", "content": "seen"})
         history.append({"role": "user", "content": "on"})
-        messages = history.prepare().to_messages("openai")
-        called = {
-            call["id"]: call["function"]["name"]
-            for each in messages
-            for call in each.get("tool_calls", ())
-        }
-        results = {
-            each["tool_call_id"]: each["content"] for each in messages if each["role"] == "tool"
-        }
-        assert results == called
+        functions, results = calls_and_results(history.prepare().to_messages("openai"))
+        assert results == {sent_id: function["name"] for sent_id, function in functions.items()}
         assert len(results) == 2 - given_up
 
 
@@ -148,11 +135,10 @@ def test_results_by_a_repeated_id_are_those_of_the_calls_in_order() -> None:
         history.append({"role": "user", "content": "go"})
         given_up: list[int] = []
         for step in range(2):
-            made = [{"id": "run", "function": {"name": "run", "arguments": "{}"}}] * 2
-            history.append_reply({"role": "assistant", "tool_calls": made})
+            history.append_reply(reply(called("run"), called("run")))
             asked = [call.id for call in history.open_calls()[-2:]]
             if step:
-                answered = [history.append_tool_result("run", "done").event.cause for _ in made]
+                answered = [history.append_tool_result("run", "done").event.cause for _ in asked]
                 assert answered == asked, "the first reply was given up"
                 assert [call.id for call in history.open_calls()] == given_up
             given_up = asked

@@ -9,13 +9,18 @@ import re
 import pytest
 
 from foldlog._words.reasons import because
-from foldlog.condensers.base import Reason, Requirement
-from foldlog.condensers.errors import InvalidCondenser, NoCondensationAvailable
-from foldlog.condensers.models.estimate import ESTIMATE
+from foldlog.condensers import (
+    CONDENSER_METADATA_KEY,
+    ESTIMATE,
+    InvalidCondenser,
+    LLMAttentionCondenser,
+    NoCondensationAvailable,
+    Reason,
+    Requirement,
+    reports_of,
+)
 from foldlog.condensers.prompts import load_prompt
 from foldlog.condensers.prompts.rendering import truncated
-from foldlog.condensers.reports import CONDENSER_METADATA_KEY, reports_of
-from foldlog.condensers.strategies.forgetting import LLMAttentionCondenser
 from foldlog.condensers.strategies.model_summaries import (
     FIELDS,
     TOOL_NAME,

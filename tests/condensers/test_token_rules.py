@@ -9,10 +9,11 @@ from foldlog.condensers import (
     Condensation,
     DigestCondenser,
     LLMSummarizingCondenser,
+    Reason,
+    Requirement,
     StructuredSummaryCondenser,
     condenser_from_config,
 )
-from foldlog.condensers.base import Reason, Requirement
 from foldlog.condensers.models.estimate import ESTIMATE, counting
 from foldlog.eventstore import SystemMessage
 from foldlog.projections import View

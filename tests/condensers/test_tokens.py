@@ -10,11 +10,15 @@ from hypothesis import given, strategies as st
 from msgspec.structs import replace as change
 
 import foldlog.condensers.models.client
+from foldlog.condensers import (
+    LLM,
+    LLMConfig,
+    NoOpCondenser,
+    ObservationMaskingCondenser,
+    TokensUnknown,
+)
 from foldlog.condensers.base import Overrun
-from foldlog.condensers.errors import TokensUnknown
-from foldlog.condensers.models.client import LLM, LLMConfig
 from foldlog.condensers.models.tokens import TokenCounter, offered_tools
-from foldlog.condensers.strategies.showing import NoOpCondenser, ObservationMaskingCondenser
 from foldlog.condensers.strategies.summarizing import limit_of
 from foldlog.eventstore import Action, SystemMessage
 from foldlog.projections import View

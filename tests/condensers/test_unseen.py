@@ -13,17 +13,20 @@ import foldlog
 from foldlog._reports.as_sent import sent
 from foldlog._reports.replays import Replaying
 from foldlog._telemetry import SHOWN
-from foldlog.condensers.base import Condensation, Condenser
-from foldlog.condensers.config.registry import condenser_from_config
-from foldlog.condensers.errors import NoCondensationAvailable
-from foldlog.condensers.handler import CondenseHandler
+from foldlog.condensers import (
+    Condensation,
+    CondenseHandler,
+    Condenser,
+    LLMAttentionCondenser,
+    LLMSummarizingCondenser,
+    NoCondensationAvailable,
+    PipelineCondenser,
+    condenser_from_config,
+    is_masked,
+    reports_of,
+)
 from foldlog.condensers.models.estimate import ESTIMATE, event_size
-from foldlog.condensers.reports import reports_of
 from foldlog.condensers.selection import without_kept
-from foldlog.condensers.strategies.forgetting import LLMAttentionCondenser
-from foldlog.condensers.strategies.model_summaries import LLMSummarizingCondenser
-from foldlog.condensers.strategies.pipeline import PipelineCondenser
-from foldlog.condensers.strategies.showing import is_masked
 from foldlog.condensers.unseen import _first_unseen as first_unseen, step
 from foldlog.eventstore import (
     ANY_VERSION,

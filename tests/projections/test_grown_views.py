@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.counts import traced
-from foldlog.eventstore import ANY_VERSION, Store, VersionConflict, open_store
-from foldlog.eventstore.events import (
+from foldlog.eventstore import (
+    ANY_VERSION,
     Action,
     Annotation,
     CondensationAction,
@@ -20,6 +20,9 @@ from foldlog.eventstore.events import (
     Message,
     Observation,
     Retraction,
+    Store,
+    VersionConflict,
+    open_store,
 )
 from foldlog.eventstore.log import writing
 from foldlog.eventstore.log.writing import WriteTransaction
@@ -60,6 +63,19 @@ def watched(store: Store) -> Views:
 
 def folded(store: Store) -> View:
     return View.from_events(store.events("c"))
+
+
+class Refusing:
+    """A projection that takes back each append, after something else happened."""
+
+    name = "refusing"
+
+    def __init__(self, happens: Callable[[], object] = tuple) -> None:
+        self._happens = happens
+
+    def project(self, writing: object, events: object) -> None:
+        self._happens()
+        raise ValueError("no")
 
 
 def reads(asked: list[str], work: Callable[[], object]) -> list[str]:
@@ -168,16 +184,12 @@ def test_a_transaction_in_progress_is_not_seen(store: Store):
     views = watched(store)
     seen: list[View] = []
 
-    class Looking:
-        name = "looking"
+    def look() -> None:
+        thread = threading.Thread(target=lambda: seen.append(views.current("c")))
+        thread.start()
+        thread.join()
 
-        def project(self, writing: object, events: object) -> None:
-            thread = threading.Thread(target=lambda: seen.append(views.current("c")))
-            thread.start()
-            thread.join()
-            raise ValueError("no")
-
-    store.register(Looking())
+    store.register(Refusing(look))
     before = folded(store)
     with pytest.raises(ValueError, match="no"):
         append(store, *said("c"), CondensationAction(forgotten_event_ids=(0,)))
@@ -207,13 +219,6 @@ def test_rows_that_were_rolled_back_come_into_no_view(
 def test_a_view_of_what_was_rolled_back_does_not_go_on(store: Store):
     """The projection made a View of events that were then not appended; others got their ids."""
     views = watched(store)
-
-    class Refusing:
-        name = "refusing"
-
-        def project(self, writing: object, events: object) -> None:
-            raise ValueError("no")
-
     store.register(Refusing())
     with pytest.raises(ValueError, match="no"):
         append(store, CondensationAction(forgotten_event_ids=(0,)))

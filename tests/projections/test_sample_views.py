@@ -6,8 +6,7 @@ from __future__ import annotations
 
 from foldlog._figures.sizes import event_tokens
 from foldlog.condensers.models.estimate import ESTIMATE
-from foldlog.eventstore import open_store
-from foldlog.eventstore.events import CondensationAction, Event
+from foldlog.eventstore import CondensationAction, Event, open_store
 from foldlog.projections import View, Views, audit
 from foldlog.projections.units import is_unseen
 from tests.imported import SHIPPED, imported

@@ -12,24 +12,23 @@ import pytest
 
 from foldlog.eventstore import (
     ANY_VERSION,
-    KeyRing,
-    KeyUnavailable,
-    ReadTransaction,
-    Store,
-    open_store,
-)
-from foldlog.eventstore.errors import StoreUnusable, UnknownEventType
-from foldlog.eventstore.events import (
     Action,
     Annotation,
     CondensationAction,
     CondensationRequest,
     Event,
+    KeyRing,
+    KeyUnavailable,
     Message,
     Observation,
     Origin,
+    ReadTransaction,
     Retraction,
+    Store,
+    StoreUnusable,
     UnknownEvent,
+    UnknownEventType,
+    open_store,
     summary_id,
 )
 from foldlog.eventstore.log.finding import Generation

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
-from foldlog.eventstore.errors import InvalidEvent, UnknownEventType
-from foldlog.eventstore.events import (
+from foldlog.eventstore import (
     Action,
     Annotation,
-    CondensationAction,
     CondensationRequest,
     Event,
+    InvalidEvent,
     Message,
     Observation,
     Retraction,
     UnknownEvent,
+    UnknownEventType,
 )
 from foldlog.projections import View, well_formed
 from tests.said import ids
@@ -24,14 +25,6 @@ def said(*texts: str) -> list[Event]:
     return [
         Message(id=event_id, source="user", content=text) for event_id, text in enumerate(texts)
     ]
-
-
-def forget(
-    event_id: int, *ids: int, summary: str | None = None, offset: int | None = None
-) -> CondensationAction:
-    return CondensationAction(
-        id=event_id, forgotten_event_ids=ids, summary=summary, summary_offset=offset
-    )
 
 
 def test_a_view_is_a_sequence_of_events():
@@ -57,17 +50,13 @@ def test_a_view_cannot_be_changed():
 
 
 def test_events_that_are_in_no_conversation_yet_get_the_next_ids():
-    view = View.from_events(
-        [Message(source="user", content="a"), Message(source="user", content="b")]
-    )
+    view = View.from_events([replace(event, id=-1) for event in said("a", "b")])
     assert ids(view.then([Message(source="user", content="c")])) == [0, 1, 2]
 
 
 def test_events_with_a_gap_are_no_conversation():
     with pytest.raises(InvalidEvent, match="2 events with ids 5 to 6 do not follow version 0"):
-        View.from_events(
-            [Message(id=5, source="user", content="a"), Message(id=6, source="user", content="b")]
-        )
+        View.from_events([replace(event, id=event.id + 5) for event in said("a", "b")])
 
 
 @pytest.mark.parametrize("later", [(), (Retraction(id=2, version=1),)], ids=["last", "taken back"])

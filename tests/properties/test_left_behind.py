@@ -19,8 +19,7 @@ from foldlog.eventstore.events import (
     Observation,
     Origin,
 )
-from foldlog.projections import View
-from foldlog.projections.intervals import contains, normalize
+from foldlog.projections import View, contains, normalize
 from foldlog.projections.left_behind import left_behind_after, left_behind_by_ids
 from tests.golden.cases import Case, cases_in, write_anew
 from tests.how_many import examples

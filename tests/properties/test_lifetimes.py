@@ -7,9 +7,8 @@ from functools import partial
 from hypothesis import example, given
 
 from foldlog.eventstore.events import Event, Retraction, is_structural
-from foldlog.projections import View
+from foldlog.projections import LifetimesFold, View
 from foldlog.projections.explain import explain_event
-from foldlog.projections.lifetimes.fold import LifetimesFold
 from foldlog.projections.retractions import target
 from foldlog.projections.units import is_unseen
 from tests.how_many import examples

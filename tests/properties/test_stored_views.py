@@ -10,8 +10,7 @@ from itertools import cycle
 from hypothesis import given, strategies as st
 
 from foldlog._redacting import redacted
-from foldlog.eventstore import CannotRedact, Store, open_store
-from foldlog.eventstore.events import CondensationRequest, Event
+from foldlog.eventstore import CannotRedact, CondensationRequest, Event, Store, open_store
 from foldlog.eventstore.inside import Record
 from foldlog.projections import View, Views, audit
 from tests.how_many import examples

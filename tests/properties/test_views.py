@@ -19,11 +19,9 @@ from foldlog.eventstore.events import (
     Origin,
     summary_id,
 )
-from foldlog.projections import View, well_formed
+from foldlog.projections import View, contains, intervals_kept, well_formed
 from foldlog.projections.fold import fold
-from foldlog.projections.intervals import contains
 from foldlog.projections.messages import BEGINNING
-from foldlog.projections.retractions import intervals_kept
 from foldlog.projections.units import units
 from tests.how_many import examples
 from tests.properties.histories import histories, long_histories, ordered_histories
