@@ -1,14 +1,12 @@
 """``foldlog compare``: a history under condensers that it never had."""
 
-import re
 import sys
-from xml.etree import ElementTree
 
 import msgspec
 import pytest
 
 import foldlog as library
-from foldlog.eventstore import Action, CondensationAction, Message, Observation, open_store
+from foldlog.eventstore import Action, CondensationAction, Message, Observation
 from foldlog.eventstore.errors import install_command
 from tests.condensers.openai_server import Failure, OpenAIServer, Text
 from tests.said import said
@@ -26,6 +24,15 @@ def done(n):
     return f"done with {n} " * 20
 
 
+def append(conversation, *events):
+    with library.open("foldlog.db") as histories:
+        histories[conversation].append([*events])
+
+
+def reply_of(model):
+    return Message(source="agent", content="hm", meta={"model": model})
+
+
 @pytest.fixture
 def work(tmp_path, monkeypatch):
     """A store with one history, ``c1``, in which an agent makes ``CALLS`` calls; a condensation is
@@ -35,11 +42,7 @@ def work(tmp_path, monkeypatch):
     events = [said("mend the parser")]
     for n in range(1, 2 * CALLS, 2):
         events += step(n), Observation(tool="run", call_id=f"c{n}", cause=n, content=done(n))
-    with open_store("sqlite:///foldlog.db") as store:
-        store.append("c1", events, expected_version=0)
-        store.append(
-            "c1", CondensationAction(forgotten_event_ids=(1, 2)), expected_version=len(events)
-        )
+    append("c1", *events, CondensationAction(forgotten_event_ids=(1, 2)))
 
 
 @pytest.fixture
@@ -111,52 +114,14 @@ def test_limits_are_counted_as_by_an_agent_with_the_same_configuration(foldlog, 
     assert shown[0] != shown[1]
 
 
-def test_a_curve_has_a_point_for_each_strategy_and_size_and_for_what_was_recorded(
-    foldlog, work, monkeypatch, tmp_path
-):
-    monkeypatch.setattr("foldlog._cli.commands.compare.counter_beside", lambda model: None)
-    with open_store("sqlite:///foldlog.db") as store:
-        later = Message(source="agent", content="as a/path.py says")
-        store.append(
-            "c1",
-            [said("read a/path.py twice"), later],
-            expected_version=62,
-        )
-    ran = foldlog("compare c1 --curve", tmp_path / "curve.svg", "--json")
-    assert ran.err == ""
-    points = ran.document["curve"]
-    named = {(point["strategy"], point["size"]): point for point in points}
-    assert named["as recorded", None]["terms"] == named["everything", 0]["terms"] == 100
-    assert len(named) == len(points) == 20
-    most = named["everything", 0]["tokens"]
-    assert named["recent", 10]["tokens"] < named["recent", 40]["tokens"] < most
-    assert named["digest", 20]["tokens"] < most
-    drawing = ElementTree.parse(tmp_path / "curve.svg").getroot()
-    assert len(list(drawing.iter("{http://www.w3.org/2000/svg}circle"))) == 2 * len(points)
-    out = foldlog("compare c1 --curve", tmp_path / "other.svg").out
-    assert re.search(r"recent +10 .* 100.0 % +100.0 %", out)
-    assert "Recall at retained tokens: " in out
-
-
 def test_the_default_takes_the_limit_of_the_model_that_the_log_names(foldlog, work, monkeypatch):
     table = {"tiny-model": msgspec.Raw(b'{"max_input_tokens": 1000, "max_output_tokens": 100}')}
     monkeypatch.setattr("foldlog.condensers.models.limits.litellms_table", lambda: table)
     rows = by_name(foldlog("compare c1 --json"))
     assert (rows["default"]["tokens_max"], rows["default"]["condensations"]) == (32_000, 0)
-    assert list(rows) == ["default", "max_size = 80", "noop"]
-    with open_store("sqlite:///foldlog.db") as store:
-        replies = [
-            Message(source="agent", content="hm", meta={"model": model})
-            for model in ("a/tiny-model", "other")
-        ]
-        store.append("c1", [*replies, said("x" * 3_000)], expected_version=62)
-        store.append(
-            "c1",
-            Message(source="agent", content="yes", meta={"model": "other"}),
-            expected_version=65,
-        )
-    told = foldlog("compare c1 --json").document["strategies"]
-    rows = {row["strategy"]: row for row in told}
+    append("c1", reply_of("a/tiny-model"), reply_of("other"), said("x" * 3_000), reply_of("other"))
+    strategies = foldlog("compare c1 --json").document["strategies"]
+    rows = {row["strategy"]: row for row in strategies}
     assert (rows["default"]["tokens_max"], rows["default"]["condensations"]) == (800, 2)
     assert rows["max_tokens = 32000"]["condensations"] == 0
 
@@ -194,23 +159,19 @@ def test_a_model_is_asked_and_what_it_took_is_shown(foldlog, work, config):
 
 def test_a_model_of_unknown_price_does_not_cost_nothing(foldlog, work, config):
     with OpenAIServer(Text("so far, so good")) as server:
-        address = [
-            each.replace("openai/gpt-4o-mini", "openai/stub") for each in model_at(server.url)
-        ]
-        files = ["--config", config("llm", "max_size = 20", *address), "--config", config("noop")]
-        document = foldlog("compare c1", *files, "--json").document
-        ran = foldlog("compare c1", *files)
-    assert [
-        (row["condenser_tokens"] > 0, row["condenser_cost"]) for row in document["strategies"]
-    ] == [
-        (False, 0),
-        (True, None),
-        (False, 0),
-    ]
-    for text in ("\n".join(document["verdict"]), ran.out):
-        assert "the price of its own model is unknown." in text
-        assert text.count("its own model costs nothing.") == 2
-    (line,) = (line for line in ran.out.splitlines() if line.startswith("what that cost"))
+        (address,) = model_at(server.url)
+        file = config("llm", "max_size = 20", address.replace("gpt-4o-mini", "stub"))
+        ran = foldlog("compare c1 --json --config", file, "--config", config("noop"))
+        shown = foldlog("compare c1 --config", file, "--config", config("noop")).out
+    default, model, noop = ran.document["strategies"]
+    assert (default["condenser_cost"], model["condenser_cost"], noop["condenser_cost"]) == (
+        *(0, None, 0),
+    )
+    assert model["condenser_tokens"] > 0
+    for verdict in ("\n".join(ran.document["verdict"]), shown):
+        assert "the price of its own model is unknown." in verdict
+        assert verdict.count("its own model costs nothing.") == 2
+    (line,) = (line for line in shown.splitlines() if line.startswith("what that cost"))
     assert line.split()[-3:] == ["$0.0000", "unknown", "$0.0000"]
 
 
@@ -258,25 +219,14 @@ def test_a_given_price_needs_no_litellm(foldlog, work, config, monkeypatch, tmp_
 
 
 def test_who_named_no_model_is_told_which_one_the_agent_called(foldlog, work, config, monkeypatch):
-    with open_store("sqlite:///foldlog.db") as store:
-        replies = [
-            Message(source="agent", content="hm", meta={"model": model})
-            for model in ("some/a", "b c", "b c")
-        ]
-        told = CondensationAction(
-            forgotten_event_ids=(1,), metadata={"model": "small", "usage": {"input_tokens": 9}}
-        )
-        store.append(
-            "c2",
-            [said("hi"), *replies, told, told, told],
-            expected_version=0,
-        )
+    metadata = {"model": "small", "usage": {"input_tokens": 9}}
+    made = CondensationAction(forgotten_event_ids=(1,), metadata=metadata)
+    append("c2", said("hi"), *map(reply_of, ("some/a", "b c", "b c")), made, made, made)
     noop = "--config", config("noop")
-    note = (
-        "foldlog: note: its replies are of b c; to count and price as that one: --agent-model 'b"
-        " c'\n"
+    assert foldlog("compare c2", *noop).err == (
+        "foldlog: note: its replies are of b c; to count and price as that one: "
+        "--agent-model 'b c'\n"
     )
-    assert foldlog("compare c2", *noop).err == note
     assert foldlog("compare c2", *noop, "--agent-model", "gpt-4o").err == ""
     monkeypatch.setitem(sys.modules, "litellm", None)  # nothing counts as that model then
     assert foldlog("compare c2", *noop).err == ""
