@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+from functools import partial
+from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -24,6 +27,7 @@ from foldlog.eventstore import (
 from tests.foldlog.test_replays import Counted
 from tests.how_many import examples
 from tests.properties.histories import ordered_histories, tidy_histories
+from tests.said import said
 
 CALLS = 80
 
@@ -43,185 +47,150 @@ def lag(number: int) -> int:
     return 2 * (number % 8) + 1
 
 
+def call(place: int, arguments: Any, result: str, reply: str | None = None) -> list:
+    """A call and its result."""
+    call_id = f"c{place}"
+    return [
+        Action(
+            id=place,
+            tool="read",
+            arguments=arguments,
+            call_id=call_id,
+            response_id=reply or call_id,
+        ),
+        Observation(id=place + 1, tool="read", call_id=call_id, cause=place, content=result),
+    ]
+
+
 def looking_back() -> list:
     """Calls whose results each show a new name. From the ninth on, each uses the name of an earlier
     one.
     """
-    events = [Message(id=0, source="user", content="begin")]
+    events = [said("begin", id=0)]
     for number in range(CALLS):
-        said = {"path": name(number - lag(number))} if number >= 8 else {}
-        call_id, place = f"c{number}", len(events)
-        events.append(
-            Action(id=place, tool="read", arguments=said, call_id=call_id, response_id=call_id)
-        )
-        events.append(
-            Observation(
-                id=place + 1, tool="read", call_id=call_id, cause=place, content=name(number)
-            )
-        )
+        arguments = {"path": name(number - lag(number))} if number >= 8 else {}
+        events += call(len(events), arguments, name(number))
     return events
 
 
-def test_terms_are_names_and_long_numbers_and_no_words_of_its_texts():
+NAMED = "a_name.py"
+READ = partial(Action, tool="other_tool", call_id="call_1")
+
+
+def test_terms_are_names_and_long_numbers():
     text = (
         "Please open `/src/app/main.py:12`, getValue and MAX_SIZE (see 4711002, 12, v1.2) without"
         " further questions."
     )
     assert terms_of(text) == {"src/app/main.py", "getValue", "MAX_SIZE", "4711002"}
-    assert event_terms(Action(tool="other_tool", arguments={"order": 4711002})) == {"4711002"}
-    parts = ({"type": "text", "text": "see a_name.py"}, {"type": "image_url", "u": "b.png"})
-    for event in (
-        Message(source="user", content=parts),
-        Action(tool="other_tool", arguments={"file_path": ["a_name.py"]}, call_id="call_1"),
-        Action(tool="other_tool", arguments={}, thought="a_name.py first"),
-        Action(tool="other_tool", arguments='{"file_path": "\\na_name.py"}'),
-        Action(tool="other_tool", arguments='{"a_name.py'),
-        Action(tool="other_tool", arguments={"n": 4711, "m": {"deep": [12, "a_name.py"]}}),
-        Observation(tool="other_tool", content="\na_name.py", call_id="call_1"),
-        Annotation(name="some_note", data={"key_name": {"deep": "a_name.py"}}, shown=True),
-        CondensationSummary(content="a_name.py was read", id=-3),
-    ):
-        assert event_terms(event) == {"a_name.py"}, event
+    assert event_terms(READ(arguments={"order": 4711002})) == {"4711002"}
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        said([{"type": "text", "text": f"see {NAMED}"}, {"type": "image_url", "u": "b.png"}]),
+        READ(arguments={"file_path": [NAMED]}),
+        READ(arguments={}, thought=f"{NAMED} first"),
+        READ(arguments='{"file_path": "\\na_name.py"}'),
+        READ(arguments='{"a_name.py'),
+        READ(arguments={"n": 4711, "m": {"deep": [12, NAMED]}}),
+        Observation(tool="other_tool", content=f"\n{NAMED}", call_id="call_1"),
+        Annotation(name="some_note", data={"key_name": {"deep": NAMED}}, shown=True),
+        CondensationSummary(content=f"{NAMED} was read", id=-3),
+    ],
+)
+def test_the_terms_of_an_event_are_in_its_texts_and_not_in_its_fields(event):
+    assert event_terms(event) == {NAMED}
 
 
 def test_a_window_shows_what_its_length_covers_and_names_what_is_missing_with_its_events():
     """The head is one event; a call and its result are two."""
     lags = [lag(number) for number in range(8, CALLS)]
     for window in (2, 6, 11):
-        done = replayed(
-            looking_back(), type="recent_events", max_events=1 + 2 * window, keep_first=1
-        )
-        assert len(done.needed) == len(lags)
-        assert len(done.missing) == sum(each > window for each in lags)
-        assert done.needed_shown == pytest.approx(
-            100 * sum(each <= window for each in lags) / len(lags)
-        )
+        limits = {"max_events": 1 + 2 * window, "keep_first": 1}
+        done = replayed(looking_back(), type="recent_events", **limits)
+        missed = sum(each > window for each in lags)
+        assert (len(done.needed), len(done.missing)) == (len(lags), missed)
+        assert done.needed_shown == pytest.approx(100 * (1 - missed / len(lags)))
     done = replayed(looking_back(), type="recent_events", max_events=5)
     used = 9  # the first call that looks back further than two calls: three
     assert done.missing[0] == Missing(name(used - 3), 1 + 2 * used, (2 + 2 * (used - 3),), False)
 
 
 def test_nothing_is_missing_where_everything_is_shown_and_masks_show_nothing():
-    events = looking_back()
-    assert (replayed(events, type="noop").missing, replayed(events, type="noop").needed_shown) == (
-        (),
-        100,
-    )
-    masked = replayed(events, type="observation_masking", attention_window=2)
-    assert {each.term for each in masked.missing} == {
-        each.term for each in replayed(events, type="recent_events", max_events=5).missing
-    }
+    done = replayed(looking_back(), type="noop")
+    assert (done.missing, done.needed_shown) == ((), 100)
+    masked = replayed(looking_back(), type="observation_masking", attention_window=2)
+    recent = replayed(looking_back(), type="recent_events", max_events=5)
+    assert {each.term for each in masked.missing} == {each.term for each in recent.missing}
 
 
 @pytest.mark.parametrize("inputs", [False, True])
 def test_a_cleared_event_leaves_its_id_by_which_it_can_be_recalled(inputs):
-    settings = {"trigger": 1, "keep": 2, "clear_tool_inputs": inputs}
     long = [
-        (
-            replace(event, content=event.content + " word" * 90)
-            if isinstance(event, Observation)
-            else event
-        )
+        replace(event, content=event.content + " word" * 90)
+        if isinstance(event, Observation)
+        else event
         for event in looking_back()
     ]
+    settings = {"trigger": 1, "keep": 2, "clear_tool_inputs": inputs}
     done = replayed(long, type="clear_tool_uses", **settings)
     assert done.missing
     assert done.needed_shown < done.needed_named == 100
 
 
 def test_a_summary_shows_the_terms_that_stand_in_it():
-    events = [
-        Message(id=0, source="user", content="begin"),
-        Message(id=1, source="user", content="keep wish_list.txt"),
-    ]
-    events += [
-        each
-        for place in range(2, 40, 2)
-        for each in (
-            Action(
-                id=place, tool="run", arguments={"command": f"step {place}"}, call_id=f"c{place}"
-            ),
-            Observation(
-                id=place + 1,
-                tool="run",
-                call_id=f"c{place}",
-                cause=place,
-                content="line_one\nline_two\nend",
-            ),
-        )
-    ]
+    events = [said("begin", id=0), said("keep wish_list.txt", id=1)]
+    for place in range(2, 40, 2):
+        events += call(place, {"command": f"step {place}"}, "line_one\nline_two\nend")
     events += [Message(id=40, source="agent", content="wish_list.txt is next, line_two is not")]
     forgets = {"max_size": 10, "keep_first": 1}
-    assert {
-        each.term for each in replayed(events, type="amortized_forgetting", **forgets).missing
-    } == {"wish_list.txt"}
+    forgotten = replayed(events, type="amortized_forgetting", **forgets).missing
+    assert {each.term for each in forgotten} == {"wish_list.txt"}
     assert replayed(events, type="digest", **forgets).missing == ()
 
 
-def test_what_a_digest_names_by_its_event_could_be_recalled():
-    events = [Message(id=0, source="user", content="begin")]
-    # too long for a digest's names
-    term = {place: f"part_{place:090}" for place in range(1, 41, 2)}
+@pytest.mark.parametrize("kind, named", [("digest", True), ("amortized_forgetting", False)])
+def test_what_a_digest_names_by_its_event_could_be_recalled(kind, named):
+    events = [said("begin", id=0)]
+    term = {place: f"part_{place:090}" for place in range(1, 41, 2)}  # too long for its names
     for place in term:
-        text = f"first\n{term[place]}\nlast"
-        events.append(
-            Action(
-                id=place, tool="run", arguments={"command": f"step {place}"}, call_id=f"c{place}"
-            )
-        )
-        events.append(
-            Observation(id=place + 1, tool="run", call_id=f"c{place}", cause=place, content=text)
-        )
+        events += call(place, {"command": f"step {place}"}, f"first\n{term[place]}\nlast")
     events.append(Message(id=41, source="agent", content=f"{term[9]} it was"))
-    for kind, named in (("digest", True), ("amortized_forgetting", False)):
-        done = replayed(events, type=kind, max_size=10)
-        assert done.missing == (Missing(term[9], 41, (10,), named),)
-        assert (done.needed_shown, done.needed_named) == (0, 100 if named else 0)
+    done = replayed(events, type=kind, max_size=10)
+    assert done.missing == (Missing(term[9], 41, (10,), named),)
+    assert (done.needed_shown, done.needed_named) == (0, 100 if named else 0)
 
 
 def test_a_term_counts_once_in_a_reply_and_only_if_it_occurred_before_it():
+    first, its_result = call(2, {"a": "old_name", "b": "new_name"}, "late_name", "r")
+    second, done = call(3, {"a": "old_name", "b": "other_name"}, "x", "r")
+    late, also_done = call(5, {"b": "late_name"}, "x", "r")
     events = [
-        Message(id=0, source="user", content="see old_name"),
-        Message(id=1, source="agent", content="old_name and new_name"),
-        Action(
-            id=2,
-            tool="run",
-            arguments={"a": "old_name", "b": "new_name"},
-            call_id="a",
-            response_id="r",
-        ),
-        Action(
-            id=3,
-            tool="run",
-            arguments={"a": "old_name", "b": "other_name"},
-            call_id="b",
-            response_id="r",
-        ),
-        Observation(id=4, tool="run", call_id="a", cause=2, content="late_name"),
-        Action(id=5, tool="run", arguments={"b": "late_name"}, call_id="c", response_id="r"),
-        Observation(id=6, tool="run", call_id="b", cause=3, content="x"),
-        Observation(id=7, tool="run", call_id="c", cause=5, content="x"),
-        Message(id=8, source="agent", content="other_name"),
+        said("see old_name"),
+        Message(source="agent", content="old_name and new_name"),
+        *(first, second, its_result, late, done, also_done),
+        Message(source="agent", content="other_name"),
     ]
-    assert replayed(events, type="noop").needed == (
-        "old_name",
-        "new_name",
-        "old_name",
-        "other_name",
-    )
+    events = [replace(event, id=place) for place, event in enumerate(events)]
+    needed = ("old_name", "new_name", "old_name", "other_name")
+    assert replayed(events, type="noop").needed == needed
     assert replayed(events[:1], type="noop").needed_shown is None
 
 
 def test_repeated_tokens_are_those_of_the_beginning_that_stayed():
-    kept = replayed(looking_back(), type="noop").turns
-    assert [turn.repeated for turn in kept[1:]] == [turn.tokens for turn in kept[:-1]]
-    assert kept[0].repeated == 0
+    whole = replayed(looking_back(), type="noop")
+    assert [turn.repeated for turn in whole.turns] == [
+        0,
+        *(turn.tokens for turn in whole.turns[:-1]),
+    ]
     condensed = replayed(looking_back(), type="amortized_forgetting", max_size=20)
-    firsts = set(condensed.condensations)
-    assert firsts
-    for before, turn in zip(condensed.turns, condensed.turns[1:], strict=False):
-        assert (turn.repeated == before.tokens) == (turn.event_id not in firsts)
-    assert condensed.tokens_repeated < replayed(looking_back(), type="noop").tokens_repeated
+    assert condensed.condensations
+    for before, turn in pairwise(condensed.turns):
+        stayed = turn.event_id not in condensed.condensations
+        assert (turn.repeated == before.tokens) == stayed
+    assert condensed.tokens_repeated < whole.tokens_repeated
 
 
 @examples(60)
@@ -289,11 +258,11 @@ def test_a_term_is_a_fact_where_a_word_that_stood_beside_it_is_near(text, near):
 )
 def test_a_list_of_names_shows_terms_and_no_facts(summary, terms, facts):
     events = [
-        Message(id=0, source="user", content="begin"),
-        Message(id=1, source="user", content="the wind of a_name.py is 7"),
+        said("begin", id=0),
+        said("the wind of a_name.py is 7", id=1),
         Message(id=2, source="agent", content="well"),
         CondensationAction(id=3, forgotten_event_ids=(1,), summary=summary, summary_offset=1),
-        Message(id=4, source="user", content="go on"),
+        said("go on", id=4),
         Message(id=5, source="agent", content="a_name.py needs wind"),
     ]
     done = replay(events, None, Counted())
@@ -302,7 +271,7 @@ def test_a_list_of_names_shows_terms_and_no_facts(summary, terms, facts):
 
 def test_a_term_that_stood_alone_is_no_fact_and_a_whole_event_shows_it():
     events = [
-        Message(id=0, source="user", content="a_name.py\nread b_name.py slowly"),
+        said("a_name.py\nread b_name.py slowly", id=0),
         Message(id=1, source="agent", content="a_name.py and b_name.py"),
     ]
     done = replay(events, None, Counted())
