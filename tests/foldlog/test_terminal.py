@@ -25,9 +25,11 @@ from foldlog._cli.tables import Column, print_rows
 from foldlog._cli.terminal import PrintedLines, emit_list, json_text, printable
 from foldlog._documents import Document
 from foldlog._words.safe_text import well_formed
-from foldlog.eventstore import Action, Annotation, Message, Origin, UnknownEvent, open_store
+from foldlog.eventstore import Annotation, Message, Origin, UnknownEvent, open_store
 from tests.foldlog.terminals import in_a_terminal
 from tests.how_many import some
+from tests.page_samples import hostile_history
+from tests.said import said
 
 STEERING = [
     *map(chr, range(0x00, 0x09)),
@@ -179,22 +181,18 @@ def test_a_line_is_cut_and_coloured_as_rich_does_it(color, bold, text):
     some([("y\n", True), ("yes\n", True), ("n\n", False), ("\n", False), ("\4", False)], 2),
 )
 def test_erase_shows_the_history_and_asks(tmp_path, typed, erased):
-    url = f"sqlite:///{tmp_path}/s.db"
-    with open_store(url) as store:
-        greeting = Message(source="agent", content="How can I help?")
-        store.append(
-            "c1", [greeting, Message(source="user", content="my \x1b[2Jsecret")], expected_version=0
-        )
-    command = ("store", "erase", "c1", "--reason", "asked to", "--db", url)
-    status, told, _ = in_a_terminal(*command, typed=typed)
-    shown = told.decode()
+    with open_histories(tmp_path / "s.db") as histories:
+        histories["c1"].append([said("my \x1b[2Jsecret"), said("hello")])
+    command = ("store", "erase", "c1", "--reason", "r", "--db", str(tmp_path / "s.db"))
+    status, output, _ = in_a_terminal(*command, typed=typed)
+    shown = output.decode()
     assert "c1: 2 events, begun " in shown
     assert "my " in shown
     assert "\x1b[2J" not in shown
     assert "Erase it for good? Nothing brings it back. [y/N]" in shown
     assert status == (0 if erased else 2)
     assert ("nothing was erased" in shown) != erased
-    with open_store(url) as store:
+    with open_store(tmp_path / "s.db") as store:
         assert (store.conversation("c1").erased_at is not None) == erased
     if erased:  # it is finished without a question
         assert in_a_terminal(*command)[0] == 0
@@ -205,18 +203,11 @@ def test_a_width_that_no_terminal_has_is_treated_as_unset(
     foldlog, five_messages, monkeypatch, width
 ):
     foldlog("import", five_messages)
-    for arguments in (
-        ["--help"],
-        ["store", "verify"],
-        ["list"],
-        ["log", "five"],
-        ["why", "five", 1],
-        ["store", "verify", "--views"],
-    ):
+    for line in ("--help", "store verify --views", "list", "log five", "why five 1"):
         monkeypatch.delenv("COLUMNS", raising=False)
-        wanted = foldlog(*arguments).out
+        wanted = foldlog(line).out
         monkeypatch.setenv("COLUMNS", width)
-        assert foldlog(*arguments).out == wanted != "", arguments
+        assert foldlog(line).out == wanted != "", line
 
 
 @pytest.mark.parametrize(
@@ -386,40 +377,19 @@ def test_an_error_that_nobody_expected_shows_a_traceback_that_steers_no_terminal
         assert not set(ran.err) & {*STEERING}
 
 
-EVENTS = {
-    "argument": Action(tool="t", call_id="1", arguments={HOSTILE: "1\n2"}),
-    "tool": Action(tool=HOSTILE, call_id=HOSTILE, arguments={HOSTILE: {HOSTILE: HOSTILE}}),
-    "part": Message(
-        source="user",
-        content=[{"type": HOSTILE, HOSTILE: HOSTILE}, {"type": "text", "text": HOSTILE}],
-    ),
-    "data": Annotation(
-        name=HOSTILE, data={HOSTILE: [HOSTILE]}, meta={HOSTILE: HOSTILE}, extra={HOSTILE: HOSTILE}
-    ),
-    "unknown": UnknownEvent(
-        stored_kind=HOSTILE.replace("\ud800", ""),
-        stored_schema=1,
-        body=json.dumps({HOSTILE: HOSTILE}).encode(),
-    ),
-    "origin": Message(
-        source="user", content="x", origin=Origin(format=HOSTILE, id=HOSTILE, time=HOSTILE)
-    ),
-    HOSTILE: Message(source="user", content=HOSTILE),
-}
-
-
-@pytest.mark.parametrize("name", EVENTS)
-def test_no_name_of_an_event_steers_a_terminal(foldlog, name):
+def test_no_text_of_an_event_steers_a_terminal(foldlog):
+    body = json.dumps({HOSTILE: HOSTILE}).encode()
+    events = [
+        *hostile_history(),
+        UnknownEvent(stored_kind=HOSTILE, stored_schema=1, body=body),
+        said("x", origin=Origin(format=HOSTILE, id=HOSTILE, time=HOSTILE)),
+        Annotation(name=HOSTILE, data={HOSTILE: [HOSTILE]}, extra={HOSTILE: HOSTILE}),
+    ]
     with open_histories("foldlog.db") as histories:
-        histories.create(name, {"title": HOSTILE, "user": HOSTILE}).append(EVENTS[name])
-    for typed in (
-        ["show", name, "1"],
-        ["log", name],
-        ["log", name, "--full"],
-        ["view", name],
-        ["stats", name],
-        ["list"],
-    ):
-        ran = foldlog(*typed)
+        histories.store.ingest(HOSTILE, events)
+        histories[HOSTILE].set_attributes(title=HOSTILE, user=HOSTILE)
+    shown = [("show", HOSTILE, place) for place in range(len(events))]
+    for command in (("list",), ("log", HOSTILE), ("view", HOSTILE), ("stats", HOSTILE), *shown):
+        ran = foldlog(*command)
         assert ran.status == 0, ran.err
-        assert not set(ran.out + ran.err) & {*STEERING}, typed
+        assert not set(ran.out + ran.err) & {*STEERING}, command
