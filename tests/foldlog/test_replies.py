@@ -385,6 +385,9 @@ def test_a_store_is_named_by_a_url_a_path_or_a_path_object(tmp_path, monkeypatch
         ("h.db", {"event_bytes_max": 0}, "event_bytes_max is 0"),
         ("h.db", {"condenser": "recnt"}, r"allowed are .*recent_events.*end in \.toml"),
         ("h.db", {"condenser": 5}, "condenser is of type int; give the name of a strategy"),
+        ("h.db", {"condenser": {"type": "digset"}}, "digset"),
+        ("h.db", {"condenser": {"type": "digest", "max_size": "many"}}, "max_size"),
+        ("h.db", {"condenser": "nowhere.toml"}, r"nowhere\.toml"),
         ("h.db", {"keys": "secret"}, "keys must be a KeyRing"),
     ],
 )
