@@ -83,9 +83,8 @@ class Condensation:
             tuple(forgotten_event_ids) or (summary, summary_offset) != (None, None)
         ):
             raise InvalidEvent(
-                "a Condensation has an action, and also forgotten_event_ids, a summary or a"
-                " summary_offset, which the action would not have; give either the action or"
-                " these fields"
+                "a Condensation with an action cannot also have forgotten_event_ids, a summary or"
+                " a summary_offset; give either the action or these fields"
             )
         if action is None:
             ids = tuple(sorted(forgotten_event_ids))
@@ -126,7 +125,7 @@ class Reply:
 
     ``finish_reason`` is one of OpenAI's values: ``stop``, ``length`` (cut off), ``tool_calls``,
     ``content_filter`` (refused). ``usage`` counts tokens (``prompt_tokens``, ``completion_tokens``,
-    ``total_tokens`` and other counts of the server); ``cost`` is in US dollars; it is None if the
+    ``total_tokens`` and other counts of the server); ``cost`` is in US dollars, and None if the
     price is unknown. ``attempts`` is 1 + the number of retries.
     """
 
@@ -380,8 +379,8 @@ class Condenser:
         config_type = vars(builtins.type(self)).get("config_type")
         if config_type is None:
             raise InvalidCondenser(
-                f"the class {builtins.type(self).__name__} has no configuration; register one with"
-                " register_config"
+                f"the class {builtins.type(self).__name__} has no configuration; register a"
+                " configuration with register_config"
             )
         if hasattr(config_type, "of"):
             config: BaseModel = config_type.of(self)

@@ -120,7 +120,7 @@ def tell_of_failures(conversation: str, condenser: str, reports: Iterable[Report
 
 
 def on_a_model(reports: Iterable[Report]) -> list[Report]:
-    """Return only those of ``reports`` that are on calls of a model."""
+    """Return only the reports on calls of a model."""
     return [report for report in reports if "metrics" in report]
 
 

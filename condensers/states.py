@@ -58,8 +58,8 @@ def view_of(state: State) -> View:
         else:
             has = "is neither"
         raise TypeError(
-            "condensed_history takes a History, or an object with 'history', a list of events, and"
-            f" 'extra_data', a dict; a {type(state).__name__} {has}. For events alone write"
+            "condensed_history accepts a History, or an object with 'history', a list of events,"
+            f" and 'extra_data', a dict; a {type(state).__name__} {has}. For events alone write"
             " condenser.condense(View.from_events(events))"
         )
     return state.view()

@@ -165,13 +165,13 @@ def _shortened(
         without_tools_total = over.counter.token_sums(smallest.with_events(without_tools))[-1]
         others_total = over.counter.token_sums(smallest.with_events(without_prompt))[-1]
         raise NoCondensationAvailable(
-            f"the prompt may have {over.limit} tokens, and would have {total} with each text of a"
-            f" result or a message cut to {_LENGTHS[0]} characters: {total - without_tools_total}"
-            f" of tools, {without_tools_total - others_total} of the system prompt,"
-            f" {others_total} of the rest. Tools and system prompt"
-            " always stay: shorten them, or raise the limit. To make a tool loop smaller, begin a"
-            " pipeline with clear_tool_uses and a trigger below the limit. Nothing"
-            f" else can be forgotten: {error}",
+            f"the prompt may have {over.limit} tokens, and would have {total} even with each text"
+            f" of a result or a message cut to {_LENGTHS[0]} characters:"
+            f" {total - without_tools_total} of tools, {without_tools_total - others_total} of the"
+            f" system prompt, {others_total} of the rest. Tools and system prompt always stay:"
+            " shorten them, or raise the limit. To make a tool loop smaller, begin a pipeline with"
+            " clear_tool_uses and a trigger below the limit. Nothing else can be forgotten:"
+            f" {error}",
             error.reports,
         ) from error
     length = _LENGTHS[fitting - 1]

@@ -1,4 +1,5 @@
-"""The configuration of condensers. Importing a module of this package registers our own strategies.
+"""The configuration of condensers. An import of any module of this package registers foldlog's
+strategies.
 
 parameters   a pydantic model for each strategy: its parameters, their ranges and defaults, its
              aliases

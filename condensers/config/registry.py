@@ -93,7 +93,7 @@ def names_of(config_type: type[BaseModel]) -> tuple[str, ...]:
     field = config_type.model_fields.get("type")
     if field is None or not isinstance(field.default, str):
         raise InvalidCondenser(
-            f"{config_type.__name__} must give its field 'type' a literal and a default"
+            f"{config_type.__name__} must declare its field 'type' as a literal with a default"
         )
     return (field.default, *getattr(config_type, "aliases", ()))
 

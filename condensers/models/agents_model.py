@@ -53,7 +53,8 @@ class AskingCondenser(RollingCondenser):
             return self
         if agent_llm is None:
             raise InvalidCondenser(
-                f"the condenser {self.type!r} names no model and the agent has none; {_NAME_ONE}"
+                f"the condenser {self.type!r} names no model and the agent has no model;"
+                f" {_NAME_ONE}"
             )
         if not isinstance(agent_llm, Summarizer):
             raise InvalidCondenser(

@@ -301,8 +301,8 @@ class LLM(TokenCounter):
         name = self.config.tokenizer or _bare_name(self.model)
         if any(part in name.lower() for part in _DOWNLOADED_TOKENIZERS):
             raise TokensUnknown(
-                f"the tokenizer of model {name!r} would have to be downloaded; name another model,"
-                " whose tokenizer counts the tokens, in the setting 'tokenizer'"
+                f"the tokenizer of model {name!r} would have to be downloaded; in the setting"
+                " 'tokenizer', name a model whose tokenizer need not be downloaded"
             )
         return name
 

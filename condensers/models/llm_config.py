@@ -236,7 +236,7 @@ class LLMConfig(StrictTable):
         for key, value in table.items():
             if key == "api_key" and isinstance(value, str) and value.strip("*") == "" != value:
                 raise ValueError(
-                    "api_key is masked, as printed JSON has it; give the key itself, or api_key_env"
+                    "api_key is masked, as in printed JSON; give the key itself, or api_key_env"
                 )
             if value is None or key in WITHOUT_EFFECT or (key, value) == ("auth_type", "api_key"):
                 continue
@@ -249,8 +249,8 @@ class LLMConfig(StrictTable):
                 name: Any = RENAMED.get(key, key)
                 if ours.setdefault(name, value) != value:
                     raise ValueError(
-                        f"{name} has two values, one of them under another name, such as"
-                        f" {key}; leave one out"
+                        f"{name} has two values, one of them under another name, such as {key};"
+                        " leave one value out"
                     )
         if extra:
             ours["extra"] = {**extra, **ours.get("extra", {})}
@@ -341,8 +341,8 @@ class Models:
         )
         if not isinstance(name, str):
             raise InvalidCondenser(
-                f"should be a table with a 'model', or the name of one, not {name_of_kind(name)};"
-                f" the models are {listed}"
+                "should be a table with a 'model', or the name of such a table, not"
+                f" {name_of_kind(name)}; the models are {listed}"
             )
         if name not in self.tables:
             raise InvalidCondenser(f"unknown model {name!r}; the models are {listed}")

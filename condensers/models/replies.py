@@ -55,7 +55,9 @@ def checked(reply: Reply) -> Reply:
     """
     length = len(reply.text or "") + sum(len(call.arguments) for call in reply.tool_calls)
     if length > _LENGTH_MAX:
-        raise useless(reply, f"the reply has {length:,} characters; no context has room for it")
+        raise useless(
+            reply, f"the reply has {length:,} characters, which is too long for any context"
+        )
     if reply.finish_reason == "length":
         raise useless(reply, "the reply was cut off at the model's output limit")
     if reply.finish_reason == "content_filter":
@@ -107,8 +109,7 @@ def fit_to_replace(reply: Reply, text: str, events: Sequence[Event]) -> str:
     if estimated(text) < min(_LEAST, replaced // _RATIO_MAX) or _SAYS_NOTHING.fullmatch(text):
         raise useless(
             reply,
-            f"{problem_of(text)!r} cannot stand for {len(events)} events of about {replaced}"
-            " tokens",
+            f"{problem_of(text)!r} cannot replace {len(events)} events of about {replaced} tokens",
         )
     if tokens > max(replaced, _SMALL):
         raise useless(

@@ -250,8 +250,8 @@ def _windows(view: View, size: int) -> tuple[frozenset[int], ...]:
     summaries at its beginning.
 
     If nothing is left of this window, it consists of the observations of the newest calls. Then the
-    first window keeps these observations, and so their calls. The second window, for the case that
-    nothing else can be forgotten, keeps only those in a tool loop.
+    first window keeps these observations, and so their calls. The second window keeps only the
+    observations in a tool loop. It is used if nothing else can be forgotten.
     """
     newest = range(max(0, len(view) - size), len(view))
     first = next(

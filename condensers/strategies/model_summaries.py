@@ -163,8 +163,8 @@ def state_summary_tool() -> dict[str, Any]:
 
 
 def _state(reply: Reply) -> dict[str, str]:
-    """Return those of the eighteen fields that the model filled in. Raises ``ModelCallFailed`` if
-    the reply has no usable call of the tool.
+    """Return the fields of the summary that the model filled in. Raises ``ModelCallFailed`` if the
+    reply has no usable call of the tool.
     """
     call = next((call for call in reply.tool_calls if call.name == TOOL_NAME), None)
     if call is None:

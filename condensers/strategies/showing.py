@@ -35,8 +35,8 @@ class RecentEventsCondenser(Condenser):
     """Shows the first events and the most recent ones. Each step chooses these events again.
 
     No event is forgotten: the next step starts from the whole View again. A head that is larger
-    than ``max_events`` is shown whole. So is a call or tool loop if the head or the tail contains a
-    part of it, and a call that may have run.
+    than ``max_events`` is shown whole. If the head or the tail contains a part of a call or tool
+    loop, all of it is shown. A call that may have run is always shown.
     """
 
     type = "recent_events"

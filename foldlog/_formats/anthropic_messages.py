@@ -21,11 +21,11 @@ The messages, and the events that they become:
     a mark of Cline's deletions     CondensationAction
     a message without any           Annotation
 
-The file ``ui_messages.json`` in the folder of a task has what the user sees. In it, Cline marks
-each message with the messages that are no longer sent to the model. If such a mark differs from the
-mark before it, foldlog makes it a record. The record comes after the messages that the mark
-deletes, and has the mark's time and the number of the newest message at that time. All else in that
-file repeats the messages.
+The file ``ui_messages.json`` in the folder of a task contains the texts that the user sees. In it,
+Cline marks each message with the messages that are no longer sent to the model. If such a mark
+differs from the mark before it, foldlog makes it a record. The record comes after the messages that
+the mark deletes, and has the mark's time and the number of the newest message at that time. All
+else in that file repeats the messages.
 """
 
 from __future__ import annotations

@@ -204,8 +204,8 @@ def thinking_of(text: str, signature: Any = None, redacted: Any = None) -> _Bloc
 
 
 def thought_in(block: _Block) -> tuple[str, str]:
-    """Return the text and the signature of a thinking block or a reasoning item; a missing one is
-    an empty text. A redacted block has only data, which is returned as the signature.
+    """Return the text and the signature of a thinking block or a reasoning item; either may be
+    empty. A redacted block has only data, which is returned as the signature.
     """
     if kind_of(block) == "redacted_thinking":
         return "", text_or_empty(block.get("data"))

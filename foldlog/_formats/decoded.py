@@ -1,7 +1,7 @@
 """Count the records of a format that has no skeleton: decode them in memory, and count the events.
 
-So the counts are always those of the events. The cost is a decoding at each import. The ids, the
-time and the kind of a redacted record stay.
+So the counts always match the events. The cost is a decoding at each import. The ids, the time and
+the kind of a redacted record stay.
 """
 
 from __future__ import annotations

@@ -51,8 +51,8 @@ def role_of(event: Event) -> Literal["system", "user", "assistant", "tool"]:
 
 
 def call_id_of(event: Action | Observation) -> str:
-    """Return the id of a call, or of the call of a result. If it has no id, one is made from the
-    event id of the call.
+    """Return the id of a call, or of the call of a result. If there is no id, return an id that is
+    made from the event id of the call.
     """
     if event.call_id:
         return event.call_id

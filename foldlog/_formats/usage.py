@@ -91,8 +91,8 @@ def is_call(event: Event) -> TypeGuard[Action]:
 
 
 def calls_of_event(recorded_at: datetime, event: Event) -> Iterator[ModelCall]:
-    """Yield the calls that an event which was not imported records, in its own fields or in the
-    reports of a condenser.
+    """Yield the calls in an event that was not imported: in its own fields, or in the reports of a
+    condenser.
     """
     at = event.timestamp or recorded_at
     fields = event.metadata if isinstance(event, CondensationAction) else event.meta

@@ -147,7 +147,8 @@ class LinkedEntries:
             for entry in encoder.records(event):
                 return parse(self._linked(json_of(entry)).text), event.id + 1
         raise LookupError(
-            f"conversation {history.id!r}: the entry from event {event_id} on is incomplete"
+            f"conversation {history.id!r}: the entry that begins with event {event_id} is"
+            " incomplete"
         )
 
     def _back_from(self, found: FoundEvent) -> Iterator[StoredEntry]:

@@ -228,8 +228,8 @@ def not_here_yet(session_id: Any, here: list[T], there: list[T], things: str) ->
     """
     if there[: len(here)] != here:
         raise ValueError(
-            f"session {session_id!r} has {len(here)} {things}, which differ from the first of the"
-            f" {len(there)} to copy; nothing was added; copy into another session"
+            f"session {session_id!r} has {len(here)} {things}, and the {len(there)} to copy do not"
+            " begin with them; nothing was added; copy into another session"
         )
     return there[len(here) :]
 
@@ -242,7 +242,7 @@ def quoted(name: str) -> str:
 
 
 def unquoted(part: str) -> str:
-    """Return the id that was given to ``quoted``."""
+    """Return the id from which ``quoted`` made ``part``."""
     return unquote(part, errors="surrogatepass")
 
 

@@ -346,9 +346,9 @@ def _compacted(run: _Run, view: View) -> Iterator[Event]:
 
 
 def _repeated(history: History, view: View, records: list[Any]) -> int:
-    """Return how many records at the beginning are left out, because the View ends with them, or
-    because all messages of the View are among them: the SDK may save all messages of a session
-    again.
+    """Return how many records at the beginning are already in the View, because the View ends with
+    them or because they contain all its messages. These are left out: the SDK may save all messages
+    of a session again.
     """
     start = len(view)
     count = len(records) + 1

@@ -442,7 +442,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
                 return False
             if updated > known:
                 raise StaleSessionError(
-                    f"session {names[2]!r} was updated at {updated}, but this object is of"
+                    f"session {names[2]!r} was updated at {updated}, but this object was read at"
                     f" {known}; get the session again"
                 )
             about = {**stored.about, **({"unordered": True} if event.timestamp < updated else {})}

@@ -547,7 +547,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
             return handler(request)
 
     async def awrap_tool_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
-        """Do what ``wrap_tool_call`` does, for ``awrap_tool_call``."""
+        """Do the same as ``wrap_tool_call`` for an async handler."""
         with self._effect_of(request):
             return await handler(request)
 

@@ -140,7 +140,7 @@ class FoldlogFileStore(WithHistories, FileStore):
         """Copy the conversation of another store of the SDK. Return the number of new events.
 
         A second copy adds only new events. Raises ``InvalidEvent`` if the other store lacks an
-        event, or if its events differ from those of this conversation.
+        event, or if its events differ from the events of this conversation.
         """
         there = sorted(
             (int(named[1]), named[2])

@@ -199,7 +199,7 @@ def test_a_state_lists_condensations_as_they_were_returned():
 )
 def test_an_object_that_is_no_state_is_refused_with_what_is_needed(state, problem):
     with pytest.raises(
-        TypeError, match=f"takes a History, or an object with 'history', .*{problem}.*from_events"
+        TypeError, match=f"accepts a History, or an object with 'history', .*{problem}.*from_events"
     ):
         Talkative().condensed_history(state)
 

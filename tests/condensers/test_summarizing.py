@@ -259,8 +259,8 @@ def test_a_model_without_an_ability_is_refused_after_the_numbers_were_checked(ki
     "reply, problem",
     [
         ("As an AI, I cannot summarize this conversation.", "refused"),
-        ("ok", "cannot stand for 41 events"),
-        ("It is done", "cannot stand for 41 events"),
+        ("ok", "cannot replace 41 events"),
+        ("It is done", "cannot replace 41 events"),
         ("word " * 60_000, "of the events that it replaces"),
     ],
 )

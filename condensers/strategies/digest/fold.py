@@ -197,8 +197,8 @@ class Digest:
     results.
     """
     opening: str = ""
-    """The beginning of the environment's first message before any call. It may be an example, which
-    begins like the user's request.
+    """The beginning of the environment's first message before any call. If this message is an
+    example, it begins like the user's request.
     """
     ran_program: bool = False
     """Whether a program ran that may have written files without naming them."""
@@ -636,9 +636,9 @@ class Digest:
         self.errors[subject] = OpenError(f"{text} → {outcome.error}", event_id, subject, self.calls)
 
     def _close(self, deed: Deed) -> None:
-        """Close the errors that are repaired by a success: errors of the same call, of a command
-        that it covers, of a file that it changed, of a command with a file that it wrote or
-        deleted, and, for an edit of the open file, of earlier such edits.
+        """Close the errors that a successful call repairs. These are errors of the same call, of a
+        command that it covers, of a file that it changed, and of a command with a file that it
+        wrote or deleted. An edit of the open file repairs errors of earlier such edits.
         """
         changed = {change.path for change in deed.changes}
         new = [

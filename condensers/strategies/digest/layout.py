@@ -48,8 +48,8 @@ _NAMES_SHARE = 0.28
 if no other section leaves out lines.
 """
 _USED_IS_NEWER = 100
-"""A name that the user or the agent wrote ranks like a name in a result this number of events
-later.
+"""A name that the user or the agent wrote ranks as high as a name in a result that came this number
+of events later.
 """
 _FILES_SINCE = 20
 _SINCE_MAX = 90
@@ -100,10 +100,11 @@ def text_of(digest: Digest, max_length: int) -> str:
 
     Every section gets its share, and the section of requests at least ``LENGTH_LEAST``. Then each
     section may have up to twice its share, and then the characters that are left, in the order of
-    importance. Requests get more than their share last. Within a section the newest lines stay. The
-    newest request and the agent's last text stay whole if they fit, otherwise their beginning and
-    end stay. The first request and the first order stay too. An order that is part of a shown
-    request is not repeated. The digest always says how many files were changed.
+    importance. The section of requests is the last to get more than its share. Within a section the
+    newest lines stay. The newest request and the agent's last text stay whole if they fit,
+    otherwise their beginning and end stay. The first request and the first order stay too. An order
+    that is part of a shown request is not repeated. The digest always says how many files were
+    changed.
     """
     title = f"{TITLE}{digest.count} events"
     if digest.count:

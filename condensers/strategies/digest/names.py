@@ -74,7 +74,7 @@ def unescaped(text: str) -> str:
 
 
 def is_file(name: str) -> bool:
-    """Return whether a name names a file or a test."""
+    """Return whether a name is the name of a file or a test."""
     return (
         "/" in name
         or "\\" in name

@@ -1,4 +1,4 @@
-"""The skeleton of Claude Code's lines: what lists, figures and titles need of them."""
+"""The skeleton of Claude Code's lines: the fields that lists, figures and titles need."""
 
 from __future__ import annotations
 

@@ -193,7 +193,7 @@ class CodexDecoder(FollowingDecoder):
             )
 
     def _roll_back(self, read: RecordEvents, turns: int) -> None:
-        """Take the last turns back. A turn begins with a message of the user. A retraction is not
+        """Retract the last turns. A turn begins with a message of the user. A retraction is not
         possible if one of the turns began before the newest compaction, before a line that names
         the session again, or before events that did not come from the rollout. Then a condensation
         forgets the turns.

@@ -1,4 +1,4 @@
-"""The skeleton of the lines of a Codex rollout: what lists, figures and titles need of them."""
+"""The skeleton of the lines of a Codex rollout: the fields that lists, figures and titles need."""
 
 from __future__ import annotations
 

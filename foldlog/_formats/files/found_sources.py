@@ -92,8 +92,8 @@ class NotAHistory(EventStoreError, ValueError):
     """There is no history at this path, so nothing is imported from it.
 
     ``why`` says what the file is instead. ``foreign`` is true for valid JSON of another kind, which
-    is harmless among other files. ``repeats`` is true if the file has nothing that is not in the
-    histories next to it.
+    is harmless among other files. ``repeats`` is true if the histories next to the file contain
+    everything that the file says.
     """
 
     def __init__(

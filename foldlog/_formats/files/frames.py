@@ -88,8 +88,8 @@ def texts_beside(told: Mapping[str, Any]) -> list[Any]:
 
 
 def without_words(about: bytes) -> bytes:
-    """Return the stored fields of a source without its title, without where it was written, and
-    with an empty frame.
+    """Return the stored fields of a source without its title and ``where``, and with an empty
+    frame.
     """
     if not about:  # a runtime recorded the records: there are no other fields
         return about

@@ -91,8 +91,8 @@ def no_look(path: Path) -> None:
 def histories(
     path: Path, recognize: Recognize, look: Look = no_look
 ) -> Iterator[Found | LeftOut | Unchanged | ImportFinding]:
-    """Yield the histories at ``path`` in a stable order, and between them problems and the files
-    that are not imported. A file is opened only if ``look`` returns None for it.
+    """Yield the histories at ``path`` in a stable order. Problems, and files that are not imported,
+    are yielded between them. A file is opened only if ``look`` returns None for it.
 
     Raises ``NotAHistory`` for a file without a history, ``OSError`` if a file cannot be read.
     """

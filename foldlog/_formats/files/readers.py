@@ -67,7 +67,7 @@ class JsonLines:
 def on_lines(path: Path, least: int = 2) -> bool:
     """Return whether a file is JSON Lines. It must have at least ``least`` lines, and the first
     line must be a complete object or array, or be followed by two complete objects. If two lines
-    are required and the file has only one, the line, which may be long, is not parsed.
+    are required and the file has only one line, which may be long, it is not parsed.
     """
     if least > 1 and not _has_two_lines(path):
         return False

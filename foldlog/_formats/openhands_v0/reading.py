@@ -104,7 +104,8 @@ class OpenHandsV0Decoder(FollowingDecoder):
                 raise refused("an event object", member)
             if all(type(member.get(key)) is not str for key in ("action", "observation")):
                 raise NotAnEvent(
-                    "an event has a text under 'action' or 'observation', this object has neither"
+                    "an event has a text under 'action' or 'observation', but this object has"
+                    " neither"
                 )
 
     def read(self, read: RecordEvents, record: Any) -> None:

@@ -271,7 +271,7 @@ ATIF.
 OF_V0 = {
     "an array": "expected an event object or an array of them, found an empty array",
     "another object": (
-        "an event has a text under 'action' or 'observation', this object has neither"
+        "an event has a text under 'action' or 'observation', but this object has neither"
     ),
 }
 

@@ -276,7 +276,7 @@ def test_a_damaged_line_is_a_finding_with_file_and_line(write):
         ":10: nested deeper than 480 levels, the limit for one record",
         ":4: expected an event object or an array of them, found an empty array",
         ":7: expected an event object, found a number",
-        ":8: an event has a text under 'action' or 'observation', this object has neither",
+        ":8: an event has a text under 'action' or 'observation', but this object has neither",
     ]
 
 
