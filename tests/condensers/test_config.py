@@ -339,7 +339,7 @@ def test_a_type_is_registered_once_and_needs_a_name():
     class Unregistered(BaseModel):
         """It names no type."""
 
-    with pytest.raises(InvalidCondenser, match="must give its field 'type' a literal"):
+    with pytest.raises(InvalidCondenser, match="must declare its field 'type' as a literal"):
         Plain.register_config(Unregistered)
     with pytest.raises(InvalidCondenser, match="config: Unregistered is not registered"):
         Condenser.from_config(Unregistered())
@@ -349,7 +349,7 @@ def test_a_condenser_without_a_configuration_says_so():
     class Unknown(Plain):
         config_type = None
 
-    with pytest.raises(InvalidCondenser, match="Unknown has no configuration; register one"):
+    with pytest.raises(InvalidCondenser, match="Unknown has no configuration; register a"):
         _ = Unknown(1).config
 
 

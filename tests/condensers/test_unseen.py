@@ -199,8 +199,8 @@ def test_a_decline_names_the_tokens_of_texts_that_were_cut_to_the_least(agent):
     agent = agent({"type": "digest", "max_tokens": 200})
     agent.add(call(), answer((*parts_with("y " * 50_000).values(),)))
     said = (
-        r"may have 200 tokens, and would have (\d+) with each text of a result or a message cut to"
-        r" 400 characters"
+        r"may have 200 tokens, and would have (\d+) even with each text of a result or a message"
+        r" cut to 400 characters"
     )
     with pytest.raises(NoCondensationAvailable, match=said) as declined:
         agent.prepare()
