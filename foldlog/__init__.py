@@ -21,7 +21,7 @@ Events      Message, Action, Observation, SystemMessage, Annotation, Retraction,
 Views       View (the events that the model is shown), Difference, Why, Fact, Dropped
 Forgetting  Condenser, Condensation, LLM, LLMConfig (its limits), RecallTool,
             request_condensation_tool, is_context_window_error
-Effects     effect (mark a tool), Effect (what is known of a call)
+Effects     effect (mark a tool), Effect (the state of a call)
 Errors      EventStoreError is the base of all: VersionConflict, ConversationNotFound,
             ConversationErased, StoreUnavailable, LeaseTaken, NoCondensationAvailable;
             foldlog.errors has all of them
@@ -36,7 +36,7 @@ The files of this package:
 
     _history/ _bound_store.py         the interface for runtimes
     aio.py _aio.py _threads.py        the same for async code
-    _companions.py                    conversations that have more about another one
+    _companions.py                    conversations that store more data of another conversation
     _maintenance.py                   the tasks of an administrator
     _cli/ commands.py                 the command
     _documents.py                     the JSON of the command
@@ -63,7 +63,7 @@ The files of this package:
     _cached_values.py                 values kept beside conversations
     _reports/ _search.py              comparisons, audits and search
     _derived.py _follower.py          tables that follow a store, in a thread of their own
-    _unreadable.py                    read around damage
+    _unreadable.py                    read a damaged conversation without the damaged events
 """
 
 __version__ = "0.1.0"
@@ -71,7 +71,7 @@ __version__ = "0.1.0"
 from foldlog import _lazy
 
 _HOMES = _lazy.homes_of(__path__[0])
-"""The module of each public name: type checkers read the same file, ``__init__.pyi``."""
+"""The module of each public name. Type checkers read the same names in ``__init__.pyi``."""
 
 # ``from foldlog import *`` imports no submodules, and does not replace Python's own ``open``.
 __all__ = [name for name, home in _HOMES.items() if home != "foldlog" and name != "open"]

@@ -1,5 +1,5 @@
-"""The async face, ``foldlog.aio``: each method runs the sync one in a thread, and appends that wait
-share a commit.
+"""The async interface, ``foldlog.aio``. Each method runs the sync method in a thread. Appends that
+wait at the same time share a commit.
 """
 
 from __future__ import annotations
@@ -44,22 +44,26 @@ _T = TypeVar("_T")
 
 _PAGE = 500
 _THREADS = 32
-"""The most calls that run at the same time, besides steps and the appends that share commits."""
+"""The maximum number of calls that run at the same time, without steps and appends that share
+commits.
+"""
 _STEPPING_THREADS = 256
-"""The most steps at the same time. One that waits for a model takes 50 KB; one that reads, a
-connection.
+"""The maximum number of steps at the same time. A step uses 50 KB while it waits for a model, and a
+connection while it reads.
 """
 _POLL_S = 0.005
 _POLL_MAX_S = 0.1
 _EVENTS_MAX: Final = 100
-"""The most events of an append that other appends wait for: encoding them takes a millisecond."""
+"""The maximum number of events of an append that may share a commit. The other appends wait while
+they are encoded, about a millisecond.
+"""
 _OF_SHORT: Final = {"expected_version", "idempotency_key"}
-"""The arguments that such an append may have."""
+"""The arguments of an append that may share a commit."""
 _faces_lock = Lock()
 
 
 class _Opening:
-    """A store that is being opened: await it, or enter it."""
+    """A store that is being opened. Await it, or use it in ``async with``."""
 
     def __init__(self, opened: Callable[[], sync.Histories]) -> None:
         self._opened = opened
@@ -107,7 +111,7 @@ def _method(
 def _pages(
     method: Callable[Concatenate[_S, _P], Iterator[_T]],
 ) -> Callable[Concatenate[Any, _P], _Pages[_T]]:
-    """Return the async form of a method that yields, with the same arguments and docstring."""
+    """Return the async form of a generator method, with the same arguments and docstring."""
 
     def call(self: Any, /, *args: _P.args, **kwargs: _P.kwargs) -> _Pages[_T]:
         return _Pages(self._histories.pool, partial(method, self.sync, *args, **kwargs))
@@ -177,16 +181,18 @@ class PendingAppend:
 
     @property
     def is_short(self) -> bool:
-        """Whether the append reads nothing first and runs only foldlog's code: then other appends
-        may wait for it.
+        """Whether the append may share a commit with others, which wait for it: it has few events,
+        reads nothing before, and runs only foldlog's code.
         """
         events = self.events
         few = type(events) in (list, tuple) and len(events) <= _EVENTS_MAX
         # a chat message may need the View
         few = few and not any(isinstance(each, Mapping) for each in events)
-        if _telemetry.telemetry is not None:  # it has a span of its own
+        if _telemetry.telemetry is not None:  # it has its own span
             return False
-        may_reply = self.history._asked_at is not None  # then it may be appended twice
+        may_reply = (
+            self.history._asked_at is not None
+        )  # the reply may have to be appended a second time
         return self.how.keys() <= _OF_SHORT and (few or isinstance(events, Event)) and not may_reply
 
     def prepare(self) -> Appending:
@@ -201,8 +207,8 @@ class PendingAppend:
 def append_all(
     store: Store, appends: Sequence[PendingAppend]
 ) -> list[Outcome[tuple[Recorded, ...]]]:
-    """Make short appends to histories of a store, in their order. Return the outcome of each, as if
-    it were alone.
+    """Make short appends to histories of a store, in their order. Return an outcome for each
+    append. If an append fails, the others are still made.
     """
     prepared = [Outcome.of(append.prepare) for append in appends]
     works = [outcome.value for outcome in prepared if outcome.value is not None]
@@ -214,8 +220,8 @@ def append_all(
 
 
 def _only_async_for(self: object) -> Any:
-    """Refuse to iterate. Without it Python would ask histories for 0, 1, 2 and so on, without
-    end.
+    """Raise ``TypeError``. Without this method, ``for`` would ask histories for the ids 0, 1, 2 and
+    so on, without end.
     """
     raise TypeError(
         "it cannot be iterated over with 'for' or 'list'; write 'async for', or '[each async for"
@@ -224,11 +230,11 @@ def _only_async_for(self: object) -> Any:
 
 
 class _Pages(Generic[_T]):
-    """An async iterator over what a blocking iterator yields, read a page at a time.
+    """An async iterator over the items of a blocking iterator. It reads a page of items at a time.
 
-    A page, or the error of reading it, is kept until a step takes it: a step that is cancelled
-    loses nothing. It is a class because an async generator that a loop leaves early must be closed
-    in the loop that ran it.
+    It stores a page, or the error of reading it, until ``__anext__`` returns it. So a cancelled
+    ``__anext__`` loses nothing. It is a class because an async generator that a loop leaves early
+    must be closed in the loop that ran it.
     """
 
     def __init__(self, pool: ThreadPool, iterate: Callable[[], Iterator[_T]]) -> None:
@@ -258,13 +264,13 @@ class _Pages(Generic[_T]):
         raise StopAsyncIteration
 
     async def aclose(self) -> None:
-        """End the iteration, and keep no page. A page is read in a transaction of its own: nothing
-        else is held.
+        """End the iteration and drop its page. There is nothing else to close, since each page is
+        read in its own transaction.
         """
         self._is_closed, self._page, self._iterator, self._read_ahead = True, iter(()), None, None
 
     def _read(self) -> Outcome[list[_T]]:
-        with self._reading:  # a step that was cancelled may read still
+        with self._reading:  # a cancelled step may still read
             if self._read_ahead is None:
                 self._read_ahead = Outcome.of(self._next_page)
             return self._read_ahead
@@ -276,7 +282,7 @@ class _Pages(Generic[_T]):
 
 
 class _Following(_Pages[Recorded]):
-    """An async iterator over everything recorded after a position, without an end."""
+    """An endless async iterator over all events that are recorded after a position."""
 
     def __init__(self, pool: ThreadPool, store: Store, after_position: int) -> None:
         super().__init__(pool, lambda: store.follow(self._position))
@@ -306,8 +312,8 @@ class _Following(_Pages[Recorded]):
 
 
 def _elsewhere(of: type, remedy: str) -> Callable[[Any, str], Any]:
-    """Return a ``__getattr__`` that says how to reach what only the objects of another class
-    have.
+    """Return a ``__getattr__`` whose error names the way to an attribute that only the objects of
+    class ``of`` have.
     """
 
     def missing(self: object, name: str) -> Any:
@@ -320,10 +326,11 @@ def _elsewhere(of: type, remedy: str) -> Callable[[Any, str], Any]:
 
 
 def face_of(histories: sync.Histories) -> AsyncHistories:
-    """Return the async face of open histories. They have only one, and closing either of the two
-    closes both.
+    """Return the async interface of open histories. They have only one such interface. Closing it
+    also closes the histories, and the reverse.
 
-    Cost: only the first call costs time; its threads begin with the first calls.
+    Cost: only the first call costs time. The interface starts threads when its methods are first
+    called.
     """
     with _faces_lock:
         face: AsyncHistories | None = histories._async_face
@@ -335,10 +342,10 @@ _forked = _method(SyncHistory.fork, writes=True)
 
 
 class AsyncHistories:
-    """The histories of a store, by id. ``sync`` is the ``Histories`` of the sync face.
+    """The histories of a store, by id. ``sync`` is the same ``Histories`` with sync methods.
 
-    Any number of tasks, in any number of loops, may use it. ``await histories.pool.run(work)`` runs
-    a function that uses ``sync`` in a thread of this face; see ``ThreadPool.run``.
+    Any number of tasks, in any number of loops, may use it. To use ``sync`` in a function ``work``,
+    call ``await histories.pool.run(work)``, which runs it in a thread; see ``ThreadPool.run``.
     """
 
     def __init__(self, histories: sync.Histories, pool: ThreadPool) -> None:
@@ -383,12 +390,13 @@ class AsyncHistories:
         return _Pages(self.pool, lambda: iter(self.sync))
 
     def follow(self, after_position: int = 0, *, forever: bool = True) -> _Pages[Recorded]:
-        """Yield everything recorded after a position, over all histories, in the order of
+        """Yield the events of all histories that were recorded after a position, in the order of
         positions.
 
-        ``forever`` waits for more, else it ends where ``Store.follow`` does. Keep the last position
-        and resume after it: no event is missed or repeated. Raises what ``Store.follow`` raises.
-        Cost: the events, and while it waits a query of some microseconds every 5 to 100 ms.
+        With ``forever``, it waits for more events; otherwise it ends like ``Store.follow``. To
+        resume without a missed or repeated event, store the last position and begin after it.
+        Raises what ``Store.follow`` raises. Cost: the events; while it waits, also a query of some
+        microseconds every 5 to 100 ms.
         """
         follow = self.sync.store.follow
         if not forever:
@@ -417,8 +425,8 @@ class AsyncHistories:
 
     async def close(self) -> None:
         """Wait for the running calls, then close the store."""
-        # One thread of the pool waits until the others have ended: a thread of its own took a tenth
-        # of an opening.
+        # A thread of the pool waits until the others have ended. To start another thread for this
+        # took a tenth of the time of an opening.
         if self.pool.is_open:
             closing = self.pool
         else:
@@ -439,7 +447,7 @@ class AsyncHistories:
 
 
 class AsyncRecallTool:
-    """The tool ``recall`` over one conversation. ``sync`` is its ``RecallTool``, which has
+    """The tool ``recall`` of one conversation. ``sync`` is the ``RecallTool`` with the same
     ``schema`` and ``hint``.
     """
 
@@ -460,8 +468,8 @@ class AsyncRecallTool:
 
 
 class _AsyncLeaseBlock:
-    """The async form of ``LeaseBlock``. A task that waits uses no thread, and leaving is never
-    cancelled.
+    """The async form of ``LeaseBlock``. A task that waits for the lease uses no thread. A
+    cancellation does not interrupt the release of the lease.
     """
 
     def __init__(self, pool: ThreadPool, block: LeaseBlock) -> None:
@@ -567,7 +575,7 @@ class AsyncHistory:
                 content = await self._called(partial(tool, **attempt.arguments))
             except Exception as error:  # noqa: BLE001 - whatever it is, it is how the call ended
                 return await pool.run(partial(attempt.failed, error), may_withdraw=False)
-            # cancelled or not, it has run
+            # it has run, even if the task was cancelled
             return await pool.run(partial(attempt.end, content), may_withdraw=False)
 
     run.__doc__ = SyncHistory.run.__doc__
@@ -581,7 +589,7 @@ class AsyncHistory:
     once.__doc__ = SyncHistory.once.__doc__
 
     async def _called(self, work: Callable[[], Any]) -> Any:
-        """Return what ``work`` returns: awaited if it is async, otherwise from a thread."""
+        """Return the result of ``work``. Await it if it is async; otherwise run it in a thread."""
         if iscoroutinefunction(getattr(work, "func", work)):
             return await work()
         return await self._histories._stepping.run(work)

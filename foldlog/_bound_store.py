@@ -1,5 +1,6 @@
-"""The store as one ``History`` sees it. Its id stands for one conversation, also where that is
-erased and another one has the id: see ``docs/internals/decisions/0036-generations.md``.
+"""The store of one ``History``. The id of the history always means the same conversation, even if
+this conversation is erased and a new one gets the id: see
+``docs/internals/decisions/0036-generations.md``.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from foldlog.projections import Views
 
 
 class BoundDatabase(Database):
-    """A database with one conversation for an id: the first one that was read, or appended to. All
-    that a ``History`` reads or changes is found here, in its own transaction.
+    """A database in which an id always means the first conversation that was read or appended to.
+    Each read and each change of a ``History`` finds its conversation here, in its own transaction.
     """
 
     def __init__(self, database: Database, conversation: str) -> None:
@@ -46,16 +47,14 @@ class BoundDatabase(Database):
 
 
 def bound_store(store: Store, conversation: str) -> tuple[BoundDatabase, Store]:
-    """Return a store with one conversation for this id."""
+    """Return a store in which this id always means the same conversation."""
     own = copy(store)
     own.database = database = BoundDatabase(store.database, conversation)
     return database, own
 
 
 def views_of(own: Store, views: Views) -> Views:
-    """Return the Views of a store that ``bound_store`` made. They are in memory with those of
-    ``views``.
-    """
+    """Return the Views of a store that ``bound_store`` made. They share the memory of ``views``."""
     made = copy(views)
     made._store = own
     return made

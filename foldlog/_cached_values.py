@@ -1,8 +1,8 @@
 """Values that reports cache beside conversations, so that they read only changed conversations.
 
-They are stored like the records of a projection, encrypted with the conversation. Anything that
-changes a stored history deletes them, or gives the conversation another version; then they are made
-again.
+They are stored like the records of a projection, encrypted with the key of the conversation. Each
+change of a stored history deletes them, or changes the version of the conversation. A report makes
+them again after that.
 """
 
 from __future__ import annotations
@@ -30,35 +30,39 @@ from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.types import utf8
 
 _TOGETHER = 200
-"""Conversations in one transaction."""
+"""The maximum number of conversations in one transaction."""
 _FEW = 100
-"""Up to this many conversations are read one by one; more, as one range of ids."""
+"""Up to this number of conversations are read one by one. If there are more, they are read as one
+range of ids.
+"""
 _decoder = cache(Decoder)
 
 
 class KeptBeside:
-    """The cached values of one report, each for a conversation at its present version."""
+    """The cached values of one report. Each value belongs to the present version of a
+    conversation.
+    """
 
     def __init__(self, store: Store, projection: str, code: int, *, at_once: bool = True) -> None:
-        """``code`` is the version of the code that makes the values: values of another version are
-        made again. With ``at_once=False``, writing waits for other writers: for values that cannot
-        be made again.
+        """``code`` is the version of the code that makes the values; values of another version are
+        made again. With ``at_once=False``, ``flush`` waits for other writers. Use it for values
+        that cannot be made again.
         """
         self._store = store
         self._projection = projection
         self._code = code
         self._at_once = at_once
         self._held: dict[str, tuple[ConversationRow, Any]] = {}
-        """The values that the store did not write, or not yet."""
+        """The values that are not written, or could not be written."""
         self._new = set[str]()
         """The conversations whose values are still to be written."""
 
     def load(
         self, rows: Sequence[ConversationRow], kind: Any = Any, *, of_any_version: bool = False
     ) -> dict[str, Any]:
-        """Return by their ids the cached values of these conversations that are of the present
-        version. With ``of_any_version``, also values of earlier versions, for values that do not
-        depend on later events. ``kind`` is the type of the values.
+        """Return the cached values of these conversations by id, if they belong to the present
+        version. With ``of_any_version``, also return values of earlier versions; this is for values
+        that do not depend on later events. ``kind`` is the type of the values.
 
         Cost: the conversations from the first of these ids to the last; for a few ids, a statement
         for each.
@@ -93,8 +97,9 @@ class KeptBeside:
         return records
 
     def below(self, start: str) -> Iterator[tuple[str, Any, bool]]:
-        """Yield the ids that begin with ``start``, in any order, except erased conversations. Each
-        comes with its newest cached value, or None, and whether it is of the present version.
+        """Yield the ids that begin with ``start``, in any order, without erased conversations. Each
+        comes with its newest cached value or None, and whether this value belongs to the present
+        version.
 
         Cost: these conversations, in one statement.
         """
@@ -110,9 +115,7 @@ class KeptBeside:
                 yield name, value_of(record.body), record.version == version
 
     def keep(self, row: ConversationRow, value: Any) -> None:
-        """Cache a value that was made of the conversation in this row. It is written before
-        ``flush`` returns.
-        """
+        """Cache a value of the conversation in this row. ``flush`` writes it."""
         self._held[row.id] = row, to_builtins(value, str_keys=True)
         self._new.add(row.id)
         if len(self._new) % _TOGETHER == 0:
@@ -172,9 +175,9 @@ class KeptBeside:
 def kept_records(
     store: Store, projection: str, first: str, last: str
 ) -> dict[str, tuple[int, Record | None]]:
-    """Return by their ids the conversations from ``first`` to ``last`` that are not erased: the
-    version, and the newest record of a projection. A record that is damaged or whose key is missing
-    is None, so that it is made again. Cost: these conversations.
+    """Return the conversations from ``first`` to ``last`` that are not erased, by id: the version,
+    and the newest record of a projection. The record is None if it is damaged or if its key is
+    missing; it is then made again. Cost: these conversations.
     """
     database = store.database
 

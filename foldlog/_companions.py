@@ -2,8 +2,8 @@
 it, such as the writes of a thread. They are erased, copied, redacted and rekeyed together with the
 conversation.
 
-``ID`` may also be a path above several conversations. They share such a companion, for example the
-state of a user, and it is a companion of none of them alone.
+``ID`` may also be a path above several conversations. Such a companion, for example the state of a
+user, belongs to all of them and is not erased with one of them.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def companion(conversation: str, name: str) -> str:
 
 
 def companion_of(conversation: str) -> str:
-    """Return the id whose companion a conversation is; of a companion of a companion, the first
-    owner. An empty text for any other conversation. Lists leave companions out.
+    """Return the id of the owner of a companion. For a companion of a companion, return the first
+    owner. For any other conversation, return an empty text. Lists leave companions out.
     """
     owner, _, name = conversation.rpartition(_OWN)
     if not owner or "/" in name:
@@ -44,8 +44,8 @@ def companion_of(conversation: str) -> str:
 
 
 def companions(store: Store, *conversations: str) -> list[ConversationRow]:
-    """Return the companions of these conversations, and the companions of companions, each once,
-    also erased ones. Cost: these, and a look-up for each.
+    """Return the companions of these conversations and the companions of companions, each once,
+    also erased companions. Cost: the companions, and a look-up for each conversation.
     """
     ids = dict.fromkeys(map(str, conversations))  # the store refuses an id that is not text
     starts = (companion(owner, "") for owner in ids)
@@ -59,14 +59,14 @@ def companions(store: Store, *conversations: str) -> list[ConversationRow]:
 
 
 def and_companions(store: Store, conversations: Sequence[str]) -> list[str]:
-    """Return these ids and the ids of their companions, also erased ones, each once."""
+    """Return these ids and the ids of their companions, each once, also of erased companions."""
     # An id that is not a text is returned as it is, so that the store refuses it.
     by_text = {str(conversation): conversation for conversation in conversations}
     return [*by_text.values(), *(row.id for row in companions(store, *conversations))]
 
 
 def with_companions(store: Store, rows: Iterable[ConversationRow]) -> list[ConversationRow]:
-    """Return these conversations, and their companions without erased ones."""
+    """Return these conversations, and their companions that are not erased."""
     rows = [*rows]
     return [
         *rows,
@@ -79,8 +79,8 @@ def with_companions(store: Store, rows: Iterable[ConversationRow]) -> list[Conve
 
 
 def sub_agents(store: Store, conversation: str) -> list[str]:
-    """Return the conversations ``ID/…`` of sub-agents: their first event names a parent, as in
-    Claude Code, or cannot be read. Cost: these, and their first events.
+    """Return the ids ``ID/…`` of the conversations of sub-agents. Their first event names a parent,
+    as in Claude Code, or cannot be read. Cost: these conversations, and their first events.
     """
     return [
         row.id
@@ -106,8 +106,8 @@ def _is_begun_by_another(store: Store, conversation: str) -> bool:
 
 
 def ids_meant(store: Store, beginning: str) -> Iterator[str]:
-    """Yield the ids that a person may mean: this id, or the ids that begin with it. Of a session
-    and its sub-agents, such as ``session/agent-1``, only the session.
+    """Yield the ids that the user may mean: this id, or the ids that begin with it. If a session
+    and its sub-agents (``session/agent-1``) begin with it, yield only the session.
     """
     if not beginning:
         return
@@ -121,8 +121,8 @@ def ids_meant(store: Store, beginning: str) -> Iterator[str]:
 
 
 def _ids_from_parts(store: Store, beginning: str) -> Iterator[str]:
-    """Yield the ids that begin with ``beginning``. If there are none, yield the ids whose parts
-    between slashes begin with its parts.
+    """Yield the ids that begin with ``beginning``. If there are none, compare the parts between
+    slashes: each part of an id must begin with the part of ``beginning``.
     """
     name = None
     for name in ids_from(store, beginning):
@@ -143,7 +143,7 @@ def ids_from(store: Store, beginning: str) -> Iterator[str]:
 
 
 def forked_from(store: Store, conversation: str) -> list[str]:
-    """Return the conversations from which a fork was begun: their companions may have content of
+    """Return the conversations from which a fork was begun. Their companions may have content of
     the fork.
     """
     with suppress(EventStoreError):  # the conversation is erased, or its key is missing

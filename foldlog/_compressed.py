@@ -12,10 +12,10 @@ from typing import Any
 from foldlog.eventstore.errors import install_command
 
 ZSTD = b"\x28\xb5\x2f\xfd"
-"""The first bytes of a compressed file."""
+"""The first bytes of each compressed file."""
 _PART_BYTES = 4096
-"""How many compressed bytes are unpacked at once. Even a file that repeats one character then needs
-at most a hundred megabytes of memory.
+"""The number of compressed bytes that are unpacked at once. With this number, even a file that
+repeats one character needs at most a hundred megabytes of memory.
 """
 
 

@@ -1,8 +1,8 @@
 """Tables outside a store that are derived from its events and follow it, such as an audit database.
 
 Removals come first: erased and redacted content is removed before the text of any event is read.
-Then the events are added. An event that cannot be added is left out and named, and stops no other
-event.
+Then the events are added. If an event cannot be added, it is left out and reported, and the others
+are added.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ REFUSED_BY_SQLITE = (sqlite3.DataError, OverflowError, ValueError)
 
 
 class Removal(NamedTuple):
-    """The removal of all events of a conversation at positions before ``position``; with ``ids``,
-    of the content of these events.
+    """A removal of all events of a conversation at positions before ``position``. With ``ids``,
+    only the content of these events is removed.
     """
 
     conversation: str
@@ -53,7 +53,7 @@ class Removal(NamedTuple):
 
 
 class OmittedEvent(NamedTuple):
-    """An event that is left out of the derived tables. ``problem`` has nothing of its content."""
+    """An event that is left out of the derived tables. ``problem`` does not contain its content."""
 
     conversation: str
     event: int
@@ -66,7 +66,7 @@ class OmittedEvent(NamedTuple):
     @classmethod
     def of(cls, recorded: Recorded, error: Exception) -> OmittedEvent:
         return cls(
-            recorded.conversation, recorded.event.id, f"it cannot be taken ({type(error).__name__})"
+            recorded.conversation, recorded.event.id, f"it cannot be added ({type(error).__name__})"
         )
 
 
@@ -80,8 +80,8 @@ class Changes(NamedTuple, Generic[R]):
 
 
 class Derived(ABC, Generic[R]):
-    """Tables that follow a store. A subclass makes the row of an event and writes rows; this class
-    decides which changes come in which order.
+    """Tables that follow a store. A subclass makes the row of an event and writes rows. This class
+    decides the order of the changes.
     """
 
     batch_size: int
@@ -97,8 +97,8 @@ class Derived(ABC, Generic[R]):
 
     @abstractmethod
     def row_of(self, recorded: Recorded) -> R | None:
-        """Return the row of an event; None for an event without a row. If this raises, the event is
-        left out.
+        """Return the row of an event, or None if the event has no row. If this method raises an
+        error, the event is left out.
         """
 
     @abstractmethod
@@ -110,7 +110,9 @@ class Derived(ABC, Generic[R]):
 
     @abstractmethod
     def begin_again(self) -> None:
-        """Remove everything: the store was restored, and has lost events that the tables have."""
+        """Remove all rows, because the store was restored and has lost events that the tables
+        have.
+        """
 
     @abstractmethod
     def refresh(self) -> object:
@@ -120,7 +122,7 @@ class Derived(ABC, Generic[R]):
     def close(self) -> None: ...
 
     def meet(self, entry: Entry) -> None:
-        """Look at an entry of the ledger before anything of its batch is written."""
+        """Handle an entry of the ledger before the batch with this entry is written."""
 
     def catch_up(self, on_events: Callable[[int], object] = lambda added: None) -> int:
         """Apply the new events of the store. Return the number of added events."""
@@ -146,8 +148,8 @@ class Derived(ABC, Generic[R]):
         self, batch: Sequence[Recorded | CorruptEvent], position: int, *, after: int
     ) -> int | None:
         """Apply the events of the store between two positions. Return the number of added events.
-        Return None if the tables are not complete up to ``after``, since another process has
-        changed them, or since they were emptied here: then call ``catch_up``.
+        Return None if the tables are not complete up to ``after``, because another process changed
+        them or because they were emptied; call ``catch_up`` then.
         """
         if self.position != after:
             return None
@@ -160,7 +162,7 @@ class Derived(ABC, Generic[R]):
         return self.write(self.changes_of(batch), position, after=after)
 
     def changes_of(self, events: Iterable[Recorded | CorruptEvent]) -> Changes[R]:
-        """Return the changes of these events."""
+        """Return the changes of the tables for these events."""
         batch = list(events)
         removals = removals_of(batch)
         removals_by_conversation = defaultdict[str, list[Removal]](list)
@@ -182,7 +184,7 @@ class Derived(ABC, Generic[R]):
             except StoreDamaged as error:
                 left_out.append(OmittedEvent.of(item, error))
             except (StoreUnavailable, StoreUnusable, MemoryError):
-                raise  # the event is not the cause: the batch is tried again later
+                raise  # the event is not the cause, so the batch is tried again later
             except Exception as error:  # noqa: BLE001 - whatever it is, the other events are added
                 left_out.append(OmittedEvent.of(item, error))
             else:
@@ -191,8 +193,9 @@ class Derived(ABC, Generic[R]):
         return Changes(frozenset(item.conversation for item in batch), removals, rows, left_out)
 
     def _current(self, recorded: Recorded, removals: Sequence[Removal]) -> Recorded | None:
-        """Return an event as it is now; None for an erased one. An event of the batch may have been
-        read before a later removal in the same batch. ``removals`` are of its conversation.
+        """Return the present form of an event, or None if it is erased. An event of the batch may
+        have been read before a later removal in the same batch. ``removals`` are the removals of
+        its conversation.
         """
         covering = [removal for removal in removals if removal.covers(recorded)]
         if any(removal.ids is None for removal in covering):
@@ -208,8 +211,8 @@ class Derived(ABC, Generic[R]):
 
 
 def followed(store: Store, position: int) -> Iterator[Recorded | CorruptEvent]:
-    """Yield all events of a store after a position, and for a damaged event its error. Raises what
-    ``Store.follow`` raises, except ``CorruptEvent`` with a position.
+    """Yield all events of a store after a position. For a damaged event, yield its error instead.
+    Raises what ``Store.follow`` raises, except ``CorruptEvent`` with a position.
     """
     while True:
         try:
@@ -223,7 +226,7 @@ def followed(store: Store, position: int) -> Iterator[Recorded | CorruptEvent]:
 
 
 def removals_of(batch: Iterable[Recorded | CorruptEvent]) -> list[Removal]:
-    """Return the removals in the entries and events of a batch."""
+    """Return the removals that the entries and events of a batch require."""
     removals = []
     for item in batch:
         if isinstance(item, CorruptEvent):
@@ -242,8 +245,8 @@ def add_each(
     savepoint: Callable[[], AbstractContextManager[object]],
     refused: tuple[type[Exception], ...],
 ) -> list[OmittedEvent]:
-    """Add rows together. If the database refuses one of them, add each by itself, and return the
-    refused ones. ``refused`` are the errors of the database that are about a row.
+    """Add rows together. If the database refuses a row, add the rows one by one, and return the
+    refused rows. ``refused`` are the classes of database errors that are about a row.
     """
     try:
         with savepoint():

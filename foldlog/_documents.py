@@ -1,8 +1,8 @@
 """The JSON documents that the command prints for ``--json`` and the server sends below ``/api``.
 
 One word stands for one thing: a conversation is ``conversation``, a length ``version``, an event
-``event``. Times are texts in ISO 8601, without a zone where their source names none.
-``docs/json-schema.json`` is made of these classes by ``scripts/json-schema``.
+``event``. Times are texts in ISO 8601, without a zone if their source names none.
+``scripts/json-schema`` writes ``docs/json-schema.json`` from these classes.
 """
 
 from __future__ import annotations
@@ -145,8 +145,8 @@ class HomeDocument(Document, frozen=True, kw_only=True):
 
 
 class ServedPageDocument(Document, frozen=True, kw_only=True):
-    """``/api/conversations``: a page of the list, the last recorded first. ``counted`` of ``total``
-    have figures.
+    """``/api/conversations``: a page of the list; the conversation that was recorded last comes
+    first. ``counted`` of the ``total`` conversations have figures.
     """
 
     conversations: tuple[ConversationDocument, ...]
@@ -177,7 +177,7 @@ class ReasonDocument(SavingsDocument, frozen=True, kw_only=True):
 
 class FleetDocument(SavingsDocument, frozen=True, kw_only=True):
     """``/api/fleet``: the figures of all conversations. ``counted`` of them are counted up to their
-    last event. ``needs_key`` of them are encrypted under missing keys, and in no figure.
+    last event. ``needs_key`` of them are in no figure, because their keys are missing.
     ``without_usage`` and ``without_cost``: see ``StatsDocument``.
     """
 
@@ -296,9 +296,10 @@ class HitDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class HitsDocument(Document, frozen=True, kw_only=True):
-    """``foldlog search`` and ``/api/search``. ``more`` says whether other events have the words
-    too. ``read`` is how many of the ``conversations`` were read before there were enough hits or
-    the time ran out. ``unread`` are the problems of conversations that could not be read.
+    """``foldlog search`` and ``/api/search``. ``more`` is whether further events contain the words.
+    ``read`` is the number of conversations that were read, of ``conversations`` in all; a search
+    ends early if it has enough hits or no more time. ``unread`` are the problems of conversations
+    that could not be read.
     """
 
     words: str
@@ -451,7 +452,7 @@ class DroppedDocument(Document, frozen=True, kw_only=True):
 class NeededDocument(Document, frozen=True, kw_only=True):
     """How much of a condensation the agent needed again. ``events`` events with ``tokens`` left the
     View. ``dropped`` terms were then in no shown event. ``terms`` are the terms among them that the
-    agent wrote again, in that order.
+    agent wrote again, in the order of writing.
     """
 
     condensation: int
@@ -470,8 +471,8 @@ class NeededListDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class NoteDocument(Document, frozen=True, kw_only=True):
-    """A note of a reader of the page, beside an event; beside the conversation if ``event`` is
-    null. A note without a text is a bookmark.
+    """A note that a reader of the page wrote about an event, or about the conversation if ``event``
+    is null. A note without a text is a bookmark.
     """
 
     event: int | None
@@ -486,7 +487,9 @@ class NotesDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class EventsDocument(OfConversation, frozen=True, kw_only=True):
-    """``/api/events``: full events from ``start`` on; if they are long, fewer than requested."""
+    """``/api/events``: full events from ``start`` on. If they are long, there are fewer than
+    requested.
+    """
 
     start: int
     events: tuple[dict[str, Any], ...]
@@ -520,9 +523,9 @@ class FactDocument(Document, frozen=True, kw_only=True):
 class WhyDocument(OfConversation, frozen=True, kw_only=True):
     """``foldlog why``: the ``fate`` of an event in a View ("shown", "forgotten", "taken back",
     "never shown"), and the event ``by`` which it was hidden. ``dropped`` are its terms that no
-    shown event had then. If words were given, ``fact`` says whether they are known, and the event
-    is one that contains them. ``compacting`` is when a compaction began that the program has not
-    written yet: the answer is from before it.
+    shown event contained after that. If words were given, ``fact`` says whether they are known, and
+    the event is an event that contains them. ``compacting`` is the time of a compaction that the
+    program has not written yet; the answer does not include it.
     """
 
     event: int
@@ -601,8 +604,8 @@ class DifferenceDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class DivergenceDocument(OfVersion, frozen=True, kw_only=True):
-    """``foldlog diff ID OTHER``: where two conversations with a common past diverge. ``runs`` have
-    that past too.
+    """``foldlog diff ID OTHER``: where two conversations that share events diverge. ``runs``
+    include the shared events.
     """
 
     other: str
@@ -623,9 +626,9 @@ class LineDocument(Document, frozen=True, kw_only=True):
 
 
 class RunDocument(OfVersion, frozen=True, kw_only=True):
-    """One of two runs. ``replies`` is the number of replies of the model, ``calls`` of their calls,
-    ``tools`` of calls of each tool. ``answer`` is the answer to the last request; null if there is
-    none.
+    """One of two runs. ``replies`` is the number of the model's replies, ``calls`` the number of
+    the calls in them, and ``tools`` the number of calls of each tool. ``answer`` is the answer to
+    the last request; null if there is none.
     """
 
     requests: int
@@ -755,7 +758,9 @@ class SizesDocument(Document, frozen=True, kw_only=True):
 
 
 class CondensedDocument(OfConversation, frozen=True, kw_only=True):
-    """``foldlog condense``. If ``outcome`` is ``declined``, only ``problem`` and ``model`` come."""
+    """``foldlog condense``. If ``outcome`` is ``declined``, only ``problem`` and ``model`` are
+    set.
+    """
 
     dry_run: bool
     outcome: str
@@ -773,7 +778,7 @@ class CondensedDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class CallDocument(Document, frozen=True):
-    """The View at a call of the agent's model, ``before`` this event.
+    """The View at a call of the agent's model. ``before`` is the event that followed the call.
 
     ``hidden`` is the number of events of the View that the condenser left out this time.
     ``repeated`` is the number of tokens at the beginning that the previous prompt had too, so that
@@ -788,7 +793,7 @@ class CallDocument(Document, frozen=True):
 
 
 class MissingDocument(Document, frozen=True):
-    """A term in the agent's reply with event ``used`` that its prompt did not show.
+    """A term that the agent wrote in event ``used``, although its prompt did not show the term.
 
     ``occurred`` are the last events that had the term before, at most three, the newest first.
     ``named`` says whether a line of a digest in the prompt ends with the id of such an event, so
@@ -802,10 +807,10 @@ class MissingDocument(Document, frozen=True):
 
 
 class StrategyFiguresDocument(Document, frozen=True, kw_only=True):
-    """A strategy over a history. Figures that could not be counted are null, and so is a cost
-    without a known price. The ``condenser`` condenses a View above ``events_max`` events or
-    ``tokens_max`` tokens; ``parameters`` are its options. The recorded condensations have none of
-    these fields.
+    """The figures of a strategy in a replay of a history. Figures that could not be counted are
+    null, and so is a cost without a known price. The ``condenser`` condenses a View above
+    ``events_max`` events or ``tokens_max`` tokens; ``parameters`` are its options. The recorded
+    condensations have none of these fields.
     """
 
     strategy: str
@@ -843,7 +848,7 @@ class StrategyFiguresDocument(Document, frozen=True, kw_only=True):
 
 
 class CurvePointDocument(Document, frozen=True, kw_only=True):
-    """A point of ``foldlog compare --curve``: a strategy of a size, the average tokens of its
+    """A point of ``foldlog compare --curve``: a strategy with a size, the average tokens of its
     prompts, and the percentages of the terms and of the facts needed again that its prompts show.
     The recorded condensations have no size.
     """
@@ -885,7 +890,7 @@ class RestoredDocument(Document, frozen=True, kw_only=True):
 
 
 class ExportedDocument(OfConversation, frozen=True, kw_only=True):
-    """``foldlog export --output``. ``notes`` are about events that the format cannot hold."""
+    """``foldlog export --output``. ``notes`` are about events that the format cannot represent."""
 
     format: str
     file: str
@@ -923,14 +928,14 @@ class ImportDocument(Document, frozen=True, kw_only=True):
 
 
 class BorderDocument(Document, frozen=True, kw_only=True):
-    """Where a fork left its parent: earlier events are shared."""
+    """The version at which a fork begins. Earlier events are shared with its parent."""
 
     parent: str
     parent_version: int
 
 
 class ColumnsDocument(Document, frozen=True, kw_only=True):
-    """The events of a page, a column each: ``docs/PAGE.md`` says what their numbers mean."""
+    """The events of a page as columns. ``docs/PAGE.md`` explains their numbers."""
 
     kind: list[int]
     tokens: list[int]
@@ -973,7 +978,7 @@ class ChangeDocument(ToldDocument, frozen=True, kw_only=True):
 
 
 class MaskDocument(Document, frozen=True, kw_only=True):
-    """The rule of a mask that a condenser reported ``at`` an event."""
+    """A rule by which a condenser masks events. Event ``at`` reported it."""
 
     at: int
     by: Any
@@ -981,7 +986,7 @@ class MaskDocument(Document, frozen=True, kw_only=True):
 
 
 class LivedDocument(Document, frozen=True, kw_only=True):
-    """The life of a summary."""
+    """The versions at which a View shows a summary."""
 
     id: int
     tokens: int
@@ -989,8 +994,8 @@ class LivedDocument(Document, frozen=True, kw_only=True):
 
 
 class HistoryDocument(SavingsDocument, frozen=True, kw_only=True):
-    """``/api/history``, and the page that ``foldlog report`` writes. ``events_counted`` are a
-    list's ``events``.
+    """``/api/history``, and the page that ``foldlog report`` writes. ``events_counted`` is the
+    field ``events`` of a list.
     """
 
     conversation: str
@@ -1026,9 +1031,9 @@ class ModelsDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class OpeningDocument(OfConversation, frozen=True, kw_only=True):
-    """``/api/opening``: what is shown of a conversation while its page is made. ``row`` has its
-    last counted figures, ``newest`` the last events in full, and ``history`` their columns. Their
-    ids begin at 0.
+    """``/api/opening``: what a page shows while its document is being made. ``row`` has its last
+    counted figures, ``newest`` the last events in full, and ``history`` their columns. Their ids
+    begin at 0.
     """
 
     row: ConversationDocument | None
@@ -1087,7 +1092,7 @@ class RecordsDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class HolderDocument(Document, frozen=True, kw_only=True):
-    """The transaction of a PostgreSQL server that holds followers back."""
+    """The open transaction of a PostgreSQL server that delays followers."""
 
     pid: int | None
     application: str | None
@@ -1216,13 +1221,13 @@ class MatchDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class RedactionsDocument(Document, frozen=True, kw_only=True):
-    """``foldlog store redact``: the events that were found, the conversations whose sources hold
-    the text ``beside`` their records, the receipts, and the places that still hold the text, with
-    the reasons.
+    """``foldlog store redact``: the events that were found, the conversations whose sources contain
+    the text ``beside`` their records, the receipts, and the places that still contain the text,
+    with the reasons.
 
     ``holders`` names everything that may still hold the content, as far as the store knows.
-    ``searched`` and ``not_searched`` are the places in which a text was searched, and those in
-    which it was not.
+    ``searched`` are the places in which the text was searched, and ``not_searched`` the other
+    places.
     """
 
     found: tuple[MatchDocument, ...]
@@ -1338,7 +1343,7 @@ class CondensationsDocument(Document, frozen=True, kw_only=True):
 class StatsDocument(Document, frozen=True, kw_only=True):
     """``foldlog stats``, of one ``conversation`` or of several. ``events`` are counted by kind,
     with their ``total``. A total is the sum of the known figures: of the ``conversations``,
-    ``unmarked`` mark no errors, ``without_usage`` have no call with its tokens, and
+    ``unmarked`` do not mark errors, ``without_usage`` have no call with its tokens, and
     ``without_cost`` have calls of the ``unpriced`` models, whose price is not known. For one
     conversation, ``peak_prompt_tokens`` are the tokens of the largest prompt, and
     ``max_input_tokens`` the largest prompt of its model.
@@ -1380,7 +1385,9 @@ class GroupedDocument(Document, frozen=True, kw_only=True):
 
 
 def streamed(items: Iterable[Any]) -> Any:
-    """Return the value of a field of any length, for ``terminal.emit_list``."""
+    """Return an iterator as the value of a list field; ``terminal.emit_list`` writes its items one
+    by one.
+    """
     return iter(items)
 
 

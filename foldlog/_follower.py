@@ -1,7 +1,7 @@
-"""Keep what is derived from a store up to date, run by the eventsourcing library's runner.
+"""Update tables that are derived from a store, with the runner of the eventsourcing library.
 
-What is new and the position of the last event are written in one transaction, so each event is
-there once, also after a crash.
+New events and the position of the last event are written in one transaction. So each event is added
+exactly once, even after a crash.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from foldlog.eventstore.integrations.eventsourcing import (
 )
 
 _LAG_MAX_S = 60.0
-"""A message is logged when the oldest event that was not followed is older than this."""
+"""If the oldest event that was not followed is older than this, a message is logged."""
 _MESSAGE_EVERY_S = 60.0
 """The shortest time between two such messages."""
 
@@ -36,8 +36,8 @@ D = TypeVar("D", bound=Derived[Any])
 
 
 class DerivedView(TrackingRecorder, Generic[D]):
-    """What follows a store, as the library needs it. ``events`` is how many it has added since it
-    was opened.
+    """The derived tables as a view of the library. ``events`` is the number of events that were
+    added since it was opened.
     """
 
     def __init__(self, derived: D) -> None:
@@ -46,8 +46,8 @@ class DerivedView(TrackingRecorder, Generic[D]):
         self._after = derived.position
 
     def add(self, batch: RecordedBatch, tracking: Tracking) -> None:
-        """Apply a batch. Where another process has applied more since the last one, what is new is
-        read again.
+        """Apply a batch. If another process has applied events since the last batch, read the new
+        events again.
         """
         added = self.derived.apply(batch.events, tracking.notification_id, after=self._after)
         self.events += self.derived.catch_up() if added is None else added
@@ -69,14 +69,14 @@ class _DerivedProjection(Projection[DerivedView[D]]):
 
 
 class Follower(Generic[D]):
-    """Keeps tables that are derived from a store, such as an audit database, up to date in a thread
-    of its own. A context manager, which closes the tables and leaves the store open. Other
-    processes may change the tables at the same time. Cost: the events that are new.
+    """Updates tables that are derived from a store, such as an audit database, in its own thread.
+    As a context manager, it closes the tables at the end, but not the store. Other processes may
+    change the tables at the same time. Cost: the new events.
     """
 
     def __init__(self, store: Store, derived: D) -> None:
         class OfStore(ConversationBatches):
-            name = Conversations.name  # else the library takes that of the class
+            name = Conversations.name  # otherwise the library uses the name of the class
 
             def construct_factory(self, env: Environment) -> InfrastructureFactory[Any]:
                 return Factory(env, store.database)
@@ -96,9 +96,7 @@ class Follower(Generic[D]):
             raise
 
     def catch_up(self, timeout_s: float) -> None:
-        """Wait until every event that is in the store now is in the view. Raises
-        ``TimeoutError``.
-        """
+        """Wait until every present event of the store is in the view. Raises ``TimeoutError``."""
         self._runner.wait(self._runner.app.recorder.max_notification_id(), timeout=timeout_s)
 
     def run(self, every_s: float, on_events: Callable[[int], object]) -> None:
@@ -112,8 +110,8 @@ class Follower(Generic[D]):
             on_events(self.view.events)
 
     def _tell_lag(self) -> None:
-        """Tell how old the first event is that was not followed. One that cannot be read is not
-        measured.
+        """Report the age of the first event that was not followed. An event that cannot be read is
+        not measured.
         """
         with suppress(EventStoreError):
             for first in self._store.follow(self.view.derived.position, limit=1):

@@ -1,6 +1,4 @@
-"""The words for kinds of events: one word each, in the output, in filters and in what a search
-finds.
-"""
+"""The words for kinds of events. The output, filters and searches use the same word for a kind."""
 
 from __future__ import annotations
 
@@ -26,17 +24,19 @@ KINDS = (
     "summary",
     "unknown",
 )
-"""The words of a filter by kind: those that ``label`` returns, and ``message`` for all messages."""
+"""The words of a filter by kind: the words that ``label`` returns, and ``message`` for all
+messages.
+"""
 
 WIDER = {"user": "message", "agent": "message", "environment": "message", "error": "observation"}
-"""Labels that belong to a wider kind."""
+"""The wider kinds of some labels."""
 
 _STORED = {
     "document_changes": "documents",
     "condensation_request": "request",
     "condensation_summary": "summary",
 }
-"""Stored names of kinds that have a shorter word."""
+"""The words for kinds whose stored names are longer."""
 _LABELS = dict(zip(KINDS, KINDS, strict=True)) | _STORED
 
 
@@ -52,14 +52,14 @@ def label(event: Event) -> str:
 
 
 def kind_words(given: Iterable[str]) -> frozenset[str]:
-    """Return the kinds, each as its one word. Raises ``InvalidArgument`` for a word that names no
+    """Return the word for each of these kinds. Raises ``InvalidArgument`` for a word that names no
     kind.
     """
     if isinstance(given, str | bytes) or not hasattr(given, "__iter__"):
-        raise TypeError(f"kinds are several words, such as ['user', 'agent'], not {given!r}")
+        raise TypeError(f"kinds is a list of words, such as ['user', 'agent'], not {given!r}")
     words = frozenset(_STORED.get(kind, kind) for kind in given)
     for word in sorted(words.difference(KINDS)):
-        raise InvalidArgument(f"{word!r} is not a kind of event; give one of {', '.join(KINDS)}")
+        raise InvalidArgument(f"{word!r} is not a kind of event; use one of {', '.join(KINDS)}")
     return words
 
 

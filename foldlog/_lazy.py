@@ -1,5 +1,5 @@
-"""Public names of a package that are imported when they are first used. Its ``__init__.pyi`` has
-each of them once.
+"""Import the public names of a package when they are first used. The ``__init__.pyi`` of the
+package lists each name once.
 """
 
 import importlib
@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 
 def homes_of(folder: str) -> dict[str, str]:
-    """Return the module of each name, of the statements ``from MODULE import NAME as NAME`` of a
+    """Return the module of each name in the statements ``from MODULE import NAME as NAME`` of a
     stub.
     """
     with open(os.path.join(folder, "__init__.pyi"), encoding="utf-8") as stub:
@@ -19,7 +19,7 @@ def homes_of(folder: str) -> dict[str, str]:
 
 
 def lazy_getattr(package: str, homes: dict[str, str]) -> Callable[[str], object]:
-    """Return the ``__getattr__`` of a package: it imports a name, and keeps it in the package."""
+    """Return the ``__getattr__`` of a package. It imports a name, and stores it in the package."""
 
     def get(name: str) -> object:
         if name not in homes:

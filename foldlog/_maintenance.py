@@ -140,9 +140,9 @@ class Maintenance:
         decrypt: bool = False,
         on_result: Callable[[Rekeyed], object] = lambda rekeyed: None,
     ) -> tuple[Rekeyed, ...]:
-        """Encrypt and compress the stored events again with the settings of this store: of all
-        histories, or of the named ones and their companions. Return the outcome for each. See
-        ``maintenance.rekey.rekey``.
+        """Encrypt and compress stored events again with the settings of this store. By default, do
+        it for all histories; otherwise for the named histories and their companions. Return the
+        outcome for each. See ``maintenance.rekey.rekey``.
 
         With keys, the last result names the files and tables outside the store that hold its texts
         unencrypted (``plain``).
@@ -179,19 +179,19 @@ class Maintenance:
     ) -> tuple[Archived, ...]:
         """Move the events of the conversations whose last event is older than this span, or than
         this moment, to the object store ``to``, a URL such as ``s3://bucket/prefix``: one object a
-        conversation. With ``where`` only of the conversations that have these attributes. Return
-        the outcome for each.
+        conversation. With ``where``, archive only conversations that have these attributes. Return
+        the outcome for each conversation.
 
         Lists, figures, versions and heads stay in the store. The first use of an archived
-        conversation restores it. See ``maintenance.archive.archive`` for which stay and for errors,
-        ``docs/how-to/archiving.md`` for what else to know. It needs the extra ``archive``.
+        conversation restores it. ``maintenance.archive.archive`` describes the errors and which
+        conversations stay; see also ``docs/how-to/archiving.md``. It needs the extra ``archive``.
         """
         if isinstance(older_than, datetime):
             before = older_than
         else:
             before = self._ago(older_than)
         rows = [row for row in conversations_with(self._store, where, before) if not row.archived]
-        # what lists show is made of the events, so it is made now
+        # lists show figures of the events, so the figures are made now
         recent_conversations(self._store.database, {}, limit=1, after=None, age_max_s=0)
         FiguresOfStore(self._store).refresh()
         outcomes = (archive.archive(self._store, row.id, to) for row in rows)
@@ -241,7 +241,7 @@ class Maintenance:
             stay.append,
         )
         if erased_rows and not dry_run:
-            with suppress(StoreUnavailable):  # a reader that was opened before needs the bytes
+            with suppress(StoreUnavailable):  # an earlier reader still needs the bytes
                 self.vacuum()
         is_pending = bool(erased_rows) and self._store.database.bytes_pending
         return Expired(
@@ -261,16 +261,17 @@ class Maintenance:
         with_summaries: bool = False,
         dry_run: bool = False,
     ) -> RedactionReport:
-        """Redact the events that hold a text, in any case, with or without accents, and the text
-        that sources hold beside their records. The default are all conversations; ``where`` chooses
-        conversations with these attributes, ``older_than`` events that were recorded longer ago.
-        With ``dry_run`` redact nothing, and return the events that would be redacted.
+        """Redact the events that contain a text; case and accents do not matter. Also erase what
+        sources have beside their records if it contains the text. By default, all conversations are
+        searched; ``where`` selects conversations with these attributes, ``older_than`` events that
+        were recorded longer ago. With ``dry_run`` redact nothing, and return the events that would
+        be redacted.
 
-        The result says where the store still holds the text, which places were searched, and which
-        were not, such as other files and encoded text. See ``History.redact`` for the events that
-        are redacted with an event, and for ``with_summaries``. The bytes stay in a SQLite file
+        The result says where the store still contains the text, which places were searched, and
+        which were not, such as other files and encoded text. See ``History.redact`` for the events
+        that are redacted with an event, and for ``with_summaries``. The bytes stay in a SQLite file
         until ``vacuum``. Raises ``InvalidArgument`` for an empty text, and if the reason or ``by``
-        holds the text, since the receipt keeps them.
+        contains the text, since the receipt stores them.
 
         Durability: each receipt is on disk when this returns. Cost: all events and records of these
         conversations, twice.
@@ -278,7 +279,8 @@ class Maintenance:
         holds = holding(text)
         if holds(check_reason(reason, "receipt")) or holds(by or ""):
             raise InvalidArgument(
-                "the reason, or the name in by, holds the text to redact, and the receipt keeps it"
+                "the reason, or the name in by, contains the text to redact, and the receipt "
+                "would store it; use other words"
             )
         if older_than is None:
             before = None
@@ -298,9 +300,9 @@ class Maintenance:
         damaged: str | os.PathLike[str] | None = None,
         on_result: Callable[[Moved], object] = lambda moved: None,
     ) -> tuple[Moved, ...]:
-        """Copy every history of another store, or the named ones and their companions, into this
-        store. Return the outcome for each. A history with a ``problem`` was not copied, or only in
-        part. See ``maintenance.copy.copy_store``.
+        """Copy every history of another store, or only the named histories and their companions,
+        into this store. Return the outcome for each history. A history with a ``problem`` was not
+        copied, or only in part. See ``maintenance.copy.copy_store``.
 
         ``damaged`` is the path of a file. With it, a damaged history is copied up to its first
         damaged event, and each later readable event becomes a line of JSON in this file. Only the
@@ -319,8 +321,8 @@ class Maintenance:
         *conversations: str,
         on_result: Callable[[UnequalConversation], object] = lambda unequal: None,
     ) -> tuple[UnequalConversation, ...]:
-        """Return the histories of another store that have another head here. If histories are
-        named, only these and their companions are compared. See
+        """Return the histories of another store whose heads differ from the heads in this store. If
+        histories are named, only these and their companions are compared. See
         ``maintenance.copy.compare_stores``.
         """
         store = _store_of(source)
@@ -342,8 +344,8 @@ def _all_results(
 
 
 def _with_plain_text(store: Store, results: Iterable[Rekeyed]) -> Generator[Rekeyed, None, None]:
-    """Yield the outcomes of a rekey; the last one with the names of everything that holds texts
-    unencrypted.
+    """Yield the outcomes of a rekey. The last outcome has the names of all files and tables with
+    unencrypted texts.
     """
     for result in results:
         is_last = result.bytes_pending is not None
@@ -354,7 +356,7 @@ def _write_the_rest(
     store: Store, new: Store, moved: Iterable[Moved], path: Path
 ) -> Generator[Moved, None, None]:
     """Yield the outcomes, and write the readable events that could not be copied to a file. The new
-    store notes the file, since the damaged one may not be able to.
+    store notes the file, since the damaged store may not be writable.
     """
     with noted(new, "export", path), whole_file(path) as file:
         for outcome in moved:
@@ -372,7 +374,7 @@ def _write_the_rest(
                     }
                     file.write(f"{json.dumps(line)}\n".encode())
             except (CorruptEvent, StoreDamaged) as error:
-                problem = f"{problem}; of the later events not all can be read: {error}"
+                problem = f"{problem}; some of the later events cannot be read: {error}"
             rest = f"{count:,} later event{'s' if count != 1 else ''} in {path}"
             yield outcome._replace(
                 problem=f"copied up to event {outcome.damaged}, {rest}: {problem}"
@@ -419,8 +421,8 @@ def conversations_with(
     and_shared: bool = False,
 ) -> list[ConversationRow]:
     """Return the conversations that have these attributes, with their companions. With ``before``,
-    only conversations in which, and in whose companions, no event was recorded and no record
-    imported since then.
+    return only conversations that got no event and no imported record since then, and whose
+    companions got none.
 
     A companion may belong to all conversations below a path, such as ``app/user``. Such a shared
     companion is left out if any of these conversations is. It also needs the attributes itself,
@@ -452,7 +454,7 @@ def conversations_with(
 
 
 def _paths_of(ids: Iterable[str]) -> set[str]:
-    """Return these ids and all paths above them: of ``a/b/c`` also ``a/b`` and ``a``."""
+    """Return these ids and all paths above them: for ``a/b/c`` also ``a/b`` and ``a``."""
     paths = {path for name in ids for path in accumulate(name.split("/"), "{}/{}".format)}
     return paths - {""}
 
@@ -499,7 +501,7 @@ def erase_conversations(
     complete: bool = True,
 ) -> tuple[ConversationRow, ...]:
     """Erase conversations with their companions. Return the tombstones; see ``iter_erased``. If
-    conversations stay, raises the error of the last one after the others were erased.
+    conversations stay, the others are erased first, and then the error of the last one is raised.
     """
     work = iter_erased(
         store,
@@ -533,7 +535,7 @@ def iter_erased(
     """
     if with_forks and detach_forks:
         raise InvalidArgument(
-            "with_forks and detach_forks: forks are either erased or kept; give one of the two"
+            "with_forks erases the forks, and detach_forks keeps them; use only one of the two"
         )
     rows_by_id = {row.id: row for row in rows}
     erased_ids = set[str]()
@@ -601,9 +603,7 @@ def iter_erased(
 
 
 def _depth(row: ConversationRow, rows: dict[str, ConversationRow]) -> int:
-    """Return how many of the conversations from which a fork was begun, one from the other, are
-    among ``rows``.
-    """
+    """Return how many ancestors of a fork are among ``rows``."""
     depth = 0
     while row.parent in rows:
         row = rows[row.parent]
@@ -618,7 +618,7 @@ def cleared(store: Store) -> bool:
 
 
 def _clear(store: Store) -> None:
-    purge(store.database.recorder, "what was erased is gone for every reader")
+    purge(store.database.recorder, "no reader sees the erased data any more")
 
 
 def files_to_note(backup: str, former: str | None) -> set[str]:
@@ -645,8 +645,8 @@ def in_plain_text(store: Store) -> tuple[str, ...]:
 
 
 def _is_plain(path: str, keys: KeyRing | None) -> bool:
-    """Return whether a store has unencrypted events, as far as these keys tell, or cannot be
-    opened.
+    """Return whether a store has unencrypted events or cannot be opened. Conversations whose keys
+    are missing are not checked.
     """
     try:
         with open_store(f"{as_url(path)}?mode=ro", keys=keys) as store:
@@ -656,8 +656,8 @@ def _is_plain(path: str, keys: KeyRing | None) -> bool:
 
 
 def holds_plain_events(store: Store) -> bool:
-    """Return whether a store has unencrypted events, as far as its keys tell. Cost: a look-up for
-    each conversation.
+    """Return whether a store has unencrypted events. Conversations whose keys are missing are not
+    checked. Cost: a look-up for each conversation.
     """
     for conversation in rekey.named_or_all(store.database, ()):
         with suppress(KeyUnavailable):  # then the conversation is encrypted

@@ -1,9 +1,9 @@
-"""Find a text in everything that a store has of a conversation: events, summaries, documents,
+"""Find a text in everything that a store has about a conversation: events, summaries, documents,
 attributes, records of imports.
 
-The text is for example a person's name. So it is found in capital and small letters, in every form
-of Unicode, with and without accents, over any white space and invisible hyphens, and across the
-parts of a message. Encoded text, such as base64, is not searched.
+The text is for example a person's name. So a match ignores case, accents, Unicode forms, white
+space and invisible hyphens, and may span several parts of a message. Encoded text, such as base64,
+is not searched.
 """
 
 from __future__ import annotations
@@ -40,16 +40,19 @@ _NOT_SEARCHED = ("id", "timestamp", "redacted")
 _NAMES = frozenset(
     (*_NOT_SEARCHED, "origin", "meta", "name", "tool", "call_id", "response_id", "source")
 )
-"""Fields whose texts do not identify a content: a redaction keeps them, or many records have them.
+"""Fields whose texts do not identify the content of an event: a redaction does not erase them, or
+many records have them.
 """
 _REPEATED_MIN = 8
-"""Many records have shorter texts. Records of the same call are found in any case."""
+"""The minimum length of a text that identifies content. Shorter texts are in many records. Records
+of the same call are found even if their texts are shorter.
+"""
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{12,}")
 _URL_SAFE = str.maketrans("+/", "-_")
 
 Holds = Callable[[str], object]
-"""Returns whether a text holds the text or the secret that is searched for."""
+"""A function that returns whether a text contains the searched text, or a secret."""
 
 
 def holding(text: str) -> Holds:
@@ -61,7 +64,7 @@ def holding(text: str) -> Holds:
 
 
 def _fold(text: str) -> str:
-    """Return a text in small letters, without accents and formatting characters, and with single
+    """Return a text in lower case, without accents and formatting characters, and with single
     spaces.
     """
     plain = text if text.isascii() else _NOT_ASCII.sub(_without_marks, text)
@@ -85,12 +88,12 @@ def events_with(
     *,
     redacted: bool = False,
 ) -> list[Event]:
-    """Return the events from ``start`` on that hold a match: in the event itself, in the document
-    whose later changes it stores, or in the source record that begins with the event. Without
-    ``holds``, return all events except system prompts and documents. With ``before``, return only
-    events that were recorded before it. Redacted events are left out; with ``redacted`` they are
-    included, and records are not searched. Raises ``CorruptEvent`` for a block of records that
-    cannot be unpacked.
+    """Return the events from ``start`` on that contain a match. The match may be in the event
+    itself, in the document to which the event stores a difference, or in the source record whose
+    first event it is. Without ``holds``, return all events except system prompts and documents.
+    With ``before``, return only events that were recorded before this time. Redacted events are
+    left out. With ``redacted`` they are included, and records are not searched. Raises
+    ``CorruptEvent`` for a block of records that cannot be unpacked.
 
     Cost: the events, and unpacking their records. If an import is younger than ``before``, its
     events are not made.
@@ -129,7 +132,7 @@ def events_with(
 
 
 def _events_of_records_with(store: Store, conversation: str, holds: Holds) -> Iterator[Event]:
-    """Yield the first event of each source record that holds a match."""
+    """Yield the first event of each source record that contains a match."""
     # Events that a fork shares are redacted in the conversation that they belong to.
     begins = store.conversation(conversation).parent_version or 0
     for first, record in Records(store, conversation).all():
@@ -138,8 +141,8 @@ def _events_of_records_with(store: Store, conversation: str, holds: Holds) -> It
 
 
 def source_with(store: Store, conversation: str, holds: Holds) -> str | None:
-    """Return the conversation whose source holds a match beside its records: this one, or the
-    parent of a fork. None if there is no match.
+    """Return the conversation whose source contains a match beside its records: this conversation,
+    or the parent of a fork. Return None if there is no match.
     """
     name, texts = beside_records(store, conversation)
     return name if _holds_any(holds, texts) else None
@@ -153,8 +156,7 @@ class _Changes:
         self._documents = Documents(store)
         self._conversation = conversation
         self._matching: dict[str, int] = {}
-        """The documents whose newest values hold a match, with the events of these values; -1 for a
-        document without a match.
+        """By document, the event of its newest value if the value contains a match; otherwise -1.
         """
         if start:
             newest = store.query(conversation, partial(newest_documents, version=start))
@@ -166,9 +168,9 @@ class _Changes:
             }
 
     def hold(self, event: DocumentChanges) -> bool:
-        """Return whether the next event has to be redacted: it holds a match; or a value that it
-        changes does, of which it may store a part; or it stores a difference to a value that does,
-        which cannot be rebuilt after that one is erased.
+        """Return whether the next event has to be redacted, for one of three reasons. It contains a
+        match. It changes a value that contains a match, so it may store a part of this value. Or it
+        stores a difference to such a value, and cannot be read after this value is erased.
         """
         is_match = _holds_any(self._holds, _searched_values(event)) or any(
             change.get("base") == self._matching.get(name, -1)
@@ -186,7 +188,9 @@ def _content_of(event: Event) -> Iterator[tuple[str, str]]:
     parts: see ``named_in``.
     """
     values = {name: value for name, value in asdict(event).items() if name not in _NAMES}
-    with suppress(ValueError, RecursionError):  # records hold the values in the text of a call, too
+    with suppress(
+        ValueError, RecursionError
+    ):  # in records, the text of a call contains the values too
         values[""] = loads(str(values.get("arguments", "")))
     return named_in(values)
 
@@ -195,15 +199,15 @@ def texts_of(
     redacted_events: Iterable[Event], staying_events: Iterable[Event]
 ) -> set[tuple[str, str]]:
     """Return the texts and numbers of these messages, calls and results, with the names of their
-    parts, except those that ``staying_events`` hold too: they can be read there anyway.
+    parts. Leave out texts that are also in ``staying_events``, since they stay readable there.
     """
     return {*_contents(redacted_events)}.difference(_contents(staying_events))
 
 
 def copies_of(texts: Collection[tuple[str, str]], events: Iterable[Event]) -> list[Event]:
-    """Return the events that hold one of these texts. A short text, which may be a common word,
-    counts only after its name. The events are of a companion, in which a runtime stores texts in a
-    form of its own.
+    """Return the events that contain one of these texts. The events belong to a companion, in which
+    a runtime stores texts in its own form. A short text may be a common word, so it counts only
+    after the name of its part.
     """
     long_texts = [text for _, text in texts if len(text) >= _REPEATED_MIN]
     short_pairs = (map(re.escape, pair) for pair in texts if 2 < len(pair[1]) < _REPEATED_MIN)
@@ -233,8 +237,8 @@ def _contents(events: Iterable[Event]) -> Iterator[tuple[str, str]]:
 def keep_documents(
     store: Store, conversation: str, redacted_ids: Collection[int], holds: Holds
 ) -> None:
-    """Append the newest values of documents again that are stored in events to be redacted, unless
-    they hold a match themselves. Other writers may append at the same time.
+    """If events to redact store the newest values of documents, append these values again, except
+    values that contain a match. Other writers may append at the same time.
     """
     while True:
         version = store.version(conversation)
@@ -268,7 +272,9 @@ def _holds_any(holds: Holds | None, value: Any) -> bool:
 
 
 def _holds_packed(holds: Holds, value: Any) -> bool:
-    """Return whether a value holds a match, also in base64, in which runtimes store their data."""
+    """Return whether a value contains a match, also in base64, because runtimes store data in
+    base64.
+    """
     texts = [*_texts(value)]
     return any(map(holds, texts)) or any(
         _holds_any(holds, packed) for text in texts for packed in _in_base64(text)
@@ -277,7 +283,7 @@ def _holds_packed(holds: Holds, value: Any) -> bool:
 
 def _in_base64(text: str) -> Iterator[str]:
     for run in _BASE64.findall(text):
-        # A number of characters that no base64 has: the last one is not part of it.
+        # Base64 never has this number of characters, so the last character is not part of it.
         if len(run) % 4 == 1:
             run = run[:-1]
         whole = run.translate(_URL_SAFE)
@@ -313,6 +319,6 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _texts_of_parts(parts: Iterable[Any]) -> list[str]:
-    """Return the texts of the parts of a message, which a model reads one after the other."""
+    """Return the texts of the parts of a message, in the order in which a model reads them."""
     texts = (part.get("text") for part in parts if isinstance(part, dict))
     return [text for text in texts if isinstance(text, str)]

@@ -1,9 +1,9 @@
-"""Read a file, also one that this process has open as a database.
+"""Read a file, even if this process has it open as a database.
 
-A process that closes any descriptor of a file loses all its locks on that file. So a database that
-this process has open, such as the store itself in a folder that is imported, is read with the
-descriptor that SQLite has. Otherwise another process would take itself for the last one and remove
-the log, and this one would go on writing to it.
+A process that closes any descriptor of a file loses all its locks on that file. So if this process
+has a database open, such as the store itself in an imported folder, it is read with SQLite's
+descriptor. Otherwise another process would see no lock and remove the log, while this process still
+writes to the log.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ def parts_of(path: Path | str, size: int) -> Iterator[bytes]:
             yield part
             at += len(part)
     finally:
-        # else it was opened since, and ours stays open
+        # otherwise it was opened since, so this descriptor stays open
         if own >= 0 and open_database(path, besides=own) is None:
             os.close(own)
 
 
 def open_database(path: Path | str, besides: int = -1) -> int | None:
-    """Return a descriptor with which this process has a database open, or the index of its log;
-    None where it has not, and where the system does not tell. To open such a file and close it
-    would take SQLite's locks away.
+    """Return the descriptor with which this process has a database open, or the index of its log.
+    Return None if it is not open, or if the system does not show open files. Opening and closing
+    such a file again would release SQLite's locks.
     """
     for descriptor in descriptors_of(path):
         with suppress(OSError):  # it is open for writing only, or closed since

@@ -1,9 +1,9 @@
-"""Decide what a change of the prompt is: *the prompt was A, it is now B, because C*.
+"""Decide which event a change of the prompt becomes: *the prompt was A, it is now B, because C*.
 docs/MESSAGES.md has the rules.
 
-Formats and adapters report what a source says of its prompts, and decide nothing themselves. A
-source that names the moment to which it returns, as a tree of messages does, needs no decision:
-that is a retraction to this moment.
+Formats and adapters only report what a source says about its prompts. If a source names the moment
+to which it returns, as a tree of messages does, no decision is needed: this is a retraction to that
+moment.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any, Literal
 from foldlog.eventstore import CondensationAction, Retraction
 
 Cause = Literal["compaction", "return", "system prompt"]
-"""What a source says of a change: that it compacted, that it went back to an earlier moment, or
-that its system prompt is another one.
+"""The cause of a change according to the source: a compaction, a return to an earlier moment, or a
+new system prompt.
 """
 
 PROMPT_REPLACED = {"outcome": "replaced", "reason": "the system prompt was updated"}
-"""The metadata of a condensation that forgets a system prompt because the next event has a newer
-one.
+"""The metadata of a condensation that forgets a system prompt because the next event is a newer
+system prompt.
 """
 
 
@@ -32,16 +32,16 @@ def change_of_prompt(
     condensed_at: int = -1,
     metadata: dict[str, Any] | None = None,
 ) -> CondensationAction | Retraction | None:
-    """Return the event after which a View that showed ``before`` shows ``after``; None where that
-    is the same.
+    """Return the event that changes a View of ``before`` into a View of ``after``. Return None if
+    the View does not change.
 
     ``before``        the ids of the events and summaries in the prompt, in order
-    ``after``         the ids of those that stay, in order, and a new summary as a text in its
+    ``after``         the ids of the events that stay, in order, and a new summary as a text in its
                       place. What else is new
                       in the prompt comes behind them, by later events
-    ``because``       what the source says of the change; None where it says nothing
-    ``condensed_at``  the id of the newest condensation before: a retraction must not take that back
-    ``metadata``      what is known of the change; of a retraction only the ``reason`` is recorded
+    ``because``       the cause according to the source; None if it names none
+    ``condensed_at``  the id of the newest earlier condensation; a retraction must not take it back
+    ``metadata``      more about the change; a retraction records only the ``reason``
     """
     staying = set(after)
     gone = tuple(event_id for event_id in before if event_id not in staying)
@@ -60,15 +60,15 @@ def change_of_prompt(
 
 
 def _is_end(gone: tuple[int, ...], before: Sequence[int], condensed_at: int) -> bool:
-    """Return whether a View before the first of these showed just what stays: they are the last,
-    and none is older than a condensation or stands for older events.
+    """Return whether the View before the first of these events showed exactly what stays. It did if
+    they are the last events of ``before``, and all are newer than the newest condensation.
     """
     return gone == tuple(before[len(before) - len(gone) :]) and min(gone) > condensed_at
 
 
 def staying(old: Sequence[Any], new: Sequence[Any]) -> list[int]:
-    """Return the places of the entries of an old prompt that stay, in order: they are the first
-    ones of the new.
+    """Return the indexes of the entries of an old prompt that stay, in order. They are the first
+    entries of the new prompt.
     """
     places: list[int] = []
     for place, entry in enumerate(old):

@@ -1,5 +1,5 @@
-"""Redact events and everything that repeats their content. Find the events of a store that hold a
-text, or that are old.
+"""Redact events and everything that repeats their content. Find the events of a store that contain
+a text, or that are old.
 """
 
 from __future__ import annotations
@@ -62,34 +62,39 @@ NOT_SEARCHED = (
     " compressed or in a picture; text that is divided between fields or events, has markup in it"
     " or is spelled in another way; idempotency keys and the names of workers and followers"
 )
-"""Places in which no search for a text looks."""
+"""The places that are not searched for a text."""
 
 _TOGETHER = 1_000
-"""Events that are redacted in one transaction."""
+"""The maximum number of events that are redacted in one transaction."""
 _IN_TOMBSTONE = (
-    "the tombstone of the erased conversation {!r} holds the text, and stays in this store; copy"
+    "the tombstone of the erased conversation {!r} contains the text, and stays in this store; copy"
     " the other conversations to a new one with foldlog store copy FROM TO ID …"
 )
 _IN_ID = (
-    "the id of conversation {!r} holds the text; erase it, and import its source under another name"
-    " (--conversation); the tombstone keeps the id in this store, so copy the others to a new one"
+    "the id of conversation {!r} contains the text; erase the conversation, and import its source "
+    "under another name"
+    " (--conversation); the tombstone with the id stays in this store, so copy the other "
+    "conversations to a new store"
     " with foldlog store copy FROM TO ID …"
 )
 _IN_EVENT = (
-    "conversation {!r}, event {} still holds the text, in a part that a redaction keeps, such as"
-    " the name of a tool; erase the conversation with foldlog store erase ID"
+    "conversation {!r}, event {} still contains the text, in a part that a redaction does not "
+    "erase, such as the name of a tool; erase the conversation with foldlog store erase ID"
 )
 _IN_SOURCE = (
-    "the source of conversation {!r} holds the text beside its records; run the same command again"
+    "the source of conversation {!r} contains the text beside its records; run the same command "
+    "again"
 )
 _IN_PATH = (
-    "the store has the path from which conversation {!r} was imported, {}, and the path holds the"
-    " text; rename the file, and import or erase it again"
+    "the store has the path from which conversation {!r} was imported, {}, and the path contains "
+    "the text; rename the file, and import or erase it again"
 )
 
 
 class Problem(NamedTuple):
-    """A conversation that still holds the text, or that could not be searched, and the problem."""
+    """A conversation that still contains the text, or that could not be searched, and the
+    problem.
+    """
 
     conversation: str | None
     problem: str
@@ -98,11 +103,11 @@ class Problem(NamedTuple):
 class Chosen(NamedTuple):
     """The events to redact.
 
-    ``named``    the events by their conversations, also events that are redacted already
+    ``named``    the events by their conversations, including redacted events
     ``goes``     the events among them that still have content
-    ``quotes``   the conversation and id of each event that only may quote another
+    ``quotes``   the conversation and id of each event that may quote another event
     ``shown``    the events by the conversations that show them
-    ``beside``   the conversations whose sources hold the text beside their records
+    ``beside``   the conversations whose sources contain the text beside their records
     ``unread``   names of companions and events that could not be read
     """
 
@@ -118,13 +123,13 @@ class RedactionReport(NamedTuple):
     """The result of ``redact_matching``, or with ``dry_run`` what it would do.
 
     ``events``        the ids of the redacted events, by their conversations
-    ``beside``        the conversations whose sources held the text beside their records; everything
+    ``beside``        the conversations whose sources had the text beside their records; everything
                       beside the records was removed
     ``receipts``      the receipts
-    ``stay``          places where the store still holds the text, and conversations that could not
-                      be searched
-    ``unconfirmed``   read models and files that may hold the text, as far as the store knows
-    ``searched``, ``not_searched``  the places that were searched, and those that were not
+    ``stay``          places where the store still contains the text, and conversations that could
+                      not be searched
+    ``unconfirmed``   read models and files that may contain the text, if the store knows them
+    ``searched``, ``not_searched``  the places that were searched, and the places that were not
     """
 
     events: Mapping[str, tuple[int, ...]]
@@ -137,7 +142,7 @@ class RedactionReport(NamedTuple):
 
 
 class Redacting:
-    """Finds the events of some conversations that hold a text or are older than ``before``, and
+    """Finds the events of some conversations that contain a text or are older than ``before``, and
     redacts them.
 
     ``problems`` are the conversations that cannot be searched. ``everywhere`` says that ``rows``
@@ -158,8 +163,8 @@ class Redacting:
         self.holds = holds
         self.everywhere = everywhere
         self.store_of = cache(lambda name: bound_store(store, name)[1])
-        """Returns a store that is bound to the present conversation with an id, so that no other
-        conversation is redacted that gets the id later.
+        """Returns a store that is bound to the present conversation with an id. So no later
+        conversation with the same id is redacted.
         """
         self.problems: dict[str, str] = {}
         self._before = before
@@ -167,7 +172,9 @@ class Redacting:
     def choose(
         self, named: Mapping[str, Sequence[Event]] | None = None, *, with_summaries: bool = False
     ) -> Chosen:
-        """Return the events to redact: the ``named`` ones, or else those that a search finds."""
+        """Return the events to redact: the ``named`` events, or by default the events that a search
+        finds.
+        """
         unread: list[str] = []
         found = self._find_events() if named is None else named
         holding = with_copies(self.store, with_records(self.store, found), unread)
@@ -201,13 +208,13 @@ class Redacting:
         asked: Mapping[str, Sequence[int]] = {},
         on_events: Callable[[int], object] = lambda count: None,
     ) -> tuple[list[RedactionReceipt], list[Problem]]:
-        """Redact the chosen events; in the conversations in ``asked``, the events with these ids.
-        Return the receipts, and the events that stay. Raises ``CannotRedact`` if the only event
-        cannot be redacted.
+        """Redact the chosen events. In the conversations of ``asked``, redact the events with the
+        ids in it. Return the receipts, and the events that stay. Raises ``CannotRedact`` if there
+        is only one event and it cannot be redacted.
 
-        Found events are redacted from the last one to the first, since a document may be stored as
-        a difference to an earlier one. Events of companions come first, since the content of the
-        other events is needed to find them.
+        Events are redacted from the last to the first, since a document may be stored as a
+        difference to an earlier event. Events of companions come first, since they are found by the
+        content of the other events.
         """
         receipts = list[RedactionReceipt]()
         stay = list[Problem]()
@@ -239,8 +246,8 @@ class Redacting:
         return receipts, stay
 
     def look_again(self) -> list[Problem]:
-        """Return where the store still holds the text: parts of events that a redaction keeps, ids,
-        tombstones, and the paths of imported files.
+        """Return where the store still contains the text: parts of events that a redaction keeps,
+        ids, tombstones, and the paths of imported files.
         """
         assert self.holds is not None
         rows = [*self.store.iter_conversations()] if self.everywhere else self.rows
@@ -261,7 +268,9 @@ class Redacting:
         return stay
 
     def sources(self) -> dict[str, list[str]]:
-        """Return the files from which these conversations were imported, also erased ones."""
+        """Return the files from which these conversations were imported, also for erased
+        conversations.
+        """
         names = [
             row.id for row in (self.store.iter_conversations() if self.everywhere else self.rows)
         ]
@@ -279,8 +288,8 @@ class Redacting:
         return {name: paths for name, paths in paths_by_name.items() if paths}
 
     def files(self) -> tuple[str, ...]:
-        """Return the files that may hold the text, as far as the store knows: backups, exports,
-        reports, former files, and imported files. Empty if no text is searched for.
+        """Return the known files that may contain the text: backups, exports, reports, former
+        files, and imported files. Return none if no text is searched.
         """
         if self.holds is None:
             return ()
@@ -293,9 +302,9 @@ class Redacting:
         )
 
     def _find_events(self, *, redacted_too: bool = False) -> dict[str, list[Event]]:
-        """Return the events to redact; with ``redacted_too`` also events that were redacted. Events
-        that a fork shares are found in the conversation that they belong to, unless that one is not
-        searched.
+        """Return the events to redact. With ``redacted_too``, include events that were redacted.
+        Shared events of a fork are found in the conversation to which they belong, unless this
+        conversation is not searched.
         """
         events_by_name: dict[str, list[Event]] = {}
         searched_ids = {row.id for row in self.rows}
@@ -319,7 +328,7 @@ class Redacting:
         return events_by_name
 
     def _find_texts_beside(self) -> list[str]:
-        """Return the conversations whose sources hold the text beside their records."""
+        """Return the conversations whose sources contain the text beside their records."""
         names = dict[str, None]()
         if self.holds is None:
             return []
@@ -339,7 +348,7 @@ def _ids_of(chosen: Chosen) -> dict[str, list[int]]:
 
 
 def _batches(ids_of: Mapping[str, Sequence[int]]) -> Iterator[tuple[str, list[int]]]:
-    """Yield the events to redact in one transaction each."""
+    """Yield groups of events. Each group is redacted in one transaction."""
     for name in sorted(ids_of, key=lambda name: not companion_of(name)):
         ids = [*dict.fromkeys(ids_of[name])]
         for at in range(0, len(ids), _TOGETHER):
@@ -368,7 +377,7 @@ def redact_matching(
 def unconfirmed_by(
     chosen: Chosen, receipts: Iterable[RedactionReceipt], files: Iterable[str]
 ) -> tuple[str, ...]:
-    """Return the names of everything that may still hold the redacted content, each once."""
+    """Return the names of everything that may still contain the redacted content, each once."""
     of_receipts = (name for receipt in receipts for name in receipt.unconfirmed)
     return tuple(dict.fromkeys([*chosen.unread, *of_receipts, *files]))
 
@@ -388,8 +397,8 @@ def redacted(
     for_content: bool = True,
 ) -> RedactionReceipt:
     """Redact events and everything that may repeat their content: see ``History.redact``. If they
-    are redacted for their age and not ``for_content``, other histories may still import equal
-    records that have neither an id nor a time.
+    are redacted because of their age and not ``for_content``, other histories may still import
+    equal records that have neither an id nor a time.
     """
     by = check_text("by", _user() if by is None else by)
     reason = check_reason(reason, "receipt")
@@ -409,7 +418,8 @@ def redacted(
     )
     receipt: RedactionReceipt | None = None
     redacted_ids: set[tuple[str, int]] = set()
-    # Others may append an event that has to go too, until nothing new is found.
+    # Other programs may append an event that has to be redacted too, so repeat until nothing new is
+    # found.
     while True:
         events_by_name = all_that_goes(store, events_by_name, unread, with_summaries=with_summaries)
         ids_by_name = {
@@ -446,8 +456,8 @@ def redacted(
 
 
 def _is_named(event: Event) -> bool:
-    """Return whether the record of an event has an id or a time. Then no other history has an equal
-    record by chance.
+    """Return whether the record of an event has an id or a time. If so, no other history has an
+    equal record by chance.
     """
     origin = event.origin
     return origin is not None and (
@@ -484,8 +494,8 @@ def all_that_goes(
     with_summaries: bool,
 ) -> dict[str, list[Event]]:
     """Return these events and all events that have to be redacted with them: the events of the same
-    source records, and copies of them (``with_copies``). With summaries, also the condensations
-    that may quote them, in forks too, and copies of these.
+    source records, and copies of them (``with_copies``). With summaries, also return the
+    condensations that may quote the events, also in forks, and the copies of these condensations.
     """
     goes = with_copies(store, with_records(store, events_by_name), unread)
     if not with_summaries:
@@ -522,9 +532,9 @@ def with_records(
 def with_copies(
     store: Store, events_by_name: Mapping[str, Sequence[Event]], unread: list[str]
 ) -> dict[str, list[Event]]:
-    """Return these events, and the events of companions that repeat their content. A companion's
-    event that cannot be read is named in ``unread``. Cost: the events of conversations that have
-    companions, and the events of the companions.
+    """Return these events, and the events of companions that repeat their content. Events of
+    companions that cannot be read are named in ``unread``. Cost: the events of the companions, and
+    of the conversations that have companions.
     """
     result = {name: [*events] for name, events in events_by_name.items()}
     for name, events in events_by_name.items():
@@ -544,8 +554,8 @@ def with_copies(
 def _copies_beside(
     store: Store, row: ConversationRow, redacted_events: Sequence[Event], unread: list[str]
 ) -> Iterator[tuple[str, list[Event]]]:
-    """Yield each companion of a conversation that has events with the content of these ones, with
-    its events.
+    """Yield each companion of a conversation with its events that repeat the content of these
+    events.
     """
     if not redacted_events:
         return
@@ -556,14 +566,14 @@ def _copies_beside(
     if not living:
         return
     own_events = _readable(store, row, row.parent_version or 0, [])
-    # A text that a remaining event has too is not a sign of a copy.
+    # If a remaining event has the text too, the text does not show a copy.
     texts = texts_of(redacted_events, (event for event in own_events if event.id not in ids))
     for companion in living:
         yield companion.id, copies_of(texts, _readable(store, companion, 0, unread))
 
 
 def _readable(store: Store, row: ConversationRow, start: int, unread: list[str]) -> Iterator[Event]:
-    """Yield the readable events from ``start`` on. The others are named in ``unread``."""
+    """Yield the readable events from ``start`` on. The other events are named in ``unread``."""
     return (each.event for each in sound(store, row.id, start, row.version, unread))
 
 
@@ -576,8 +586,8 @@ def _user() -> str:
 
 
 def shown_by(store: Store, events_by_name: Mapping[str, Iterable[Event]]) -> dict[str, list[Event]]:
-    """Return these events by the conversations that show them: their own one, and the forks that
-    share them. Cost: a look-up for each event.
+    """Return these events by the conversations that show them: their own conversation, and the
+    forks that share them. Cost: a look-up for each event.
     """
     shown: dict[str, list[Event]] = {}
     for name, events in events_by_name.items():
@@ -594,9 +604,9 @@ def holders(
     conversations: Container[str] | None = None,
     sources: Iterable[str] = (),
 ) -> tuple[str, ...]:
-    """Return the names of everything that may still hold erased content of these conversations, by
-    default of any conversation: read models and files among ``unconfirmed``, the former files that
-    restores kept, and the existing files and folders among ``sources``.
+    """Return the names of everything that may still contain erased content of these conversations,
+    by default of any conversation. These are read models and files in ``unconfirmed``, the former
+    files of restores, and the existing files and folders in ``sources``.
     """
     names = [
         name
@@ -604,7 +614,7 @@ def holders(
         if may_hold(name, conversations) and path_in(name) != store.path
     ]
     noted_sources = {name: path_in(name) for name in names if name.startswith("imported ")}
-    # The store's own path is left out above: a backup that is open knows itself.
+    # The store's own path is left out, since an open backup has a note of itself.
     named = [told(store, name) for name in names if name not in noted_sources]
     for name in filter(is_gone, noted_sources):
         told(store, name)

@@ -1,7 +1,7 @@
 """Search without an index: read the stored records and events.
 
-Each is first searched as bytes, and parsed only if the bytes contain all words. Since there is no
-index, an erasure has nothing to remove from one.
+Each record or event is first searched as bytes, and parsed only if the bytes contain all words. An
+erasure has no index to clean.
 """
 
 from __future__ import annotations
@@ -43,12 +43,16 @@ _ASCII = re.compile(rb"[!-\[\]-~]+")
 """Characters that JSON never escapes."""
 _BEFORE = 60
 _SNIPPET = 200
-"""The number of characters of a snippet before the first word that matched, and in all."""
+"""The number of characters of a snippet before the first matching word, and of the whole
+snippet.
+"""
 _PAGE: Final = 1_000
 _ANSWERED_WITHIN: Final = 200
-"""The call of a result is searched among this many events before it."""
+"""The number of events before a result among which its call is searched."""
 MayBeIn: TypeAlias = Callable[[bytes], bool]
-"""Says whether bytes in lower case may contain the words; if not, they need not be parsed."""
+"""A function that returns whether bytes in lower case may contain the words. If not, they need not
+be parsed.
+"""
 
 
 class Hit(NamedTuple):
@@ -394,7 +398,7 @@ class _Conversation:
         """
         if self._source is not None:
             yield from self._in_records(self._source, may_be_in)
-        # Events that were made of records have been found by their records: search between them.
+        # Events of records were found by their records, so search only the events between them.
         start = self._row.parent_version or 0
         for first, count in sorted(
             place for place in self._events_of_records.values() if place[0] >= start

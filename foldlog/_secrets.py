@@ -1,8 +1,9 @@
-"""Find keys and tokens in texts by their known shapes. What was found is named by its kind; its
-value is never kept.
+"""Find keys and tokens in texts by their known shapes. A secret is reported by its kind; its value
+is never stored.
 
-One expression finds the lines that may hold one, and the rules of ``detect-secrets`` decide about
-these lines: they take a hundred times as long. A few shapes that it does not know are decided here.
+A regular expression finds the lines that may contain a secret. Only these lines are checked by the
+rules of ``detect-secrets``, which take a hundred times as long. This module checks a few shapes
+that ``detect-secrets`` does not know.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _MAY_HOLD = re.compile(
     rb"|\bsg\.[\w-]{22}\.|[rs]k_live_\w{24}|_authtoken=\s*npm_|\bnpm_[a-z0-9]{36}|pypi-ageic|accountkey=|sq0csp-|\b\d{8,10}:[\w-]{35}"
     rb"|lin_api_\w{30}"
 )
-"""What all the shapes below have, in lower case."""
+"""A part of each of the shapes below, in lower case."""
 _MORE = {
     "Anthropic API Key": re.compile(r"\bsk-ant-[\w-]{20,}"),
     "OpenAI Project Key": re.compile(r"\bsk-(?:proj|svcacct|admin)-[\w-]{20,}"),
@@ -54,24 +55,28 @@ _RULES = (
 )
 _LINE_MAX = 100_000
 _ESCAPE = re.compile(r'\\[nrtbf"/]')
-"""An escape of JSON: its letter would hide where a word begins."""
+"""An escape of JSON. Its letter would hide the beginning of a word."""
 _ESCAPED_BYTES = re.compile(_ESCAPE.pattern.encode())
 
 
 def may_hold_secrets(data: bytes) -> bool:
-    """Return whether bytes in lower case may hold a secret: nearly all do not."""
+    """Return whether bytes in lower case may contain a secret. This excludes nearly all bytes
+    quickly.
+    """
     return _MAY_HOLD.search(_ESCAPED_BYTES.sub(b" ", data)) is not None
 
 
 def kinds_in(text: str) -> tuple[str, ...]:
-    """Return the kinds of the secrets in a text, in the order of the alphabet. Raises
-    ``InvalidOption`` where ``detect-secrets`` is not installed.
+    """Return the kinds of the secrets in a text, in alphabetical order. Raises ``InvalidOption`` if
+    ``detect-secrets`` is not installed.
     """
     rules = _rules()
     found = set[str]()
     for line in _ESCAPE.sub(" ", text).splitlines():
         for start in range(0, len(line), _LINE_MAX):
-            part = line[start : start + _LINE_MAX + 1_000]  # a secret may lie across the border
+            part = line[
+                start : start + _LINE_MAX + 1_000
+            ]  # a secret may be split between two parts
             if not may_hold_secrets(part.lower().encode("utf-8", "replace")):
                 continue
             found |= {rule.secret_type for rule in rules if any(rule.analyze_string(part))}
@@ -80,20 +85,20 @@ def kinds_in(text: str) -> tuple[str, ...]:
 
 
 def holds_secret(text: str) -> bool:
-    """Return whether a text holds a secret. Raises what ``kinds_in`` raises."""
+    """Return whether a text contains a secret. Raises what ``kinds_in`` raises."""
     return bool(kinds_in(text))
 
 
 def is_secret(record: bytes) -> bool:
-    """Return whether a record of a source holds a secret. Raises what ``kinds_in`` raises."""
+    """Return whether a record of a source contains a secret. Raises what ``kinds_in`` raises."""
     return may_hold_secrets(record.lower()) and holds_secret(record.decode("utf-8", "replace"))
 
 
 def secrets_in(
     store: Store, conversation: str, unread: list[str]
 ) -> Iterator[tuple[Event, tuple[str, ...]]]:
-    """Yield the events of a conversation that hold secrets, in order, with the kinds of these. What
-    cannot be read is added to ``unread``. Cost: its stored bytes.
+    """Yield the events of a conversation that contain secrets, in order, with the kinds of the
+    secrets. Problems of events that cannot be read are added to ``unread``. Cost: the stored bytes.
     """
     found: dict[int, tuple[Event, tuple[str, ...]]] = {}
     try:
@@ -126,6 +131,6 @@ def _rules() -> tuple[Any, ...]:
 
 
 def secret_finder() -> Callable[[bytes], bool]:
-    """Return ``is_secret``. The extra that it needs is asked for now, before the work."""
+    """Return ``is_secret``. If its extra is not installed, raise the error now, before the work."""
     kinds_in("")
     return is_secret

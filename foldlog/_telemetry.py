@@ -1,10 +1,10 @@
-"""The one place where work is observed: messages of the standard ``logging``, and the hook of a
+"""The only module that observes work: log messages of the standard ``logging``, and a hook for a
 program's telemetry.
 
-The core calls ``tell``, ``span`` and the decorators, and knows nothing else of who observes it.
-Each message has a logger of its own, whose name is stable, and its values are attributes of the
-record. No message has the content of an event. ``foldlog.otel`` is the telemetry; without one, an
-append calls nothing of this file.
+Other modules call ``tell``, ``span`` and the decorators, and do not depend on the observer. Each
+message has its own logger with a stable name, and its values are attributes of the log record. No
+message contains the content of an event. ``foldlog.otel`` is such a telemetry; without a telemetry,
+an append calls nothing in this file.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 TRACEPARENT: Final = "traceparent"
-"""The key in the ``meta`` of an event of the trace context of its append, as W3C writes it."""
+"""The key in the ``meta`` of an event for the trace context of its append, in W3C's form."""
 SHOWN: Final = "shown_version"
-"""The key in the ``meta`` of an event of the version of a View that was shown before it: of a reply
-the View that it answers, if others appended in between; of another event the View that ``prepare``
-or ``step`` returned before it.
+"""The key in the ``meta`` of an event for the version of a View. For a reply, it is the View that
+the reply answers, if other programs appended in between. For another event, it is the View that
+``prepare`` or ``step`` returned before.
 """
 OF_APPENDS: Final = frozenset((TRACEPARENT, SHOWN))
-"""The keys in ``meta`` that an append adds, so that they may differ when it is repeated."""
+"""The keys in ``meta`` that an append adds. They may differ if the append is repeated."""
 
 _INFO = logging.INFO
 _WARNING = logging.WARNING
@@ -108,33 +108,35 @@ MESSAGES: Final[Mapping[str, tuple[int, str]]] = {
 """The messages by the names of their loggers; ``docs/OBSERVING.md`` lists them."""
 
 _LONG_S: Final = 1.0
-"""A longer wait is reported."""
+"""A wait that is longer than this is reported."""
 
 
 class Telemetry(Protocol):
-    """The attributes that are reported about the work."""
+    """An observer of the work of a process, such as ``foldlog.otel``."""
 
     def told(self, name: str, values: Mapping[str, Any]) -> None:
-        """Take a message of ``MESSAGES``, or a measured value such as ``foldlog.view``."""
+        """Receive a message of ``MESSAGES``, or a measured value such as ``foldlog.view``."""
 
     def span(self, name: str, values: Mapping[str, Any]) -> AbstractContextManager[dict[str, Any]]:
-        """Observe a piece of work. What the block puts into the map is known at its end."""
+        """Observe a piece of work. The block adds the results of the work to the map."""
 
     def store(self, *given: Any, **named: Any) -> Any:
-        """Return a ``Store`` whose appends are observed, made as that class makes one."""
+        """Return a ``Store`` with the arguments of its class, whose appends are observed."""
 
 
 telemetry: Telemetry | None = None
-"""The telemetry of this process; None unless one was set up."""
+"""The telemetry of this process, or None if there is none."""
 
 
 def tell(name: str, **values: Any) -> None:
-    """Log a message, with its values as attributes of the record, and tell the telemetry."""
+    """Log a message with its values as attributes of the log record, and pass it to the
+    telemetry.
+    """
     logger, (level, text) = logging.getLogger(name), MESSAGES[name]
-    # which Python then prints alone on stderr
+    # without a handler, Python prints only the text on stderr
     text = text if logger.hasHandlers() else f"{name}: note: {text}"
     cost = values.get("cost")
-    # nothing of a cost that is not known
+    # leave out an unknown cost
     if cost:
         paid = f"; cost {cost:.4g} USD"
     else:
@@ -144,19 +146,23 @@ def tell(name: str, **values: Any) -> None:
 
 
 def is_told(name: str) -> bool:
-    """Return whether a message is logged, or a telemetry is told: what it says may take work."""
+    """Return whether a message would be logged or passed to a telemetry. If not, its values need
+    not be computed.
+    """
     return telemetry is not None or logging.getLogger(name).isEnabledFor(MESSAGES[name][0])
 
 
 def measure(name: str, **values: Any) -> None:
-    """Tell the telemetry alone."""
+    """Pass values to the telemetry without a log message."""
     if telemetry is not None:
         telemetry.told(name, values)
 
 
 @contextmanager
 def span(name: str, **values: Any) -> Iterator[dict[str, Any]]:
-    """Let the telemetry see a piece of work. The block adds to the map what it knows at the end."""
+    """Let the telemetry observe a piece of work. The block adds the results of the work to the
+    map.
+    """
     if telemetry is None:
         yield {}
     else:
@@ -165,7 +171,7 @@ def span(name: str, **values: Any) -> Iterator[dict[str, Any]]:
 
 
 def waits(wait: Callable[P, T]) -> Callable[P, T]:
-    """Decorate a function that waits: a long wait is reported."""
+    """Decorate a function that waits, so that a long wait is reported."""
 
     @wraps(wait)
     def timed(*args: P.args, **kwargs: P.kwargs) -> T:

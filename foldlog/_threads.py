@@ -1,8 +1,8 @@
 """Threads that run blocking calls for asyncio and trio, and finish the calls that have begun.
 
-A call costs one hand-over to a thread and one back; of calls that are made together, all together
-cost that. Threads are made when they are needed, up to a limit, and are daemons of their pool:
-closing it waits for the running calls.
+Each call costs two switches, to a thread and back. Calls that are made together share these two
+switches. Threads are started when they are needed, up to a limit. They are daemon threads; closing
+their pool waits for the running calls.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ from foldlog.eventstore.inside import Outcome
 T = TypeVar("T")
 _Work = Callable[[], Any]
 _Post = Callable[[Callable[[], object]], object]
-"""Makes a loop call a function, from any thread. ``RuntimeError`` if that loop has ended."""
+"""A function that makes an event loop call a function; any thread may call it. It raises
+``RuntimeError`` if the loop has ended.
+"""
 
 _PAUSE_S: Final = 0.005
-"""How long a thread that made calls together waits at most until the tasks have gone on that made
-these calls.
+"""The longest time that a thread waits, after it made calls together, for their tasks to continue.
 """
 _TURNS: Final = 2
-"""The turns of a loop after which a woken task has gone on: trio runs the tasks of one turn in any
-order.
+"""The number of turns of a loop after which a woken task has continued, since trio runs the tasks
+of one turn in any order.
 """
 
 
@@ -45,7 +46,7 @@ class _Call(Generic[T]):
     def __init__(self, work: Callable[[], T], *, may_withdraw: bool = True) -> None:
         self.work = work
         self.may_withdraw = may_withdraw
-        self._context = copy_context()  # that of the caller, with its trace
+        self._context = copy_context()  # the context of the caller, with its trace
         self.outcome: Outcome[T] | None = None
         self.post: _Post
         self.wake: Callable[[], object]
@@ -53,8 +54,8 @@ class _Call(Generic[T]):
         self._unclaimed = [True]
 
     def claim(self) -> bool:
-        """Return whether the caller of this method is the first: a thread that begins, or a caller
-        that withdraws.
+        """Return True only for the first caller of this method. This is either a thread that begins
+        the call, or the task that withdraws it.
         """
         try:
             return self._unclaimed.pop()
@@ -71,8 +72,8 @@ class _Call(Generic[T]):
 class ThreadPool:
     """A pool of at most ``threads_max`` threads, for the calls of any number of tasks and loops.
 
-    ``together`` does several pieces of work at once and returns the outcome of each: then a thread
-    takes all calls that wait, and their tasks are woken together.
+    ``together`` does several pieces of work at once and returns the outcome of each. If it is set,
+    a thread takes all waiting calls, and their tasks are woken together.
     """
 
     def __init__(
@@ -89,8 +90,8 @@ class ThreadPool:
         _pools.add(self)
 
     def _begin(self) -> None:
-        """Have no threads and no calls: also in a child process, which has none of the threads of
-        its parent.
+        """Begin without threads and calls. A forked child process does this too, since it has no
+        threads of its parent.
         """
         self._calls: SimpleQueue[_Call[Any] | None] = SimpleQueue()
         self._lock = threading.Lock()
@@ -100,11 +101,12 @@ class ThreadPool:
     async def run(
         self, work: Callable[[], T], *, finish: bool = True, may_withdraw: bool = True
     ) -> T:
-        """Return what ``work`` returns in a thread, or raise what it raises.
+        """Run ``work`` in a thread. Return its result, or raise its error.
 
-        A call that is cancelled before it begins is withdrawn, if it ``may_withdraw``. Afterwards a
-        call that must ``finish`` is waited for and the cancellation is raised with its ``outcome``;
-        another call, such as one that only reads, is left to its thread.
+        If the task is cancelled before the call begins and ``may_withdraw`` is true, the call is
+        withdrawn. If the task is cancelled later and ``finish`` is true, it waits for the call and
+        raises the cancellation with the ``outcome`` of the call. Without ``finish``, for example
+        for a call that only reads, the task does not wait.
         """
         call = _Call(work, may_withdraw=may_withdraw)
         run = _run_in_trio if _in_trio() else _run_in_asyncio
@@ -123,7 +125,9 @@ class ThreadPool:
                 try:
                     thread.start()
                     self._threads.append(thread)
-                except RuntimeError:  # the system has no more: the others make the call
+                except (
+                    RuntimeError
+                ):  # the system has no more threads: the existing threads make the call
                     if not self._threads:
                         raise
                     self._idle -= 1
@@ -132,8 +136,9 @@ class ThreadPool:
         self._calls.put(call)
 
     def close(self, *, wait: bool = True) -> None:
-        """End the threads once they have run what was submitted. Blocks until then, unless ``wait``
-        is False. A thread of the pool may call it, and ends after its call.
+        """End the threads after they have run all submitted calls. It blocks until then, unless
+        ``wait`` is False. If a thread of the pool calls this method, the thread ends after its
+        present call.
         """
         with self._lock:
             self._closed = True
@@ -146,7 +151,7 @@ class ThreadPool:
 
     @property
     def is_open(self) -> bool:
-        """Whether it takes further calls."""
+        """Whether the pool accepts further calls."""
         return not self._closed
 
     def _work(self) -> None:
@@ -159,7 +164,7 @@ class ThreadPool:
             if self._together is None or len(begun) < 2:
                 for call in begun:
                     call.run()
-                # first: a task that is woken may submit its next call at once
+                # before the wake, since a woken task may submit its next call at once
                 self._be_free_for(len(taken))
                 for call in begun:
                     _post(call.post, call.wake)
@@ -178,7 +183,7 @@ class ThreadPool:
                 call = self._calls.get_nowait()
             except Empty:
                 return
-            if call is None:  # this thread is to end after them
+            if call is None:  # this thread ends after these calls
                 self._calls.put(None)
                 return
             yield call
@@ -187,11 +192,11 @@ class ThreadPool:
 def _run_together(
     together: Callable[[Sequence[_Work]], Sequence[Outcome[Any]]], calls: Sequence[_Call[Any]]
 ) -> None:
-    """Make several calls, and wake their tasks, those of one loop together.
+    """Make several calls, and wake their tasks. Tasks of the same loop are woken together.
 
-    Then wait until these tasks have gone on, so that what they call next is made together too. Else
-    two groups of tasks would alternate for ever, however they came to be: one task alone, and then
-    all others.
+    Then wait until these tasks have continued, so that their next calls are made together too.
+    Without this wait, two groups of tasks would alternate for ever, for example one task alone, and
+    then all others.
     """
     try:
         outcomes = together([call.work for call in calls])
@@ -274,7 +279,9 @@ async def _run_in_asyncio(pool: ThreadPool, call: _Call[T], finish: bool) -> Out
                 raise
             cancelled = error
             waiting = loop.create_future()
-            if call.outcome is not None:  # it came between the cancellation and the new future
+            if (
+                call.outcome is not None
+            ):  # the outcome came between the cancellation and the new future
                 break
     if cancelled is not None:
         _raise(cancelled, call)

@@ -1,4 +1,4 @@
-"""Read a store around damage, with the problem in the place of an event that cannot be read."""
+"""Read a damaged store. For an event that cannot be read, its problem is returned instead."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from foldlog.eventstore import CorruptEvent, Event, Logged, Store, UnknownEvent
 from foldlog.projections import View
 
 DAMAGED = "damaged"
-"""The kind of what stands in the place of an event that cannot be read."""
+"""The kind of the placeholder for an event that cannot be read."""
 
 
 def logged(
@@ -23,7 +23,7 @@ def logged(
             return
         except CorruptEvent as error:
             yield error
-            if error.event_id < start:  # it is the conversation itself that cannot be read
+            if error.event_id < start:  # the conversation itself cannot be read
                 return
             start = error.event_id + 1
 
@@ -31,13 +31,13 @@ def logged(
 def sound(
     store: Store, conversation: str, start: int, stop: int, findings: list[str]
 ) -> Iterator[Logged]:
-    """Yield the events of ``logged`` that can be read. Add a finding for the others: one for
-    several events in a row that have the same problem.
+    """Yield the events of ``logged`` that can be read. Add findings about the other events.
+    Successive events with the same problem have one finding.
     """
     first: CorruptEvent | None = None
-    """The first event of the newest row."""
+    """The id of the first event in the newest series of unreadable events."""
     next_id = start
-    """The id of the event that would continue the row."""
+    """The id of the event that would continue the series."""
     for item in logged(store, conversation, start, stop):
         if not isinstance(item, CorruptEvent):
             yield item
@@ -51,22 +51,22 @@ def sound(
 
 
 def _finding_of_row(first: CorruptEvent, last: CorruptEvent) -> str:
-    """Return the text of an error, with the ids of the first and the last event of a row."""
+    """Return the text of an error, with the ids of the first and the last event of a series."""
     name = f"conversation {first.conversation!r}, event"
     rest = str(first).removeprefix(f"{name} {first.event_id}: ")
     return f"{name}s {first.event_id} to {last.event_id}: {rest}"
 
 
 def placeholder(error: CorruptEvent) -> UnknownEvent:
-    """Return what stands in the place of an event that cannot be read: no View shows it."""
+    """Return the placeholder for an event that cannot be read. No View shows it."""
     return UnknownEvent(id=error.event_id, stored_kind=DAMAGED, stored_schema=0, body=b"")
 
 
 def problems_of(
     found: Iterable[Logged | CorruptEvent], problems: dict[int, str]
 ) -> Iterator[Event]:
-    """Yield the events of ``logged``, and a placeholder for each that cannot be read: ``problems``
-    says why, by id.
+    """Yield the events of ``logged``, and a placeholder for each event that cannot be read. Add the
+    problems by id to ``problems``.
     """
     for entry in found:
         if isinstance(entry, CorruptEvent):
@@ -79,8 +79,8 @@ def problems_of(
 def sound_view(
     store: Store, conversation: str, version: int | None, problems: dict[int, str]
 ) -> View:
-    """Return the View of a version without the events that cannot be read: ``problems`` says why,
-    by id. Cost: the events before that version.
+    """Return the View of a version without the events that cannot be read. Add the problems by id
+    to ``problems``. Cost: the events before that version.
     """
     stop = store.version(conversation) if version is None else version
     return View.from_events(problems_of(logged(store, conversation, 0, stop), problems))

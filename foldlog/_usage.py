@@ -1,4 +1,4 @@
-"""The tokens of a model's call in one form, read from the forms of servers, SDKs and logs."""
+"""Read the tokens of a model's call from the forms of servers, SDKs and logs into one form."""
 
 from __future__ import annotations
 
@@ -6,29 +6,27 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 IMPORTED: Final = "imported usage"
-"""The document of a conversation with the usage that its source has beside the records: see
+"""The name of the document with the usage that a source has beside its records: see
 ``Format.beside``.
 """
 OF_NO_MODEL: Final = "<synthetic>"
-"""Claude Code's name for the model of replies that it wrote itself."""
+"""The model name in replies that Claude Code itself wrote."""
 
 OF_A_CONDENSER: Final = "condenser_meta"
-"""The name of the annotation, and of the map in its data, in which a condenser reports its own
-calls.
+"""The name of the annotation in which a condenser reports its own calls, and of the map in the
+annotation's data.
 """
 USAGE_MAPS: Final = ("usage", "accumulated", "metrics", "response", OF_A_CONDENSER)
-"""The names under which ``meta``, or the metadata of a condensation, has the usage of calls of
-models.
-"""
+"""The keys of the usage of model calls in ``meta`` and in the metadata of a condensation."""
 USAGE_TEXTS: Final = ("model", "reply")
-"""The names of texts beside the usage that are no content: the model, and the id of the reply."""
+"""The keys of texts beside the usage that are not content: the model, and the id of the reply."""
 USAGE_NAMES: Final = ("condenser", "failure")
-"""The names of texts that are no content if they are one word."""
+"""The keys of texts that are not content if they are a single word."""
 COST: Final = "cost"
 
 COPIED: Final = "copied"
-"""The mark in ``meta`` of an imported event that is a copy from another history: it counts neither
-as a call nor as a request.
+"""The mark in ``meta`` of an imported event that is a copy from another history. Such an event
+counts neither as a call nor as a request.
 """
 
 _NAMES: Mapping[str, tuple[str, ...]] = {
@@ -62,12 +60,12 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     ),
 }
 _PARTS = ("details", "cache_creation")
-"""The endings of the names of objects that have a part of the counts."""
+"""The endings of the keys of objects with a part of the counts."""
 _OUR_NAMES = [
     (source_name, name) for name, names in _NAMES.items() for source_name in reversed(names)
 ]
-"""Pairs of a source's name and our name. If a source has several counts for one of our names, the
-last pair of these decides.
+"""Pairs of a source's name and foldlog's name for a count. If a source has several counts for one
+name of foldlog, the last of these pairs decides.
 """
 _BESIDE_THE_INPUT = ("cache_read_input_tokens", "cache_creation_input_tokens")
 """Anthropic's names of cached tokens, which its ``input_tokens`` do not include."""
@@ -76,7 +74,9 @@ _MAY_BE_BESIDE = {
     "completion_tokens": ["reasoning_tokens"],
     "prompt_tokens": ["cached_tokens", "cache_write_tokens"],
 }
-"""The parts that some sources do not include in a prompt or a reply. Their total shows it."""
+"""The parts that some sources do not include in the count of a prompt or a reply. The total shows
+whether they do.
+"""
 _COUNT_MAX: Final = 2**40
 """The largest number of tokens of a call. Sums of millions of such counts fit in 64 bits, which
 files and databases have for a number.
@@ -98,7 +98,9 @@ def count_of(value: Any) -> int | None:
 
 
 def cost_of(value: Any) -> float | None:
-    """Return a cost from a number or its text; None for any other value, and below 0."""
+    """Return a cost from a number or its text. Return None for any other value, and for a number
+    below 0.
+    """
     try:
         cost = float(value) if type(value) is str else value
     except ValueError:
@@ -120,12 +122,12 @@ def _counts_in(fields: Mapping[Any, Any]) -> dict[Any, int]:
 
 
 def usage_of(source: Any) -> dict[str, int]:
-    """Return the tokens of a call in our form, from the form of a server, an SDK or a log.
+    """Return the tokens of a call in foldlog's form, from the form of a server, an SDK or a log.
 
     ``prompt_tokens`` are all tokens of the prompt. ``cached_tokens`` of them came from the
     provider's cache, and ``cache_write_tokens`` were written to it, ``cache_write_1h_tokens`` of
-    these for an hour. ``reasoning_tokens`` are part of ``completion_tokens``. A count that is
-    missing or cannot be read is left out, never 0. Empty if no token was counted.
+    these for an hour. ``reasoning_tokens`` are part of ``completion_tokens``. If a count is missing
+    or cannot be read, it is left out and not 0. The result is empty if no token was counted.
     """
     if not source or not isinstance(source, Mapping):
         return {}
@@ -153,8 +155,8 @@ def usage_of(source: Any) -> dict[str, int]:
 
 
 def whole(usage: Mapping[str, int]) -> dict[str, int]:
-    """Return the tokens of a call; the prompt has at least the tokens of its parts. Some proxies
-    leave out the tokens that were written to the cache.
+    """Return the tokens of a call. If the prompt has fewer tokens than its parts, correct it, since
+    some proxies leave out the tokens that were written to the cache.
     """
     written = usage.get("cache_write_tokens", 0)
     prompt = usage.get("prompt_tokens", 0)

@@ -55,8 +55,8 @@ def named_in(value: Any) -> Iterator[tuple[str, str]]:
 
 
 def parsed(value: Any) -> Any:
-    """Return the value of a text that is JSON, as most texts of models are. Any other text and any
-    other value is returned unchanged.
+    """Return the value of a text that is JSON. Any other text and any other value is returned
+    unchanged.
     """
     try:
         return json.loads(value) if isinstance(value, str) else value

@@ -1,12 +1,12 @@
 """Write a file that only its owner can read, and that appears whole or not at all.
 
-Files that commands write hold the text of conversations. So a file has mode 0600 from its first
-moment, whatever the umask is. It is written under a random name in the same folder, where no other
-user can have put a link. Then it is synced and renamed; a link under the final name is replaced,
-not followed. Then the folder is synced.
+Files that commands write contain the text of conversations. So a file has mode 0600 from the
+beginning, whatever the umask is. It is written under a random name in the same folder, so that no
+other user can prepare a link with this name. Then it is synced and renamed. A link under the final
+name is replaced, not followed. Then the folder is synced.
 
-A database is never replaced: a mistyped name must not cost a store. A device or a pipe is written
-to as it is.
+A database is never replaced, since a mistyped name must not destroy a store. A device or a pipe is
+written directly.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
         handle, name = made_beside(path)
         part = Path(name)
         try:
-            # The file is written through its handle, not opened by its name a second time: another
-            # user could have put a file there in between.
+            # Write through the open handle. If the file were opened again by its name, another user
+            # could have replaced it.
             with open(handle, "wb") as file:
                 yield file
                 file.flush()
@@ -66,7 +66,7 @@ def check_target(path: Path) -> None:
         raise InvalidOption(f"{path} is a folder; name a file")
     if is_database(path):
         raise InvalidOption(
-            f"{path} is a database, which a file written there would replace; choose another name"
+            f"{path} is a database, and the new file would replace it; choose another name"
         )
     for suffix in _BESIDE_A_DATABASE:
         database = path.with_name(path.name.removesuffix(suffix))
@@ -90,5 +90,7 @@ def _is_device(path: Path) -> bool:
         return True
     folder = path.absolute().parent.resolve()
     if path.is_symlink() and (folder == Path("/dev") or folder.is_relative_to("/proc")):
-        raise InvalidOption(f"{path} stands for a file that is open already; name the file itself")
+        raise InvalidOption(
+            f"{path} is a link to a file that is already open; name the file itself"
+        )
     return False

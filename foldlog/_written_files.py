@@ -20,13 +20,13 @@ from foldlog.eventstore import EventStoreError, Store, confirm
 from foldlog.eventstore.log.database import behind
 
 _ALL = 2**63
-"""A position that nothing has reached."""
+"""A position that no read model has reached."""
 _MOVED = "not in its place any more, "
 _IDS = r'(?: of (?P<ids>\[(?:"(?:[^"\\]|\\.)*"(?:, )?)+\]))?'
 _KINDS = "audit database|backup|export|report|former file|imported file|imported folder"
 _FILE = re.compile(rf"(?:{_KINDS}){_IDS} (?P<path>/.*)", re.DOTALL)
-"""The name of a file: its kind, the ids of its conversations as JSON unless it is of the whole
-store, and its path. For example: ``export of ["chat-1"] /backup/chat.json``.
+"""The name of a file: its kind, the ids of its conversations as JSON, and its path. A file of the
+whole store has no ids. For example: ``export of ["chat-1"] /backup/chat.json``.
 """
 
 
@@ -40,8 +40,8 @@ def noted(
     store: Store, kind: str, path: str | os.PathLike[str], conversation: str | None = None
 ) -> Iterator[None]:
     """Note a file that the block writes from a conversation or the whole store. It is noted before
-    it is written, so that a kill leaves no unknown file. A read-only store cannot note it. Forget
-    the file that it replaces, and earlier files of the same kind that are gone.
+    it is written, so a crash leaves no unknown file. A read-only store cannot note it. Forget the
+    file that it replaces, and earlier files of the same kind that no longer exist.
     """
     position = store.database.last_position
     of_conversations = ""
@@ -58,7 +58,7 @@ def noted(
     is_new = False
     with suppress(EventStoreError):
         is_new = name not in read_models(store)
-        # If the name is noted, the old file stands under it until it is replaced.
+        # If the name is already noted, it means the old file until this is replaced.
         if is_new:
             confirm(store, name, position)
     is_written = False

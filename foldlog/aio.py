@@ -1,4 +1,4 @@
-"""The async face: the same names as ``foldlog``, for asyncio and trio.
+"""The async interface: the same names as ``foldlog``, for asyncio and trio.
 
     import foldlog.aio
 
@@ -9,13 +9,12 @@
         async for event in history.events():
             ...
 
-Every call runs the sync method in a thread of this face. Condensing steps have threads of their
-own, so that a slow model never delays an append. The loop's default threads are not used.
+Every call runs the sync method in a thread. Condensing steps have threads of their own, so that a
+slow model never delays an append. The loop's default threads are not used.
 
-Cancellation. A call that writes and has begun is finished: its caller waits for it, and then gets
-the cancellation with the result of the call in its attribute ``outcome`` (an ``Outcome``). A call
-that has not begun is withdrawn, and a call that only reads is left to its thread: both raise at
-once, without an outcome.
+Cancellation. If a writing call has begun, it is finished: its caller waits for it. Then the
+cancellation is raised with the result of the call in its attribute ``outcome`` (an ``Outcome``). If
+a call has not begun or only reads, the cancellation is raised at once without an outcome.
 """
 
 from foldlog._aio import AsyncHistories, AsyncHistory, face_of, open as open
@@ -23,6 +22,6 @@ from foldlog.eventstore.inside import Outcome
 
 __all__ = ["AsyncHistories", "AsyncHistory", "Outcome", "face_of"]
 
-# so that "aio." before a name of the face is its async form
+# so that every name of ``foldlog`` exists after "aio." too
 History = AsyncHistory
 Histories = AsyncHistories

@@ -1,4 +1,4 @@
-"""What a command of another package needs to be as foldlog's own: see
+"""The names with which another package adds a command to ``foldlog``: see
 ``docs/how-to/command.md``.
 """
 

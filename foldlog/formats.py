@@ -4,12 +4,12 @@
                                                         source's own
     records = encode(events, format="openhands-v0")
 
-    histories.import_("runs/")                          # every history in files and folders, kept
-                                                        as it came
+    histories.import_("runs/")                          # every history in files and folders
     history.append_records([record], format="openai-chat")
 
 A record is what the source wrote for one step: a JSON object (in V0's oldest files an array of
-two). A store keeps it apart from the events that are made of it, so an export gives the same bytes.
+two). A store keeps records apart from the events that are made of them, so an export returns the
+same bytes.
 """
 
 from __future__ import annotations

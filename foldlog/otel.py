@@ -1,13 +1,13 @@
-"""OpenTelemetry: traces and metrics of the stores that this process opens from then on. Needs the
-extra ``otel``.
+"""OpenTelemetry: traces and metrics of the stores that this process opens after ``instrument``.
+Needs the extra ``otel``.
 
     import foldlog.otel
 
     foldlog.otel.instrument()               # with the providers of the program, before it opens a
                                             store
 
-Nothing has the content of an event, unless ``contents`` is given. ``docs/OBSERVING.md`` lists spans
-and metrics.
+Traces and metrics do not contain the content of events, unless ``contents`` is set.
+``docs/OBSERVING.md`` lists spans and metrics.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _HISTOGRAMS = {
     "gen_ai.client.operation.duration": "s",
 }
 _sizes: ContextVar[list[int] | None] = ContextVar("foldlog_append", default=None)
-"""The bytes of each event of the append that is being made."""
+"""The size in bytes of each event of the present append."""
 
 
 def instrument(
@@ -83,9 +83,7 @@ def instrument(
 
 
 def uninstrument() -> None:
-    """Observe nothing any more. Stores that are open go on adding trace contexts until they are
-    closed.
-    """
+    """Stop observing. Open stores add trace contexts until they are closed."""
     _telemetry.telemetry = None
 
 
@@ -129,7 +127,7 @@ class _Telemetry:
             reasons = set(str(values.get("reason")).split(", "))
         else:
             reasons = set()
-        # a condenser of one's own has its own
+        # a user's own condenser has its own
         reason = ", ".join(sorted(reasons)) if reasons <= _REASONS else "other"
         told = {
             "foldlog.outcome": outcome,
@@ -177,8 +175,8 @@ class _Telemetry:
     def _of_call(
         self, values: Mapping[str, Any], more: Mapping[str, Any], seconds: float
     ) -> dict[str, Any]:
-        """Return the attributes of a call of a model, and measure it: OpenTelemetry's conventions
-        for generative AI.
+        """Measure a call of a model, and return its attributes by OpenTelemetry's conventions for
+        generative AI.
         """
         provider, _, _ = str(values["model"]).rpartition("/")
         shared = {
@@ -268,7 +266,7 @@ class _ObservedStore(Store):
 
     def _encode(self, event: Event | Encoded, *, finite: bool = True) -> Encoded:
         sizes = _sizes.get()
-        # an import, which stays as it is
+        # an imported event stays unchanged
         if sizes is None or not finite or isinstance(event, Encoded):
             return super()._encode(event, finite=finite)
         context = trace.get_current_span().get_span_context()

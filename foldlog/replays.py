@@ -1,4 +1,4 @@
-"""What another condenser would have done over a recorded history: ``docs/how-to/choosing.md``."""
+"""Replay a recorded history with another condenser: ``docs/how-to/choosing.md``."""
 
 from foldlog._reports.replays import Replay, replay
 

@@ -1,4 +1,4 @@
-"""What an adapter of an agent's runtime builds on, besides ``foldlog`` and ``foldlog.formats``.
+"""The names that an adapter of an agent runtime uses, besides ``foldlog`` and ``foldlog.formats``.
 
 ``HistoryRecorder``   records what a runtime hands over, as its records; ``Records``,
                       ``HistoryRecords`` and

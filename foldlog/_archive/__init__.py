@@ -1,5 +1,5 @@
-"""What becomes of the source of an import: it is kept as it came, and its conversation is made at
-the first use.
+"""Import sources. A source is stored unchanged; the events of its conversation are made at the
+first use.
 
 importing.py   what is found at some paths; reading.py: read it in blocks
 comparing.py   is it new, or does it go on with what is here, or is it a fork?
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 def makes_events(store: Store) -> Store:
     """Return a store that makes the events of an imported conversation when a transaction first
-    asks for them: in memory, if it can only be read. It restores an archived one then.
+    asks for them. If the store is read-only, it makes them in memory. It also restores an archived
+    conversation at that time.
     """
     in_memory: EventsInMemory | None = None
 

@@ -1,8 +1,9 @@
 """A compaction that a program reported to a hook, but has not yet written into its file.
 
-Claude Code writes a compaction only after its hooks ran. Until then the View of the file shows what
-was just dropped. So foldlog notes the compaction in the source, and says that it is missing when
-somebody asks. The note goes when the compaction comes, or a reply of the model without one.
+Claude Code writes a compaction only after its hooks ran. Until then the View of the file shows
+events that the compaction has dropped. So foldlog notes the compaction in the source, and reports
+it as missing. An import deletes the note when the file has the compaction, or a later reply of the
+model without a compaction.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ _SHOWN = ("user", "agent", "action", "observation", "error", "environment")
 
 
 class Compacting(NamedTuple):
-    """A compaction that is not written yet: when the hook was called, and about how many ``events``
-    were shown then.
+    """A compaction that is not written yet. ``at`` is the time of the hook, ``events`` about how
+    many events were shown at that time.
     """
 
     at: str
@@ -36,9 +37,10 @@ class Compacting(NamedTuple):
 
 
 class _Note(msgspec.Struct):
-    """The note of a source: ``at`` is empty once it is over. ``compactions`` and ``replies`` are
-    those that its records had by then: one more ends it. ``shown`` is how many shown events they
-    had, and ``since`` how many at the compaction before.
+    """The note of a source. ``at`` is the time of the hook, or empty if no compaction is missing.
+    ``compactions``, ``replies`` and ``shown`` (shown events) are the counts in the records at that
+    time; one more compaction or reply ends the note. ``since`` is ``shown`` at the compaction
+    before.
     """
 
     at: str = ""
@@ -49,8 +51,8 @@ class _Note(msgspec.Struct):
 
 
 def note_compaction(store: Store, conversation: str) -> Compacting | None:
-    """Note that a program compacts a conversation now. None where its format says nothing of
-    compactions, or no source of it is here. Noting the same compaction again changes nothing.
+    """Note that a program compacts a conversation now. Return None if its format has no
+    compactions, or if it has no source. Noting the same compaction again changes nothing.
     """
 
     def note(transaction: Transaction) -> Compacting | None:
@@ -79,7 +81,7 @@ def note_compaction(store: Store, conversation: str) -> Compacting | None:
 
 
 def compacting(store: Store, conversation: str) -> Compacting | None:
-    """Return the compaction that a conversation still lacks, or None."""
+    """Return the compaction that the file of a conversation does not have yet, or None."""
 
     def read(reader: Reader) -> Compacting | None:
         source = source_of(Sources(store.database, reader), conversation)
@@ -92,15 +94,15 @@ def compacting(store: Store, conversation: str) -> Compacting | None:
 def still_compacting(
     facts: Mapping[str, Any], skeleton: Skeleton | DecodedRecords
 ) -> dict[str, Any]:
-    """Return the note of a source that has grown: without its time once the compaction, or another
-    reply, has come.
+    """Return the note of a source that has new records, as a field of its facts. If a compaction or
+    a reply is among the new records, the time in the note is empty.
     """
     note = _note_in(facts)
     if _KEY not in facts or isinstance(skeleton, DecodedRecords):
         return {}
     now = _counted(skeleton)
     if note.at and now.compactions == note.compactions and _is_over(note, now):
-        note.shown = note.since  # it did not come: nothing left
+        note.shown = note.since  # the compaction did not come, so no event left the View
     if _is_over(note, now):
         note.at = ""
     return {_KEY: note}

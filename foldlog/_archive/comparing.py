@@ -22,14 +22,16 @@ from foldlog.eventstore.sources.reading import about, blocks_of
 from foldlog.eventstore.sources.tables import Place, Source, Sources, SourcesToWrite
 
 _APART: Final = (
-    "To have it all the same, import it apart with '--prefix TEXT --again', and redact it there"
+    "To import the source anyway, import it under another name with '--prefix TEXT --again', and "
+    "redact it there"
 )
 
 
 class NewSource(NamedTuple):
     """A source that is read as a whole and not written yet. ``size`` is in bytes.
 
-    ``begin`` writes it in a transaction, and returns None if some of it is stored by then.
+    ``begin`` writes it in a transaction. It returns None if another process has stored the source
+    first, or if the source is refused.
     """
 
     source_import: SourceImport
@@ -39,7 +41,9 @@ class NewSource(NamedTuple):
 
 
 class SourceImport(SourceWriter):
-    """The import of one source. ``named`` returns its name, by the name in its records."""
+    """The import of one source. ``named`` returns the name of its conversation. Its argument is the
+    name that the records of the source have, or None.
+    """
 
     def __init__(
         self,
@@ -53,7 +57,7 @@ class SourceImport(SourceWriter):
         super().__init__(store, found, place, options, state)
         self.named = named
         self._hashes_shared = b""
-        """The hashes of earlier records that it continues, if it does not contain them."""
+        """The hashes of the earlier records that the source continues but does not contain."""
 
     def import_source(self) -> Imported:
         """Import the source. Raises ``VersionConflict`` if another process was first,
@@ -82,8 +86,8 @@ class SourceImport(SourceWriter):
         return self._import_compared(sources, places[-1])
 
     def read_new(self) -> NewSource | None:
-        """Read the whole of a source whose place is new. None if it is empty, or continues another
-        conversation.
+        """Read the whole of a source whose place is new. Return None if the source is empty or
+        continues another conversation.
         """
         skeleton = self.skeleton
         blocks = [
@@ -107,7 +111,7 @@ class SourceImport(SourceWriter):
         return NewSource(self, name, begin_new, size)
 
     def finish_new(self, new: NewSource, source: Source) -> Imported:
-        """Return the outcome of a new source that was written."""
+        """Return the outcome for a new source after its transaction."""
         self.finish(source)
         return self.outcome(self.reading.records, new.name)
 
@@ -115,9 +119,9 @@ class SourceImport(SourceWriter):
     # ----------------------------------------------------------------------------------------------
 
     def _append_grown(self, place: Place, source: Source) -> Imported | None:
-        """Append the new records of a log. None if it does not begin with the bytes of its last
-        import, if further records came from another place, or if somebody continued its
-        conversation here.
+        """Append the new records of a log. Return None if the log does not begin with the bytes of
+        its last import, if records came from another place since, or if somebody continued its
+        conversation in foldlog.
         """
         reading = self.reading
         if type(self.found.reader) is not JsonLines or self.found.reader.is_packed:
@@ -133,8 +137,8 @@ class SourceImport(SourceWriter):
         return self._append_rest(source)
 
     def _append_rest(self, source: Source, skip: int = 0) -> Imported:
-        """Append the records that the reading yields, except the stored ones before number
-        ``skip``.
+        """Append the records of the reading from number ``skip`` on; the earlier records are
+        stored.
         """
         records_before = source.records
         if source.made and self._is_continued_here(source):
@@ -144,8 +148,8 @@ class SourceImport(SourceWriter):
         return self.outcome(self.reading.records - records_before)
 
     def _is_continued_here(self, source: Source) -> bool:
-        """Return whether somebody continued a conversation here. Then new records of its source
-        become a fork.
+        """Return whether somebody continued the conversation of a source in foldlog. If so, new
+        records of the source become a fork.
         """
         name = self.name_of(source.conversation)
         events_made = self.query(lambda sources: sources.made(source))
@@ -177,7 +181,7 @@ class SourceImport(SourceWriter):
         if existing is not None and not (existing.erasure is not None and self.options.again):
             source = self.source(existing.key) if existing.erasure is None else None
             if existing.erasure is not None:
-                self.store.version(name)  # raises what says so
+                self.store.version(name)  # raises the error that says so
             if source is None:
                 raise VersionConflict(name, 0, existing.version)
             return self._import_compared(self._own_forks(source, name))
@@ -217,8 +221,8 @@ class SourceImport(SourceWriter):
         ]
 
     def _find_holder(self, names: Iterable[str], end: int, skeleton: Skeleton) -> Source | None:
-        """Return the source that has the record before number ``end``: the newest one in the family
-        of the first of these conversations that has it.
+        """Return the source that has the record before number ``end``, or None. Search the families
+        of the conversations ``names`` in their order, and in each family the newest source first.
         """
         for name in names:
             source = self._source_named(name)
@@ -237,8 +241,8 @@ class SourceImport(SourceWriter):
         return [*self.query(lambda sources: [*sources.family(source.root)])]
 
     def _read_beginning(self, sources: list[Source]) -> None:
-        """Note the hashes of the records that a source continues without containing them, unless it
-        was imported without them.
+        """Note the hashes of the records that a source continues but does not contain, unless the
+        stored source does not contain them either.
         """
         skeleton = new_counter(self.found.format)
         if isinstance(skeleton, DecodedRecords):
@@ -280,9 +284,9 @@ class SourceImport(SourceWriter):
         self.skeleton = new_counter(self.found.format)
 
     def _import_compared(self, sources: list[Source], place: Place | None = None) -> Imported:
-        """Import a source that may differ from the stored ones. It continues the one with which it
-        shares the most records. If the place has not changed, it stays with its conversation, even
-        if that has got records from another place since.
+        """Import a source that may differ from the stored sources. If it is the same as at its last
+        import, it stays with its conversation. Otherwise it continues the source with which it
+        shares the most records.
         """
         self._read_again()
         reading = self.reading
@@ -306,7 +310,7 @@ class SourceImport(SourceWriter):
             return self.outcome(0, self.name_of(source.conversation))._replace(is_older=is_older)
         self._check_redactions(sources, shared_count)
         if shared_count == 0 and place is not None:
-            # Another source is at this place now. It may name a conversation of its own.
+            # Another source is at this place now, which may name its own conversation.
             return self._new()
         if shared_count == source.records:
             self._read_again()
@@ -322,9 +326,9 @@ class SourceImport(SourceWriter):
         for source in sources:
             redacted_numbers: set[int] = self.query(partial(Sources.all_redacted, source=source))
             if redacted_numbers and self.found.format.repeats:
-                problem = "its records repeat what earlier ones say"
+                problem = "its records repeat the texts of earlier records"
             elif any(number >= shared_count for number in redacted_numbers):
-                problem = f"it was written again from record {shared_count} on"
+                problem = f"it was rewritten from record {shared_count} on"
             else:
                 continue
             raise SourceRefused(
@@ -334,15 +338,15 @@ class SourceImport(SourceWriter):
             )
 
     def _is_provisional(self, source: Source, shared_count: int) -> bool:
-        """Return whether only the last record differs, and no event was made of it. Then its
-        program was still writing the record when it was imported.
+        """Return whether only the last record differs and no event was made of it. If so, the
+        program was still writing this record at the earlier import.
         """
         is_last = shared_count == source.records - 1 and shared_count >= source.from_record
         return is_last and source.made <= shared_count and shared_count not in source.redacted
 
     def _fork(self, source: Source, shared_count: int, chosen_name: str = "") -> Imported:
-        """Begin a fork of a source at its first record that differs. Its name is ``chosen_name``,
-        or one that is free.
+        """Begin a fork of a source at its first record that differs. The fork gets the name
+        ``chosen_name``, or a free name by default.
         """
         while source.parent is not None and shared_count <= source.from_record:
             source = self.source(source.parent) or source
@@ -362,7 +366,7 @@ class SourceImport(SourceWriter):
         return self.outcome(self.reading.records - shared_count)
 
     def _replace_last(self, source: Source, shared_count: int) -> Imported:
-        """Replace the last record of a source, and append the records behind it."""
+        """Replace the last record of a source, and append the later records."""
         blocks = self.query(lambda sources: [*sources.own_blocks(source, shared_count)])
         head = chained(
             GENESIS, self.query(lambda sources: sources.hashes(source))[: shared_count * HASH_BYTES]
@@ -380,4 +384,4 @@ class SourceImport(SourceWriter):
 
 
 def _no_record(reading: Reading) -> str:
-    return "; ".join(("holds no record that can be read", *map(str, reading.findings[:1])))
+    return "; ".join(("contains no record that can be read", *map(str, reading.findings[:1])))

@@ -2,10 +2,10 @@
 record that differs.
 
 A *place* is a path, the number of a source in this file, and the options of the import. An import
-is a copy. It never takes back or repairs what is here, and it decides nothing twice: a row
-(``places``) says which conversation a place became, and a record is recognized by its hash. A
-source that was erased is refused. So is a source that was rewritten before a redacted record, since
-the redacted text could come back unrecognized.
+is a copy. It never removes or repairs stored records, and it decides nothing twice: a row of
+``places`` stores which conversation a place became, and a hash identifies each record. An import
+refuses an erased source. It also refuses a source that was rewritten before a redacted record,
+since the redacted text could come back unrecognized.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ from foldlog.eventstore.sources.tables import Place, Source, Sources
 
 _TRIES: Final = 5
 _TOGETHER_BYTES: Final = 2 * 2**20
-"""The bytes of short new sources that one transaction writes."""
+"""The maximum number of bytes of short new sources in one transaction."""
 _SHORT_BYTES: Final = 2**20
 _PLACE_BYTES: Final = 16
 _AtPlace = tuple[str, Source | None, Sequence[Place]]
 """The conversation that a place became, its source, and the rows of the next place in its file."""
-_NO_HISTORY: Final = "holds no history that can be imported"
+_NO_HISTORY: Final = "contains no history that can be imported"
 
 
 class Failed(NamedTuple):
-    """A source that was not imported, and the error. ``added`` of its records were stored before
-    the error.
+    """A source whose import failed, and the error. ``added`` is the number of its records that were
+    stored before the error.
     """
 
     conversation: str
@@ -57,16 +57,17 @@ class Failed(NamedTuple):
 
 
 class Import:
-    """Imports the sources at some paths with the same options: iterate it for the outcome of each.
+    """Imports the sources at some paths with the same options. Iterate over it to import them; it
+    yields an outcome for each source.
 
-    After an iteration, ``findings`` are the problems that belong to no source, ``left_out`` the
-    files in folders that are of no known format, and ``not_opened`` the files whose names histories
-    do not have.
+    After an iteration, ``findings`` are the problems that belong to no source. ``left_out`` are the
+    files in folders that have no known format. ``not_opened`` are the files that were not read
+    because histories never have such names.
 
-    ``again``         import a source even if it was erased or redacted, under another name
+    ``again``         also import a source that was erased, or redacted under another name
     ``only``          import only the history with this name from a file with several
-    ``is_secret``     says which records are imported blank, like redacted ones
-    ``where``         where sources were written, for records that do not say it
+    ``is_secret``     returns whether a record is secret; its texts are not stored then
+    ``where``         the attributes of the place where sources were written, such as the working
     """
 
     def __init__(
@@ -96,7 +97,9 @@ class Import:
         self.not_opened = list[Path]()
         self._waiting = list[NewSource]()
         self._looked_up = dict[bytes, list[Place]]()
-        """The rows of the places that an import has looked up, until it reads their sources."""
+        """The rows that were read for each place, until the import reads the source at this
+        place.
+        """
 
     def __iter__(self) -> Iterator[Imported | Failed]:
         self.findings = []
@@ -189,9 +192,9 @@ class Import:
     # ----------------------------------------------------------------------------------
 
     def _look(self, root: Path, path: Path) -> Found | Unchanged | None:
-        """Return a file that needs no closer look: it is unchanged, or its first lines or its last
-        import say which format it has. None for a file that has to be examined. Cost: the status of
-        the file; for a log also its beginning, or all that was imported.
+        """Return what a file is if a quick check shows it: the file is unchanged, or its first
+        lines or its last import show its format. Return None if the file has to be examined. Cost:
+        the status of the file; for a log also its first lines, or all lines of its last import.
         """
         place = self._place(path, 0)
         places = self._places(place)
@@ -206,8 +209,9 @@ class Import:
         return Found(Names(root, path).of({}), format, path, JsonLines(path))
 
     def _recorded(self, path: Path, places: list[Place]) -> Format | None:
-        """Return the format of a log as its last import recorded it, if the log still begins with
-        the lines of that time. Later lines may be of no format, and do not decide again.
+        """Return the format that the last import of a log recorded, if the log still begins with
+        the lines of that import. Otherwise return None. New lines are not checked again, since they
+        may have no known format.
         """
         if not places or not places[-1].taken:
             return None
@@ -272,13 +276,13 @@ class Import:
 
     def _source(self, found: Found, place: bytes) -> SourceImport:
         is_one_of_many = self._only is not None and type(found.reader) is not JsonLines
-        # Without a state, the next import does not take the file for imported as a whole.
+        # Without a state, the next import does not skip the file as unchanged.
         state = b"" if is_one_of_many else state_of(found.path)
         name = self._name_function(f"{self._options.prefix}{found.name}")
         return SourceImport(self._store, found, place, self._options, name, state)
 
     def _short_and_new(self, found: Found, place: bytes) -> NewSource | None:
-        """Return a short source that is new at its place, read as a whole; None for any other
+        """Read a source whose place is new as a whole, if it is short. Return None for any other
         source.
         """
         places = self._looked_up.pop(place, None)
@@ -292,8 +296,9 @@ class Import:
             return None  # the import of this source alone reports the error
 
     def _write_waiting(self) -> Iterator[Imported | Failed]:
-        """Write the short new sources in one transaction. A source that another process has begun
-        by then is imported alone. If one of them cannot be written, all are imported alone.
+        """Write the short new sources in one transaction. If another process has begun one of them,
+        it is imported in its own transaction. If one of them cannot be written, each is imported in
+        its own transaction.
         """
         waiting = self._waiting
         self._waiting = []
@@ -312,7 +317,9 @@ class Import:
                 yield new.source_import.finish_new(new, source)
 
     def _name_function(self, name: str) -> Callable[[str | None], str]:
-        """Return a function that names a source by its records, or otherwise by its place."""
+        """Return a function that returns the name of a conversation: the name in the records of its
+        source, or by default ``name``.
+        """
 
         def name_source(recorded_name: str | None) -> str:
             if self._conversation is not None:

@@ -11,11 +11,11 @@ from foldlog.eventstore.sources.tables import Sources
 
 
 def newest_events(store: Store, conversation: str, records: int) -> list[Event]:
-    """Return the events of the newest ``records`` of a source, as a decoder reads them that begins
-    there.
+    """Return the events of the newest ``records`` of a source. The decoder begins at the first of
+    these records.
 
-    They are for a reader who waits: their ids begin at 0, and what depends on earlier records is
-    not known. Cost: a block.
+    A page shows them while the events of the source are being made. Their ids begin at 0, and they
+    lack what depends on earlier records. Cost: a block.
     """
     source = store.database.recorder.query(
         lambda reader: Sources(store.database, reader).of(conversation)
@@ -30,6 +30,6 @@ def newest_events(store: Store, conversation: str, records: int) -> list[Event]:
         for value in values_of(block.since(max(start, block.first)).records()):
             try:
                 events += events_of(decoder, format, value)
-            except NotAnEvent:  # the import said so
+            except NotAnEvent:  # the import has reported it
                 continue
     return events

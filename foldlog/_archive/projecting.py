@@ -2,7 +2,8 @@
 records.
 
 A decoder always begins at the first record. The ids of the events of each record are stored
-together with the events. So their ids never move, whatever is appended between them or redacted.
+together with the events. So their ids never change if other events are appended between them, or if
+they are redacted.
 """
 
 from __future__ import annotations
@@ -38,26 +39,26 @@ from foldlog.eventstore.sources.reading import IMPORTED_AT, about, blocks_of
 from foldlog.eventstore.sources.tables import Source, Sources, SourcesToWrite
 
 SECRET: Final = "secret"
-"""The field of a source that has the secret for the salts of its events, in hexadecimal. With it,
-copies of a store that make the events separately get the same heads. It is deleted when all events
-are made.
+"""The field of a source with the secret for the salts of its events, in hexadecimal. With the
+secret, two copies of a store that each make the events get the same heads. The field is deleted
+when all events are made.
 """
 SECRET_BYTES: Final = 32
 _EVENTS: Final = 1_000
-"""The number of events in one transaction."""
+"""The maximum number of events in one transaction."""
 _TRIES: Final = 5
 
 
 class ReadOtherwise(EventStoreError):
-    """This version of foldlog makes other events of a record than the version that made the stored
-    ones. The stored events stay; import the source under another name to read it again.
+    """This version of foldlog makes more or fewer events of a record than the version that made the
+    stored events. The stored events stay. To read the source again, import it under another name.
     """
 
     def __init__(self, conversation: str, number: int) -> None:
         super().__init__(
-            f"conversation {conversation!r}: record {number} of its source is now read into more or"
-            " fewer events than before; its events stay, and later records are not added: import"
-            " the source under another name with --prefix to read it again"
+            f"conversation {conversation!r}: foldlog now makes more or fewer events of record "
+            f"{number} of its source than before; the stored events stay, and later records are "
+            f"not added; to read the source again, import it under another name with --prefix"
         )
         self.conversation = conversation
         self.record = number
@@ -66,10 +67,10 @@ class ReadOtherwise(EventStoreError):
 def make_events(store: Store, conversation: str) -> None:
     """Make the missing events of a conversation.
 
-    Each transaction has some events with their records, so that after a kill the next call
-    continues. Raises ``ReadOtherwise``, and ``VersionConflict`` if other writers were first several
-    times and none of them made events. The events are on disk when it returns. Cost: nothing if all
-    events are made, otherwise all records.
+    Each transaction writes some events, and which records they came from. After a crash, the next
+    call continues there. Raises ``ReadOtherwise``. Raises ``VersionConflict`` if other writers were
+    first several times and none of them made events. The events are on disk when it returns. Cost:
+    nothing if all events are made, otherwise all records.
     """
     tries = 0
     before = -1
@@ -95,9 +96,10 @@ def decoded(
     findings: list[str],
     decoder: RecordDecoder | None = None,
 ) -> Iterator[tuple[int, list[Event]]]:
-    """Yield each record's number, and the events made of the record. ``events_of_records`` has the
-    id of the first event and the number of events of each record whose events are made; they get
-    these ids. The events from record ``start`` on get the ids from ``version`` on.
+    """Yield the number of each record, and the events that are made of it. ``events_of_records``
+    maps the number of a record to the id of its first event and the number of its events, if these
+    are stored; the events get the same ids again. The events of record ``start`` and of all later
+    records get the ids from ``version`` on.
     """
     format = format_named(source.format)
     if decoder is None:
@@ -123,8 +125,8 @@ def change_of_documents(
     documents: Mapping[str, Any],
     attributes: Mapping[str, Any] | None = None,
 ) -> DocumentChanges | None:
-    """Return the event that changes documents to these values, and some attributes; None if they
-    have these values.
+    """Return the event that changes documents and attributes to these values. Return None if
+    nothing changes.
     """
     database = store.database
 
@@ -151,7 +153,7 @@ def change_of_documents(
 
 
 class _Making:
-    """One pass over the records of a source, as it is now."""
+    """One pass over the present records of a source."""
 
     def __init__(self, store: Store, conversation: str) -> None:
         self.store = store
@@ -172,8 +174,8 @@ class _Making:
         self._secret = bytes.fromhex(facts[SECRET]) if SECRET in facts else None
 
     def make(self) -> bool:
-        """Make the missing events. Return whether all events of the records that this pass knew are
-        made.
+        """Make the missing events. Return whether the events of all records that this pass has read
+        are made.
         """
         source = self.source
         if source is None or source.made == source.records:
@@ -227,7 +229,7 @@ class _Making:
         records_made: Mapping[int, tuple[int, int]],
         events: list[Event],
     ) -> None:
-        """Write events, and that the events of the records before ``stop`` are made."""
+        """Write events, and note that the events of the records before ``stop`` are made."""
         assert self.source is not None
         source = self.source
 
@@ -256,8 +258,8 @@ class _Making:
         except FAILURES as error:
             if first > self.made:
                 progress = (
-                    f"the events of {first:,} of {source.records:,} records stay, and the next use"
-                    " makes the others"
+                    f"the events of {first:,} of {source.records:,} records are stored, and the "
+                    f"next use of the conversation makes the others"
                 )
                 error.args = (f"{str(error).removesuffix(NOTHING_WRITTEN)}; {progress}",)
             raise
@@ -265,9 +267,9 @@ class _Making:
     def _documents(
         self, first_ids: Mapping[int, int], end: int, *, is_new: bool
     ) -> DocumentChanges | None:
-        """Return the change of the documents with the facts beside the records: usage, title and
-        unread records. ``first_ids`` are the ids of the first events of records, ``end`` is the
-        version after all of them.
+        """Return the change of the documents for the facts beside the records: usage, title and
+        unread records. ``first_ids`` are the ids of the first events of the records, ``end`` is the
+        version after their last event.
         """
         assert self.source is not None
         facts = about(self.source)

@@ -1,6 +1,4 @@
-"""Read a source from where it is: its records as bytes, in blocks, and the problems between
-them.
-"""
+"""Read the records of a source as bytes, in blocks, and note the records that cannot be read."""
 
 from __future__ import annotations
 
@@ -28,8 +26,8 @@ _BUFFER: Final = 2**20
 FINDINGS_MAX: Final = 1_000
 
 Add = Callable[[bytes, bytes], None]
-"""Takes a record and its hash. Raises ``msgspec.DecodeError`` or ``UnreadableJson`` for what is not
-JSON.
+"""A function that reads a record and its hash. Raises ``msgspec.DecodeError`` or ``UnreadableJson``
+for a record that is not JSON.
 """
 
 _check_json = msgspec.json.Decoder(msgspec.Raw).decode
@@ -41,11 +39,12 @@ def check_json(record: bytes, hashed: bytes) -> None:
 
 
 class Reading(Protocol):
-    """One pass over a source. As far as it was iterated: ``records`` are how many records there
-    are, ``taken`` the bytes, ``digest`` their hash, ``is_done`` whether its end was reached,
-    ``findings`` what could not be read, ``unread`` how many records come before each of these,
-    ``waits`` whether its last line is not whole yet, ``place`` where the record is that is taken at
-    this moment. At the end of a document ``frame`` is what it has between its records.
+    """One pass over a source. At each moment, ``records`` and ``taken`` are the numbers of records
+    and of bytes that were read, and ``digest`` is the hash of these bytes. ``findings`` are the
+    problems with records that could not be read, and ``unread`` has for each finding the number of
+    records before it. ``place`` is the place of the present record. ``is_done`` is whether the end
+    was reached, ``waits`` whether the last line is incomplete. At the end of a document, ``frame``
+    is the text between its records.
     """
 
     path: Path
@@ -92,8 +91,8 @@ class _Findings:
 
 
 class LineReading(_Findings):
-    """The lines of a file from an offset on, up to the last whole one: what its program is writing
-    at this moment is taken by the next import. Memory: one block, or one line that is longer.
+    """The lines of a file from an offset on, up to the last complete line. An incomplete last line
+    is left for the next import. Memory: one block, or a longer line.
     """
 
     def __init__(self, path: Path, *, is_packed: bool = False) -> None:
@@ -101,15 +100,17 @@ class LineReading(_Findings):
         self._is_packed = is_packed
         self._line = 1
         self._is_rest = False
-        """Whether the next bytes end a line that was too long, which is a finding already."""
+        """Whether the next bytes are the rest of a line that was too long. The line is already a
+        finding.
+        """
 
     @property
     def place(self) -> str:
         return f"{self.path}:{self._line}"
 
     def begins_with(self, size: int, digest: bytes, records: int) -> bool:
-        """Return whether the file begins with these bytes. Then it is read on behind them, from
-        this record on.
+        """Return whether the file begins with these bytes. If so, the next blocks begin behind
+        them, with record number ``records``.
         """
         with self.path.open("rb") as file:
             left = size
@@ -124,7 +125,7 @@ class LineReading(_Findings):
         return True
 
     def blocks(self, add: Add) -> Iterator[Block]:
-        held = b""  # lines without a record: they go with the next one
+        held = b""  # lines without a record belong to the block of the next record
         with self._open() as file:
             if self.taken:
                 file.seek(self.taken)
@@ -214,9 +215,7 @@ def _problem(error: Exception) -> str:
 
 
 class WholeReading(_Findings):
-    """Records that are read with what holds them, such as a document or a database: all of them at
-    each import.
-    """
+    """Records that are in one document or database. Each import reads all of them."""
 
     def __init__(self, path: Path, reader: RecordReader) -> None:
         super().__init__(path)
@@ -256,7 +255,7 @@ class WholeReading(_Findings):
         self.is_done = True
 
     def _accepted(self, located: Located, add: Add) -> bytes | None:
-        """Return the bytes of a record; None for what cannot be read, which is a finding."""
+        """Return the bytes of a record. If it cannot be read, note a finding and return None."""
         problem = located.problem
         if problem is None:
             record = located.text or bytes_of(located.value)
@@ -279,8 +278,8 @@ def reading_of(path: Path, reader: RecordReader) -> LineReading | WholeReading:
 
 
 def state_of(path: Path) -> bytes:
-    """Return what differs when a file was changed or replaced, or a log beside it, as by SQLite;
-    empty if there is none. Cost: the status of both.
+    """Return a value that changes when a file, or its log file of SQLite, is changed or replaced.
+    It is empty if there is no such file. Cost: the status of both files.
     """
     found = list[str]()
     for name in (path, f"{path}-wal"):

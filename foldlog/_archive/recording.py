@@ -1,9 +1,9 @@
 """Store the records that a runtime appends one by one, each in one transaction with its events.
 
-Each append writes one small block of records, so it writes one row beside the events. Small blocks
-are joined later: eight at a time, and again when they have 128 kB. They are joined in their stored
-form, since a redaction may have changed them. The decoder of a conversation stays in memory; the
-first append of a process decodes all earlier records.
+Each append writes its records as one small block, which is one row beside the events. Later appends
+join small blocks: eight at a time, and again when they have 128 kB. They join the stored blocks,
+since a redaction may have changed them. The decoder of a conversation stays in memory; the first
+append of a process decodes all earlier records.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ if TYPE_CHECKING:
     from foldlog._history.history import ExpectedVersion, History
 
 _RECORDERS_MAX: Final = 256
-"""The number of recorders that stay in memory, so that most appends read nothing."""
+"""The maximum number of recorders in memory. An append with a recorder in memory reads nothing."""
 _TRIES: Final = 100
 _SHORT_BLOCKS: Final = 8
-"""The number of short blocks that become one."""
+"""The number of short blocks that are joined into one block."""
 
 
 class Recording:
@@ -58,11 +58,11 @@ class Recording:
         self._recorders = Recent[tuple[str, str], tuple[HistoryRecorder, int | None]](
             _RECORDERS_MAX
         )
-        """By conversation and format, the recorders. Each comes with the key of its conversation,
-        since another conversation may use the id of an erased one.
+        """The recorders by conversation and format. Each comes with the key of its conversation,
+        since a new conversation may have the id of an erased conversation.
         """
         self._repeating = Recent[str, bool](_RECORDERS_MAX)
-        """The histories whose programs append records again that are stored."""
+        """The histories whose programs append stored records again."""
 
     def append(
         self,
@@ -127,7 +127,7 @@ class Recording:
         self, history: History, format: Format, version: int | None = None
     ) -> HistoryRecorder:
         """Return a recorder that continues at a version, by default at the end of the history. No
-        other caller has it.
+        other caller uses it.
         """
         with self._lock:
             recorder, key = self._recorders.pop((history.id, format.name), (None, None))
@@ -139,7 +139,9 @@ class Recording:
 
 
 def _unknown(history: History, records: list[Any], format: Format) -> list[Any]:
-    """Return the records whose source ids the history does not have, each id once."""
+    """Return the records whose source ids are not in the history. If several records have the same
+    id, return only the first.
+    """
     ids = [format.source_id(record) for record in records]
     is_known = origins.find_known(history._store.database, history.id, format.name, ids)
     unknown_records: dict[Any, Any] = {}
@@ -150,10 +152,10 @@ def _unknown(history: History, records: list[Any], format: Format) -> list[Any]:
 
 
 class HistoryRecorder:
-    """The decoder of one conversation, which continues after its records.
+    """The decoder of one conversation. It continues after the stored records.
 
-    Decode the next records, append their events at ``version`` together with ``write``, and give it
-    back to ``Recording.keep``. After a failed append, take a new one.
+    Decode the next records, append their events at ``version`` together with ``write``, and return
+    the recorder to ``Recording.keep``. After a failed append, use a new recorder.
     """
 
     def __init__(self, store: Store, conversation: str, format: Format, version: int) -> None:
@@ -167,8 +169,8 @@ class HistoryRecorder:
         self._small = list[_Stored]()
         """The small blocks at the end of the source."""
         self._stored_as: int | None = None
-        """The key of the conversation, while its source has only the records that this recorder
-        knows. Then an append need not look.
+        """The key of the conversation if this recorder has decoded all records of its source; then
+        an append does not read the source. None otherwise.
         """
         # The fields with ``_then`` replace the others if the transaction is committed.
         self._small_then = self._small
@@ -176,9 +178,11 @@ class HistoryRecorder:
         self._bodies = list[bytes]()
         """The decoded records that are not stored yet."""
         self._made = dict[int, tuple[int, int]]()
-        """By the numbers of these records, the id of the first event and the number of events."""
+        """For the number of each of these records, the id of its first event and the number of its
+        events.
+        """
         self._new: Block | None = None
-        """The block of these records, once it is written."""
+        """The block of these records after it is written."""
         self._head_then = GENESIS
         self._version_then = version
         if version:
@@ -295,8 +299,8 @@ class HistoryRecorder:
     def _find_source(
         self, sources: SourcesToWrite, writing: WriteTransaction, conversation: str
     ) -> None:
-        """Begin the source of the conversation, unless it has one. Raises ``VersionConflict`` if
-        the source has other records than this recorder has decoded.
+        """Begin the source of the conversation, unless it exists. Raises ``VersionConflict`` if
+        this recorder has not decoded exactly the records of the source.
         """
         stored = Sources(writing.database, writing.transaction, {writing.key: writing.data_key})
         source = stored.find_by_key(writing.key)
@@ -306,8 +310,8 @@ class HistoryRecorder:
             raise VersionConflict(conversation, self.version, writing.version)
 
     def committed(self) -> bool:
-        """Continue after the records that were decoded last. Return whether they are stored; they
-        are not if the append found its events recorded before.
+        """Continue after the records that were decoded last. Return whether they are stored. They
+        are not if the append returned events that were recorded before.
         """
         if self._new is None and self._bodies:
             return False
@@ -327,9 +331,9 @@ class HistoryRecorder:
         return True
 
     def _fingerprint(self) -> bytes:
-        """Return the hash by which imports are refused after an erasure: the first line of a log.
-        Many documents begin with the same prompt, so a document gets a random hash, which refuses
-        nothing.
+        """Return the hash by which foldlog refuses imports of a source after its erasure. For a
+        log, it is the hash of the first line. For a document it is random and refuses nothing,
+        since many documents begin with the same prompt.
         """
         assert self._new is not None
         is_document = self._format.skeleton is None
@@ -374,9 +378,9 @@ def _size_of(blocks: Iterable[_Stored]) -> int:
 
 
 def _to_join(blocks: list[_Stored]) -> list[_Stored]:
-    """Return the blocks at the end that have to be joined: all small blocks if they have 128 kB,
-    otherwise the short ones at the end if there are more than eight. So a record is written three
-    times, and 128 kB are read in about sixteen blocks.
+    """Return the blocks to join: all small blocks if they have 128 kB, otherwise the short blocks
+    at the end if there are more than eight. So each record is written at most three times, and a
+    reader of 128 kB reads about sixteen blocks.
     """
     if _size_of(blocks) >= SIZE:
         return blocks
@@ -409,8 +413,9 @@ def source_in(sources: Sources, conversation: Conversation | None) -> Source | N
 
 
 def _before(sources: Sources, source: Source, version: int, conversation: int) -> Source:
-    """Return the source of a fork before its first own record: it shares the records whose events
-    are before ``version``. Its head is left empty, since computing it reads all their hashes.
+    """Return the source of a fork without records of its own. It shares the records whose events
+    are before ``version``. Its head is empty, since computing the head would read the hashes of all
+    these records.
     """
     records = sources.records_before(source, version)
     return source._replace(

@@ -1,8 +1,8 @@
 """Redact the source records of events, in all sources of a family.
 
 A *family* are the sources that share their first records. A redacted record is looked up by its
-hash in all of them, since a fork may contain it again. Its blanked skeleton stays, and its hash, by
-which later imports recognize it. All events of these records are redacted too.
+hash in all of them, since a fork may contain it again. Its skeleton without texts stays, and also
+its hash, by which later imports recognize it. All events of these records are redacted too.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ T = TypeVar("T")
 def events_of_records(
     store: Store, ids_by_name: Mapping[str, Iterable[int]]
 ) -> dict[str, set[int]]:
-    """Return, by conversation, these events and all other events of the same records, also in other
-    sources of their families. Cost: the indexes of the blocks of their families.
+    """Return these events and all other events of the same records, by conversation. The records
+    are searched in all sources of their families. Cost: the indexes of the blocks of these
+    families.
     """
     result = {name: set(ids) for name, ids in ids_by_name.items()}
 
@@ -52,11 +53,12 @@ def events_of_records(
 def redact_records(
     store: Store, common_events: Collection[tuple[str, int]] = ()
 ) -> Callable[[Transaction, Mapping[str, Iterable[int]]], None]:
-    """Return a function that blanks the records of events in all sources of their families, in the
-    transaction that redacts the events. The sums of these sources are counted again.
+    """Return a function for the transaction that redacts events. It blanks the records of the
+    events in all sources of their families, and counts the sums of these sources again.
 
-    Later imports refuse these records in any other history. Records of ``common_events``, which
-    another history may have by chance, are refused only after the same first records.
+    Later imports refuse these records in any other history. But another history may have the
+    records of ``common_events`` by chance. An import refuses these only if its earlier records are
+    the same too.
     """
 
     def redact(transaction: Transaction, ids_by_name: Mapping[str, Iterable[int]]) -> None:
@@ -98,7 +100,7 @@ def redact_beside(store: Store, conversation: str) -> None:
 def _hashes_of_events(
     sources: Sources, ids_by_name: Mapping[str, Iterable[int]]
 ) -> dict[int, set[bytes]]:
-    """Return the hashes of the records of these events, by the roots of their families."""
+    """Return the hashes of the records of these events, by the root source of their family."""
     by_root: dict[int, set[bytes]] = {}
     for name, ids in ids_by_name.items():
         event_ids = set(ids)
@@ -122,8 +124,9 @@ def _hashes_of_events(
 
 
 def _beginnings(sources: Sources, root: int, hashes: set[bytes]) -> Iterator[bytes]:
-    """Yield for each source of a family the fingerprint of its records up to the first one with
-    such a hash. Any source with the same first records has that fingerprint too.
+    """Yield a fingerprint for each source of a family: the hash of its records up to the first
+    record with one of these hashes. Every source with the same first records has the same
+    fingerprint.
     """
     if not hashes:
         return
@@ -137,7 +140,9 @@ def _beginnings(sources: Sources, root: int, hashes: set[bytes]) -> Iterator[byt
 
 
 def _numbers_with(sources: Sources, source: Source, hashes: set[bytes]) -> Iterator[int]:
-    """Yield the numbers of the own records of a source that have one of these hashes."""
+    """Yield the numbers of the records with one of these hashes that a source does not share with
+    its parent.
+    """
     for first, source_hashes in sources.indexes(source):
         for offset in range(0, len(source_hashes), 16):
             if source_hashes[offset : offset + 16] in hashes:
@@ -145,8 +150,8 @@ def _numbers_with(sources: Sources, source: Source, hashes: set[bytes]) -> Itera
 
 
 def _clear_beside(sources: SourcesToWrite, root: int) -> None:
-    """Remove everything beside the events that may repeat a redacted record, in all sources of a
-    family: records without events, damaged lines, titles. Count the rest again.
+    """Remove all texts beside the events that may repeat a redacted record from all sources of a
+    family: records without events, damaged lines, titles. Count the sums of the sources again.
     """
     for source in sources.family(root):
         events_made = sources.made(source)
@@ -166,7 +171,9 @@ def _clear_beside(sources: SourcesToWrite, root: int) -> None:
 
 
 def _blank(sources: SourcesToWrite, source: Source, record_numbers: Iterable[int]) -> None:
-    """Blank these own records of a source: keep only their skeletons."""
+    """Replace records of a source by their skeletons. The source must not share these records with
+    its parent.
+    """
     numbers = sorted({*record_numbers}.difference(source.redacted))
     if not numbers:
         return
@@ -183,13 +190,13 @@ def _blank(sources: SourcesToWrite, source: Source, record_numbers: Iterable[int
 
 def _count_again(sources: SourcesToWrite, source: Source) -> None:
     """Count the sums of a source again from its stored records, since a redacted record may have
-    had the title. The title outside the records and the texts between records may repeat a record,
-    so they are removed too.
+    contained the title. The title outside the records and the texts between records may repeat a
+    record, so they are removed too.
     """
     sources.reader.forget_figures(source.conversation)
     format = format_named(source.format)
     source = source._replace(about=without_words(source.about))
-    # Without sums or a skeleton, it is counted from its events or its decoded records.
+    # A source without sums or a skeleton is counted from its events or its decoded records.
     if not source.sums or format.skeleton is None:
         sources.put(source)
         return
@@ -200,8 +207,8 @@ def _count_again(sources: SourcesToWrite, source: Source) -> None:
 
 
 def source_files(store: Store, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Return the files from which these conversations were imported; for a fork without a source,
-    the files of its parent.
+    """Return the files from which these conversations were imported. For a fork without a source,
+    return the files of its parent.
     """
 
     def read(sources: Sources) -> dict[str, tuple[str, ...]]:
@@ -219,8 +226,8 @@ def source_files(store: Store, names: Sequence[str]) -> dict[str, tuple[str, ...
 
 
 def imported_at(store: Store) -> dict[str, datetime]:
-    """Return the time of the last import into each conversation, by their ids. Conversations
-    without their keys are left out. Cost: a row of each.
+    """Return the time of the last import into each conversation, by their ids. Conversations whose
+    keys are missing are left out. Cost: a row of each.
     """
 
     def read(reader: Reader) -> dict[str, datetime]:

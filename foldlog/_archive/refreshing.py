@@ -1,4 +1,4 @@
-"""Take what the file of a conversation has since it was imported."""
+"""Import the records that the file of a conversation got since its last import."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from foldlog.eventstore import Store
 def refreshed(
     store: Store, conversation: str, is_secret: Callable[[bytes], bool] | None = None
 ) -> tuple[str, str]:
-    """Import again the file of a conversation, if the file is still there and was imported without
+    """Import the file of a conversation again, if the file still exists and was imported without
     another name.
 
     Return the id of the newest conversation of this file, and a problem, which is empty if the file
@@ -22,7 +22,7 @@ def refreshed(
 
     Cost: the status of an unchanged file; otherwise the new records of the file.
     """
-    # A fork and the conversation that it left have one file, and one name in it.
+    # A fork and its parent have the same file, and the same name in it.
     name_in_file = conversation.partition("@")[0]
     for path in map(Path, source_files(store, [conversation]).get(conversation, ())):
         importing = Import(store, [path], only=name_in_file, is_secret=is_secret)

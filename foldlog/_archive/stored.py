@@ -1,4 +1,4 @@
-"""The stored records of a conversation, by the events that they became."""
+"""The stored records of a conversation, by the events that were made of them."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from foldlog.eventstore.sources.reading import about, blocks_of
 from foldlog.eventstore.sources.tables import Near, Source, Sources
 
 _TOGETHER: Final = 8
-"""The number of blocks that are read together; blocks of a conversation that records are small."""
+"""The number of blocks that are read together. Blocks that a runtime appended are small."""
 
 _BACK: Final = 192
-"""The number of events before an id whose records are looked up together: fewer than four rows of
-``made`` name.
+"""The number of events before an id whose records are looked up together. They are in fewer than
+four rows of ``made``.
 """
 _FEW: Final = 4
-"""The number of reads that cost less than a read of all events."""
+"""Up to this number of reads costs less than one read of all events."""
 
 Query = Callable[[Callable[[Reader], Any]], Any]
-"""Runs work in a read transaction, and returns what it returned."""
+"""Runs a function in a read transaction and returns its result."""
 
 
 class RecordSpan(NamedTuple):
@@ -52,8 +52,8 @@ class RecordSpan(NamedTuple):
 
 
 class Records:
-    """Reads the records of a conversation: see ``foldlog._formats.encoding.StoredRecords``. It is
-    of one moment.
+    """Reads the records of a conversation at one moment: see
+    ``foldlog._formats.encoding.StoredRecords``.
 
     ``query`` runs each read; by default in a transaction of its own.
     """
@@ -63,15 +63,15 @@ class Records:
         self._conversation = conversation
         self._query = query or store.database.recorder.query
         self._blocks = list[Block]()
-        """The blocks that were read last, one after the other."""
+        """The successive blocks that were read last."""
         self._block: Block | None = None
         """The block of the record that was read last."""
         self._start = 0
         self._stop = 0
-        """The events between are of the records ``_near``, or of none."""
+        """Each event between these ids was made of a record in ``_near``, or of none."""
         self._near = dict[int, tuple[int, int]]()
-        """Of each event that begins a record the number of the record, and how many events it
-        became.
+        """By the id of the first event of a record: the number of the record, and the number of its
+        events.
         """
         self._firsts = list[int]()
         """The ids of these events, in order."""
@@ -89,14 +89,14 @@ class Records:
         return found
 
     def _have_events(self, reader: Reader) -> Sources:
-        """Return the sources where the events of the conversation are: they are made now, maybe in
-        memory alone.
+        """Make the events of the conversation, and return the sources of the database that has
+        them. For a read-only store, this database is in memory.
         """
         self._database.find(reader, self._conversation)
         return Sources(self._database, reader)
 
     def _look(self, event_id: int) -> None:
-        """Have the records near an event at hand."""
+        """Look up which records the events near this event were made of."""
         source, _ = self._source
         if source is None or self._start <= event_id < self._stop:
             return
@@ -107,15 +107,15 @@ class Records:
         self._firsts = sorted(self._near)
 
     def count(self, event: Event) -> int:
-        """Return how many events the record became that begins with this event; 0 if none
-        begins.
+        """Return how many events were made of a record if this event is the first of them;
+        otherwise 0.
         """
         self._look(event.id)
         return self._near.get(event.id, (0, 0))[1]
 
     def ids(self, event: Event) -> range:
-        """Return the ids of the events of the record of this event; up to its own if its record
-        is not stored.
+        """Return the ids of all events of the record of this event. If its record is not stored,
+        the last id is the event's own.
         """
         self._look(event.id)
         place = bisect_right(self._firsts, event.id)
@@ -127,7 +127,7 @@ class Records:
         return range(event.id - place_of(event), event.id + 1)
 
     def record(self, events: Sequence[Event]) -> Any:
-        """Return the record of these events; None if it is redacted, or not stored."""
+        """Return the record of these events, or None if it is redacted or not stored."""
         source, redacted = self._source
         self._look(events[0].id)
         number, _ = self._near.get(events[0].id, (-1, 0))
@@ -136,8 +136,8 @@ class Records:
         return parse(self._block_of(number).record(number))
 
     def text_of(self, event_id: int) -> bytes | None:
-        """Return the record that became this event among others as it is stored; None if it is
-        redacted, or not stored.
+        """Return the stored record of which this event was made, or None if it is redacted or not
+        stored.
         """
         source, redacted = self._source
         self._look(event_id)
@@ -148,8 +148,8 @@ class Records:
         return self._block_of(number).record(number)
 
     def between(self, start: int, stop: int) -> Iterator[tuple[RecordSpan, bytes]]:
-        """Yield the records of the events from ``start`` to ``stop`` as they are stored, in order,
-        redacted ones too. Cost: these records.
+        """Yield the stored records of the events from ``start`` to ``stop`` in order, redacted
+        records too. Cost: these records.
         """
         source, _ = self._source
         if source is None:
@@ -182,8 +182,8 @@ class Records:
         return bool(self._source[1])
 
     def before(self, stop: int) -> Iterator[bytes]:
-        """Yield the records of the events before an id as they are stored, the newest first, up to
-        a redacted one. Cost: these records.
+        """Yield the stored records of the events before an id, the newest first. Stop at a redacted
+        record. Cost: these records.
         """
         source, redacted = self._source
         while stop > 0 and source is not None:
@@ -201,8 +201,8 @@ class Records:
             stop = begin
 
     def all(self) -> Iterator[tuple[int, Any]]:
-        """Yield each record that is not redacted, after the id of its first event. Cost: the
-        records.
+        """Yield the id of the first event and the record, for each record that is not redacted.
+        Cost: the records.
         """
         source, redacted = self._source
         if source is None:
@@ -214,8 +214,8 @@ class Records:
                     yield made[number][0], parse(record)
 
     def _block_of(self, number: int) -> Block:
-        """Return the block of a record. Blocks are read some together: those after it, or before it
-        where records are read backwards.
+        """Return the block of a record. Read several blocks at once: the next blocks, or the
+        earlier blocks if records are read backwards.
         """
         block, (source, _) = self._block, self._source
         assert source is not None
@@ -237,8 +237,8 @@ class Records:
 
 
 class HistoryRecords:
-    """The records of a history as one transaction finds them, and how much else is in its log: for
-    readers that want all records, and need no events.
+    """The records of a history in one transaction, and the numbers of its events. For readers that
+    need all records but no events.
 
     ``spans``    the records of the events from ``start`` on, in order
     ``version``  the number of events, ``shown`` how many of them are messages, calls or results
@@ -282,7 +282,7 @@ class HistoryRecords:
             event_id = near.stop
 
     def is_whole(self, format: str) -> bool:
-        """Return whether the records are of this format, and none is redacted."""
+        """Return whether the records have this format and none is redacted."""
         return self._source is not None and not self._is_redacted and self._source.format == format
 
     def records(self, last: int | None = None) -> Iterator[Any]:
@@ -306,8 +306,9 @@ class HistoryRecords:
                 place += 1
 
     def added(self, read: Callable[[int, int], Iterator[Event]]) -> Iterator[Event]:
-        """Yield the events that came of no record: foldlog added them. ``read`` yields the events
-        from an id to another. Cost: these events; where they are in many places, all events.
+        """Yield the events that were made of no record, because a program appended them.
+        ``read(start, stop)`` yields events. Cost: these events, or all events if there are many
+        ranges of them.
         """
         ends = [self._start, *(end for span in self.spans for end in span[1:]), self.version]
         places = [
@@ -324,8 +325,8 @@ class HistoryRecords:
 
 
 class SourceBytes(NamedTuple):
-    """A source as it is exported: its bytes, and what was appended behind it, which they do not
-    have. Of ``redacted`` records they have what stays.
+    """A source for an export: its bytes, and the events that were appended after it, which are not
+    in the bytes. The bytes contain the ``redacted`` records without their texts.
     """
 
     format: str
@@ -336,9 +337,9 @@ class SourceBytes(NamedTuple):
 
 
 def source_bytes(store: Store, conversation: str, format: str | None = None) -> SourceBytes | None:
-    """Return the source of a conversation as an export in the source's own format writes it. None
-    for another format, and if the events differ from the source: some were taken back, or foldlog
-    can write the format and other events were appended or redacted.
+    """Return the source of a conversation for an export in the source's own format. Return None for
+    another format. Also return None if the events differ from the source: if some were retracted,
+    or if foldlog can write the format and other events were appended or redacted.
 
     Cost: what was appended; no events are made. Raises ``ConversationNotFound``.
     """
@@ -369,7 +370,7 @@ def source_bytes(store: Store, conversation: str, format: str | None = None) -> 
 
 
 def unread_in(store: Store, conversation: str) -> list[int]:
-    """Return the number of records before each part of a conversation's source that could not be
+    """Return the number of records before each record of a conversation's source that could not be
     read.
     """
     database = store.database
@@ -380,8 +381,8 @@ def unread_in(store: Store, conversation: str) -> list[int]:
 
 
 def stored_records(store: Store, conversation: str) -> Iterator[Any]:
-    """Yield what is stored of each record of a conversation's source, those without events too.
-    Cost: the records.
+    """Yield each stored record of a conversation's source, also the records without events. Cost:
+    the records.
     """
     database = store.database
     source = database.recorder.query(
@@ -392,9 +393,10 @@ def stored_records(store: Store, conversation: str) -> Iterator[Any]:
 
 
 def beside_records(store: Store, conversation: str) -> tuple[str, list[Any]]:
-    """Return the conversation that holds the source of this one (of a fork without a source, its
-    parent), and the texts and values that no event shows: its title, what stands between its
-    records, and records that became no event. Cost: its records.
+    """Return the name of the conversation that has the source of this conversation; for a fork
+    without a source, that is its parent. Also return the texts and values of the source that are in
+    no event: the title, the texts between records, and the records without events. Cost: its
+    records.
     """
 
     def read(reader: Reader) -> tuple[str, list[Any]]:
@@ -416,9 +418,7 @@ def beside_records(store: Store, conversation: str) -> tuple[str, list[Any]]:
 
 
 def raw(store: Store, conversation: str) -> Iterator[bytes]:
-    """Yield the bytes of the source of a conversation, as they came. Memory: one block, or a
-    document.
-    """
+    """Yield the original bytes of a conversation's source. Memory: one block, or a document."""
     database = store.database
     source = database.recorder.query(
         lambda reader: source_of(Sources(database, reader), conversation)

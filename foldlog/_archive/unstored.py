@@ -1,5 +1,5 @@
-"""Conversations whose events cannot be stored, since their store is read-only. Each is copied into
-memory when it is first needed, under its key in the store, and its events are made there.
+"""Make events in memory for conversations in a read-only store. Each conversation is copied into
+memory when it is first needed, and keeps its key.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ from foldlog.eventstore.recorders.base import Reader, Recorder
 from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
 
 _CONVERSATIONS_MAX: Final = 4
-"""The number of conversations that are in memory at once."""
+"""The maximum number of conversations in memory."""
 
 
 class EventsInMemory:
-    """The conversations of a store that were used last. Any number of threads may use it."""
+    """The conversations of a read-only store that were used last. Any number of threads may use
+    it.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -28,8 +30,9 @@ class EventsInMemory:
         self._copies = Recent[str, tuple[Conversation, Recorder]](_CONVERSATIONS_MAX)
 
     def of(self, conversation: str) -> Recorder:
-        """Return a store in memory that has only this conversation, as it is now, with all its
-        events. Cost: its events and records, if it has changed since the last call.
+        """Return a store in memory that contains only the present state of this conversation, with
+        all its events. Cost: its events and records if it has changed since the last call,
+        otherwise nothing.
         """
         with self._lock:
             present = self._find(conversation)

@@ -1,7 +1,7 @@
 """Write a source: its blocks, its figures, and the facts beside its records.
 
 A redacted or secret record is stored blank, as its skeleton without texts. The figures count the
-stored records, so they count the blank one.
+stored records, so they also count blank records.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ from foldlog.eventstore.sources.reading import IMPORTED_AT, about, blocks_of
 from foldlog.eventstore.sources.tables import Place, Source, Sources, SourcesToWrite
 
 _TRANSACTION_BYTES: Final = 2**19
-"""The bytes of a source in one transaction: a longer source comes in several."""
+"""The maximum number of bytes of a source in one transaction."""
 _FIRST: Final = 4
-"""Two documents are different if one of their first records, up to this number, differs."""
+"""The number of records that are compared to decide whether two documents are the same."""
 
 
 class Imported(NamedTuple):
@@ -58,7 +58,7 @@ class Imported(NamedTuple):
 
     ``conversation``  the conversation that it became
     ``added``         how many of its ``records`` are new
-    ``forked_at``     the first record that differs from the stored ones, if it became a fork now
+    ``forked_at``     the first record that differs from the stored records, if it became a fork now
     ``is_older``      whether more records are stored than it has
     ``waits``         whether its last line is incomplete: the next import reads it
     """
@@ -78,7 +78,7 @@ class Imported(NamedTuple):
 
 
 class SourceOptions(NamedTuple):
-    """How sources are imported: see ``Import``."""
+    """Options of an import: see ``Import``."""
 
     prefix: str = ""
     again: bool = False
@@ -101,20 +101,20 @@ class SourceWriter:
         options: SourceOptions,
         state: bytes | None = None,
     ) -> None:
-        """``state`` is the state of the file, by default its present one."""
+        """``state`` is the state of the file, by default its present state."""
         self.store = store
         self.found = found
         self.place = place
         self.options = options
         self.reading = reading_of(found.path, found.reader)
         self.skeleton = new_counter(found.format)
-        """Counts the records that the reading yields."""
+        """The counter of the records that the reading yields."""
         self.database = store.database
         self.state = state_of(found.path) if state is None else state
         self.key: int | None = None
         self.forked_at: int | None = None
         self.written = 0
-        """How many records are on disk by now."""
+        """The number of records that are on disk."""
         self.secret = set[bytes]()
         """The hashes of secret records, which are stored blank."""
         self._redacted_numbers = list[int]()
@@ -124,7 +124,7 @@ class SourceWriter:
         self._is_counted = True
         """Whether the stored figures count all stored records of the source."""
         self._decoder_findings = list[ImportFinding]()
-        """The problems that the decoder found, for a format whose records it counts."""
+        """The problems that the decoder found, if the format has a decoder instead of a counter."""
         self._decoder_findings_count = 0
 
     def count_until(self, source: Source, stop: int | None = None) -> Skeleton | DecodedRecords:
@@ -148,8 +148,9 @@ class SourceWriter:
         return counter
 
     def new_blocks(self, source: Source, skip: int) -> Iterator[Block]:
-        """Yield the blocks from record ``skip`` on. Records that were redacted anywhere in the
-        family come blank. Then the texts between records are left out, since they may repeat one.
+        """Yield the blocks from record ``skip`` on. Records that were redacted in any source of the
+        family are blank. If there are any, the texts between records are left out, since they may
+        repeat a redacted record.
         """
         forbidden = self.query(lambda sources: sources.redacted_hashes(source.root))
         is_whole = self.query(lambda sources: _is_whole(sources, source.root))
@@ -169,7 +170,7 @@ class SourceWriter:
             yield block if is_whole else block.alone()
 
     def blank_records(self, block: Block, hashes: set[bytes]) -> Block:
-        """Return the block with the records of these hashes blank."""
+        """Return the block in which the records with these hashes are blank."""
         for number in block.numbers_of(hashes) if hashes else ():
             block = block.with_record(number, self.skeleton.left_of(block.record(number)))
             self._redacted_numbers.append(number)
@@ -178,8 +179,8 @@ class SourceWriter:
     def append(
         self, source: Source, skip: int, first: Callable[[SourcesToWrite], None] | None = None
     ) -> None:
-        """Append the blocks of the reading from record ``skip`` on to a source. ``first`` is called
-        before the first blocks are written, in their transaction.
+        """Append the blocks of the reading, from record ``skip`` on, to a source. In the
+        transaction of the first blocks, ``first`` is called before they are written.
         """
         self.key = source.conversation
         self._append_groups(source, _group_blocks(self.new_blocks(source, skip)), first)
@@ -219,8 +220,8 @@ class SourceWriter:
     def finish(self, source: Source) -> None:
         """Write the figures and the place of a source if its last transaction did not.
 
-        Make the events of a fork at once. Its counted records include the records that it shares
-        with its parent; only figures of events count these once.
+        If the source is a fork, make its events at once. The figures of its records would count the
+        records that it shares with its parent twice; the figures of events count them once.
         """
         if not self._is_counted:
             source = self._append_blocks(source, ())
@@ -275,8 +276,8 @@ class SourceWriter:
         if parent is not None and shared_count:
             sources = Sources(database, transaction)
             events_made = sources.made(parent)
-            # The fork begins at the first event of the parent's next record: what was appended
-            # between the records stays with the shared ones.
+            # The fork begins at the first event of the parent's next record. Events that were
+            # appended between the records are shared.
             shared_ends = [
                 first + events
                 for number, (first, events) in events_made.items()
@@ -334,8 +335,8 @@ class SourceWriter:
         source: Source,
         blocks: Sequence[Block],
     ) -> Source:
-        """Write blocks behind the stored blocks of a source, and its figures, facts and place.
-        ``blocks`` may be empty.
+        """Write blocks after the stored blocks of a source. Also write its figures, facts and
+        place. ``blocks`` may be empty.
         """
         reading = self.reading
         skeleton = self.skeleton
@@ -372,8 +373,8 @@ class SourceWriter:
         )
         self._is_counted = reading.is_done or not source.records
         writing.set_pending(grown.records - grown.made)
-        # A long source gets its figures at its beginning and its end only, since writing them costs
-        # the size of all counts so far.
+        # The figures of a long source are written only at its beginning and its end, since each
+        # write contains all counts so far.
         if self._is_counted:
             self._put_figures(writing, grown)
             sources.put(grown._replace(sums=skeleton.encoded()))
@@ -397,8 +398,8 @@ class SourceWriter:
         )
 
     def _check_refused(self, sources: Sources, source: Source, blocks: Sequence[Block]) -> None:
-        """Raise ``SourceRefused`` for records that were redacted in another history. Records that
-        were redacted in this family are blank already.
+        """Raise ``SourceRefused`` if records were redacted in another history. Records that were
+        redacted in this family are already blank.
         """
         if not sources.refuse_any():
             return
@@ -429,8 +430,8 @@ class SourceWriter:
     def _texts_beside(
         self, sources: Sources, source: Source, *, is_whole: bool = True
     ) -> dict[str, Any]:
-        """Return the title of a source, and the texts of a document between its records. They are
-        empty if a record of the family is redacted, since both may repeat its text.
+        """Return the title of a source, and the texts between its records if it is a document. Both
+        are empty if a record of the family is redacted, since they may repeat its text.
         """
         fields = dict[str, Any]()
         title = self.found.title
@@ -470,15 +471,15 @@ class SourceWriter:
         return add_decoded
 
     def _blank_if_secret(self, record: bytes, record_hash: bytes) -> bytes:
-        """Return the record, blank if it is secret."""
+        """Return the record, or its skeleton without texts if it is secret."""
         if self.options.is_secret is None or not self.options.is_secret(record):
             return record
         self.secret.add(record_hash)
         return self.skeleton.left_of(record)
 
     def note(self, source: Source) -> None:
-        """Write the row of this place, the title, and the texts of a document between its records,
-        as they are now.
+        """Write the row of this place, and the present title and texts between records of the
+        source.
         """
 
         def note(transaction: Transaction) -> None:
@@ -500,8 +501,9 @@ class SourceWriter:
         self._note_usage()
 
     def _note_usage(self) -> None:
-        """Write the usage that a source with the same records now has beside them. If all records
-        are events, figures are counted from events, so append an event with the usage too.
+        """Write the present usage of a source whose records are unchanged. If the events of all
+        records are made, also append an event with the usage, since figures are then counted from
+        events.
         """
         source = None if self.key is None else self.source(self.key)
         if source is None or not self.found.usage or self.reading.records != source.records:
@@ -530,7 +532,7 @@ class SourceWriter:
         self.store.extend(name, events, expected_version=version, also=write_source)
 
     def _paths(self, source: Source) -> list[str]:
-        """Return the files from which a source came, with those of this import."""
+        """Return the files from which a source came, including the files of this import."""
         paths = (os_path.abspath(path) for path in (self.found.path, *self.found.others))
         return [*dict.fromkeys((*about(source).get("paths", ()), *paths))]
 
@@ -560,7 +562,7 @@ class SourceWriter:
         return str(self.query(lambda sources: sources.name_of(key)))
 
     def outcome(self, added: int, conversation: str = "") -> Imported:
-        """Return the outcome for the source; ``conversation`` is what it became."""
+        """Return the outcome for the source; ``conversation`` is the id of its conversation."""
         reading = self.reading
         return Imported(
             conversation or self.name_of(self.key or 0),
@@ -579,8 +581,8 @@ class SourceWriter:
 
 
 def _merge_usage(earlier: Sequence[Any], present: Sequence[Any]) -> list[Any]:
-    """Return the earlier usage of a source with its present usage. The usage of a reply counts
-    once; an earlier total is replaced.
+    """Return the earlier usage of a source together with its present usage. The usage of each reply
+    counts once. The present total replaces an earlier total.
     """
     replies = {call.get("reply") for call in present}
     return [
@@ -594,12 +596,12 @@ def _merge_usage(earlier: Sequence[Any], present: Sequence[Any]) -> list[Any]:
 
 
 def _is_whole(sources: Sources, root: int) -> bool:
-    """Return whether no record of a family was redacted."""
+    """Return whether all records of a family still have their texts."""
     return not any(member.redacted or REDACTED in about(member) for member in sources.family(root))
 
 
 def _sum_usage(usage: Sequence[Any]) -> tuple[int, float]:
-    """Return the tokens and the cost that a source has beside its records."""
+    """Return the tokens and the cost that a source states outside its records."""
     calls = list(calls_beside(usage))
     tokens = (
         call.usage.get(name, 0) for call in calls for name in ("prompt_tokens", "completion_tokens")
@@ -608,9 +610,9 @@ def _sum_usage(usage: Sequence[Any]) -> tuple[int, float]:
 
 
 def fingerprint(skeleton: Skeleton | DecodedRecords, blocks: Sequence[Block]) -> bytes:
-    """Return the hash by which a source is refused after an erasure. Of a log it is the first line,
-    which has an id or a time. Many documents begin with the same prompt, so of a document it is the
-    chain of the first records.
+    """Return the hash by which a source is refused after an erasure. For a log it is the hash of
+    the first line, which has an id or a time. For a document it is the chained hash of the first
+    records, since many documents begin with the same prompt.
     """
     hashes = b"".join(block.hashes for block in blocks)
     if isinstance(skeleton, Skeleton):

@@ -3,8 +3,8 @@
 To add a command: write ``commands/<name>.py``, or ``commands/store/<name>.py`` for one that looks
 after a store, with a function ``run`` (its signature is the command line, its docstring the help)
 and put its name into ``COMMANDS`` in ``catalog.py``. The module of a command is imported only when
-it is called. Import inside ``run`` what only some of its options need, and what is not installed
-everywhere.
+it is called. Import inside ``run`` any module that only some of its options need, or that is not
+always installed.
 
 The rules of every command:
 
@@ -61,7 +61,7 @@ def main() -> None:
         from foldlog._cli.application import run
 
         status = run(sys.argv[1:])
-    except KeyboardInterrupt:  # in an import, or while something was told
+    except KeyboardInterrupt:  # in an import, or while output was printed
         sys.stderr.write(f"foldlog: {INTERRUPTED_WORDS}\n")
         status = INTERRUPTED
     # the work is done, and has its status

@@ -1,4 +1,4 @@
-"""The agent's model: what counts tokens, its limit and its price."""
+"""The agent's model: its tokenizer, its limit and its price."""
 
 from __future__ import annotations
 
@@ -28,23 +28,24 @@ AgentModelName = Annotated[
         "--agent-model",
         metavar="NAME",
         help=(
-            "The model that the agent uses, such as openai/gpt-4o: its tokenizer counts tokens, and"
-            " its limit is kept in Views that are condensed, and drawn in pages. Names are those of"
-            " litellm."
+            "The model that the agent uses, such as openai/gpt-4o. Its tokenizer counts tokens. "
+            "Condensed Views stay within its limit, and pages draw the limit. Use the model names "
+            "of litellm."
         ),
         show_default=(
-            "none: tokens are estimated, or shown as gpt-4o counts them; limits are estimated"
+            "none: tokens are estimated, or counted by the tokenizer of gpt-4o; limits are "
+            "estimated"
         ),
     ),
 ]
 
 
 def named_model(name: str | None) -> LLM | None:
-    """Return the model of that name; None without a name. A note says if litellm does not know it,
-    so a mistyped one.
+    """Return the model with this name, or None if there is no name. If litellm does not know the
+    model, print a note, since the name may be mistyped.
 
-    Raises ``InvalidCondenser`` if litellm, which counts, is not installed, and ``TokensUnknown``
-    without its tokenizer.
+    Raises ``InvalidCondenser`` if litellm, which counts tokens, is not installed. Raises
+    ``TokensUnknown`` if the tokenizer of the model cannot be loaded.
     """
     if name is None:
         return None
@@ -63,10 +64,10 @@ def named_model(name: str | None) -> LLM | None:
 
 
 def counter_beside(model: LLM | None) -> LLM | None:
-    """Return what counts tokens to show them: the agent's ``model``, or else a common one; None
-    without litellm.
+    """Return the model whose tokenizer counts the tokens that are shown: the agent's ``model``, or
+    a common model by default. Return None if litellm is not installed.
 
-    Limits are never counted by it: if the agent's model is not named, ``prepare`` of an agent
+    The common model never counts tokens for a limit. If the agent's model is not named, ``prepare``
     estimates them.
     """
     if model is not None or importlib.util.find_spec("litellm") is None:
@@ -77,7 +78,7 @@ def counter_beside(model: LLM | None) -> LLM | None:
 
 
 def counted_words(model: LLM) -> str:
-    """Say what counts tokens, as the end of a sentence that begins with them."""
+    """Return how tokens are counted, as the end of a sentence about a number of tokens."""
     name = model.model
     if model.tokenizer == model.model:
         return f"as {name} counts them"
@@ -85,11 +86,11 @@ def counted_words(model: LLM) -> str:
 
 
 def load_condenser_for(path: Path, model: AgentModel | None) -> Condenser:
-    """Return the condenser of a file, with the agent's ``model`` in each place where it names no
-    model.
+    """Return the condenser of a file. Each part of it that needs a model and names none uses the
+    agent's ``model``.
 
-    Raises ``InvalidCondenser``, and ``Refused`` if the file needs the agent's model and there is
-    none.
+    Raises ``InvalidCondenser``. Raises ``Refused`` if the file needs the agent's model and
+    ``model`` is None.
     """
     from foldlog.condensers import InvalidCondenser, load_condenser
 
@@ -97,7 +98,7 @@ def load_condenser_for(path: Path, model: AgentModel | None) -> Condenser:
     try:
         return condenser.for_agent(model)
     except InvalidCondenser as error:
-        raise Refused(f"{path}: {error}; here --agent-model NAME gives it") from error
+        raise Refused(f"{path}: {error}; in this command, use --agent-model NAME") from error
 
 
 def model_called(store: Store, conversation: str) -> str | None:
@@ -114,8 +115,8 @@ def model_called(store: Store, conversation: str) -> str | None:
 
 
 def limit_by_log(view: View, model: AgentModel | None) -> int | None:
-    """Return the limit of the default condenser if the log names the agent's model, and no option
-    does.
+    """Return the limit of the default condenser for the agent's model that the log names. Return
+    None if an option names the ``model``, or if the log names none.
     """
     from foldlog.condensers.models.limits import window_in
     from foldlog.condensers.strategies.summarizing import limit_of
@@ -124,8 +125,8 @@ def limit_by_log(view: View, model: AgentModel | None) -> int | None:
 
 
 def price_of_agent(agent: str | None, table: Prices) -> tuple[Price, str]:
-    """Return the price of the agent's model, and its name; if that is not known, the price of a
-    model that has the proportions of most.
+    """Return the price and the name of the agent's model. If its price is not known, return an
+    example price with the usual ratios between new, cached and written tokens.
     """
     from foldlog._figures.prices import Price
 

@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 _ABOUT = (
-    "The histories of agents: every event kept, and the View that the model is shown, now or at any"
-    " earlier moment."
+    "The histories of agents: all events, and the View that the model is shown, now or at any "
+    "earlier moment."
 )
-_ABOUT_STORE = "Look after a store: back it up, check it, copy it, remove what must go."
+_ABOUT_STORE = "Look after a store: back it up, check it, copy it, erase data."
 _SETTINGS: Mapping[str, Any] = {"help_option_names": ["--help", "-h"], "max_content_width": 100}
 _WrongUsage: Any = typer.BadParameter.__mro__[-4]
 """The base of typer's errors for a wrong command line: its own ``TyperException``, before 0.27 one
@@ -46,7 +46,7 @@ _NO_NUMBER = "Input should be a valid integer, unable to parse string as an inte
 _TOO_SMALL = "Input should be greater than or equal to "
 _PIPE_CLOSED = 141  # the status that a shell reports for a program that SIGPIPE ended
 _ONLY_SHOW = {"list", "log", "show", "search", "view", "stats", "why", "diff"}
-"""Commands that succeed when their reader has read enough (``| head``): they end with 0."""
+"""Commands that end with status 0 if the reader of a pipe closes it early, as ``| head`` does."""
 
 
 _MADE_OF_TEXT: dict[Any, Callable[[str], object]] = {
@@ -55,18 +55,18 @@ _MADE_OF_TEXT: dict[Any, Callable[[str], object]] = {
     Path: Path,
     list[Path]: Path,
 }
-"""What makes values of a type of the texts that are typed."""
+"""By type, the function that makes a value of a typed text."""
 
 
 class _ReaderLeft(Exception):
-    """A ``BrokenPipeError`` on stdout: its reader has closed it. It has a type of its own because
-    typer turns ``BrokenPipeError`` into exit status 1.
+    """The reader of stdout has closed the pipe. This replaces ``BrokenPipeError``, which typer
+    turns into exit status 1.
     """
 
 
 class _ValuesAsGiven:
-    """Takes texts, paths and defaults as they are. For all other values typer imports pydantic,
-    which takes as long as the whole of a short command.
+    """Returns texts, paths and defaults unchanged. Without it, typer imports pydantic to convert
+    values, which takes as long as the whole of a short command.
     """
 
     @staticmethod
@@ -140,9 +140,10 @@ def _tell_version(asked: bool) -> None:
 
 
 def build(only: str | None = None) -> typer.Typer:
-    """Return the application with all its commands; with ``only``, this command alone, for an empty
-    text none. If no command has that name, all have a name and a help, and no parameters: a list of
-    commands needs no more, and their modules are not imported.
+    """Return the application with all its commands. With ``only``, return it with this command
+    alone, or without commands if ``only`` is empty. If no command has this name, return all
+    commands with name and help but without parameters. That is enough for a list of commands, and
+    it imports no modules of commands.
     """
     application = typer.Typer(
         name="foldlog", help=_ABOUT, no_args_is_help=False, rich_markup_mode=None
@@ -174,7 +175,7 @@ def build(only: str | None = None) -> typer.Typer:
 
 
 def _add(application: typer.Typer, name: str, heading: str, *, described: bool) -> None:
-    """Add a command; ``described``: only its name and its help."""
+    """Add a command. If ``described``, add only its name and its help."""
     module = None if described else importlib.import_module(module_of(name))
     run = _description_of(name) if module is None else module.run
     command = application.command(
@@ -188,8 +189,8 @@ def _add(application: typer.Typer, name: str, heading: str, *, described: bool) 
 
 
 def _add_installed(application: typer.Typer, brought: EntryPoint, *, described: bool) -> None:
-    """Add the command of an installed package: a function as the ``run`` of ours. ``described``:
-    without its help.
+    """Add the command of an installed package: a function like ``run`` of foldlog's commands. If
+    ``described``, do not load its help.
     """
     from_package = "" if brought.dist is None else brought.dist.name
 
@@ -241,8 +242,8 @@ def _foldlog(
         bool, typer.Option("--json", help="Without a command: print one JSON document.")
     ] = False,
 ) -> None:
-    """Handle the options before a command; without a command, say what is here and what needs
-    attention.
+    """Handle the options before a command. Without a command, show an overview of the store and "
+    "what needs attention.
     """
     if ctx.invoked_subcommand is None:
         from foldlog._cli.overview import show_overview
@@ -266,7 +267,7 @@ def _unwrapped(text: str) -> str:
 
 def run(arguments: Sequence[str]) -> int:
     """Run the command line. Return its status."""
-    # Events are many objects without cycles: the search for cycles took half of the time.
+    # Events are many objects without cycles, and the search for cycles took half of the time.
     gc.set_threshold(100_000, 20, 100)
     as_json = "--json" in takewhile(lambda argument: argument != "--", arguments)
     use_store(None)
@@ -278,7 +279,7 @@ def run(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         status = INTERRUPTED
     except _WrongUsage as error:  # usage: an unknown option, a missing argument
-        problem = error.format_message().replace(_NO_NUMBER, "a whole number is needed")
+        problem = error.format_message().replace(_NO_NUMBER, "use a whole number")
         return _refuse(suggested(problem.replace(_TOO_SMALL, "give at least "), arguments))
     except (Refused, typer.Abort) as error:
         return _refuse(str(error) or "stopped")
@@ -287,9 +288,9 @@ def run(arguments: Sequence[str]) -> int:
         return DONE if _command_in(arguments) in _ONLY_SHOW else _PIPE_CLOSED
     except terminal.StdoutFailed as error:
         _drop_stdout()
-        terminal.complain(f"{_explained(error)}; the output is not whole")
+        terminal.complain(f"{_explained(error)}; the output is incomplete")
         return FINDINGS
-    except SystemExit as error:  # typer and rich end so where the reader of a help has left
+    except SystemExit as error:  # raised if the reader of a help closed the pipe
         if not isinstance(error.__context__, BrokenPipeError):
             raise
         return DONE
@@ -310,7 +311,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _words(arguments: Sequence[str]) -> Sequence[str]:
-    """Return the words of the command line, also of one that a shell completes."""
+    """Return the words of the command line, also if a shell asks to complete it."""
     completed = os.environ.get("_TYPER_COMPLETE_ARGS") or os.environ.get("COMP_WORDS", "")
     if "_FOLDLOG_COMPLETE" in os.environ:
         return completed.split()[1:]
@@ -318,7 +319,9 @@ def _words(arguments: Sequence[str]) -> Sequence[str]:
 
 
 def _command_in(words: Sequence[str]) -> str:
-    """Return the words in the place of the command: one, or two of the group; or an empty text."""
+    """Return the name of the command in the command line: one word, or two words for the group "
+    "``store``. Return an empty text if there is none.
+    """
     if [*words] == ["--json"]:
         return ""
     return " ".join(words[: 2 if words[:1] == [GROUP] else 1])
@@ -330,7 +333,7 @@ def _refuse(message: str) -> int:
 
 
 def _drop_stdout() -> None:
-    """Drop what stdout still holds: the flush at exit must not fail."""
+    """Drop the unwritten output of stdout, since flushing it at exit would fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -22,11 +22,11 @@ COMMANDS: Mapping[str, Sequence[str]] = {
         *("store erase", "store redact", "store expire", "store archive"),
     ),
 }
-"""Commands by the heading that the help puts them under, in its order: 24, and those of the group
-``store``.
+"""Commands by their heading in the help, in the order of the help: 24 commands, and the commands of
+the group ``store``.
 """
 FIRST_DAY = COMMANDS["Begin here"]
-"""The commands of the first day, which ``foldlog`` alone shows."""
+"""The commands that a new user needs first. ``foldlog`` without a command shows them."""
 GROUP = "store"
 
 

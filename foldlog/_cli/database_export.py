@@ -37,16 +37,14 @@ def write_database(db: str, conversations: Sequence[str] | None, file: Path) -> 
     terminal.answer(added, f"{file}: {events} and {condensations} added, of {of}")
     if added.rebuilt:
         terminal.note(
-            f"{file} is made again: the store was restored from a backup, and {file} held what the"
-            " store lost"
+            f"{file} was made again: the store was restored from a backup, and {file} had events "
+            f"that the store no longer has"
         )
     _warn_of_damaged(file, added.damaged)
 
 
 def follow_with_database(db: str, file: Path) -> None:
-    """Keep the database of a store up to date until Ctrl-C, with the eventsourcing library's
-    runner.
-    """
+    """Update the database of a store until Ctrl-C, with the runner of the eventsourcing library."""
     from foldlog._follower import Follower
     from foldlog._reports.audit_database import AuditTables
     from foldlog._reports.audit_file import check_target, written
@@ -56,7 +54,7 @@ def follow_with_database(db: str, file: Path) -> None:
         _make_all_events(store, None)
         with Follower(store, AuditTables(store, file)) as follower:
             terminal.note(f"{file} follows the store until Ctrl-C")
-            # it ends so
+            # Ctrl-C is the usual end
             with suppress(KeyboardInterrupt), terminal.working(str(file), "events") as update:
                 follower.run(_DESCRIBED_EVERY_S, lambda events: update(completed=events))
             follower.view.derived.describe()
@@ -65,7 +63,7 @@ def follow_with_database(db: str, file: Path) -> None:
 
 
 def _make_all_events(store: Store, names: Sequence[str] | None) -> None:
-    """Make the events of imports that were not used before."""
+    """Make the events of imported conversations that were not used yet."""
     for name in names or chosen(store, None):
         try:
             make_events(store, name)
@@ -81,18 +79,20 @@ def check_options(
     others: Sequence[str],
     conversations: Sequence[str],
 ) -> None:
-    """Raise ``Refused`` where options do not go together. ``others`` are options of an export of
-    one conversation.
+    """Raise ``Refused`` if the options exclude each other. ``others`` are the options of an export
+    of one conversation.
     """
     if follow and (file is None or conversations or as_json):
         raise Refused(
-            "--follow needs --to FILE, and follows the whole store; leave out conversations and"
-            " --json"
+            "--follow needs --to FILE and exports the whole store; leave out conversations and "
+            "--json"
         )
     if file is not None and others:
         raise Refused(f"--to writes a database; leave out {', '.join(others)}")
     if file is None and len(conversations) != 1:
-        raise Refused("name one conversation: ID; a database holds several: --to FILE.db")
+        raise Refused(
+            "name one conversation; to export several, write a database with --to FILE.db"
+        )
 
 
 def _warn_of_damaged(file: Path, damaged: Iterable[DamagedDocument]) -> None:

@@ -1,4 +1,4 @@
-"""Erase conversations and report it: what ``foldlog store erase`` and ``expire`` share."""
+"""Erase conversations and report it, for ``foldlog store erase`` and ``foldlog store expire``."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from foldlog.projections import Views
 
 WORDS_MAX = 200
 _NAMED_MAX = 20
-"""A question names this many conversations."""
+"""The maximum number of conversations that a question names."""
 _SUB_AGENT = "sub-agent "
 
 
 class Erasing(NamedTuple):
-    """How conversations are erased. ``for_age``: those in use stay, and status is 0 if none is
-    old.
+    """Options of an erasure. With ``for_age``, conversations in use stay, and the exit status is 0
+    if no conversation is old.
     """
 
     reason: str
@@ -40,8 +40,8 @@ class Erasing(NamedTuple):
 
 
 class ErasedRows(NamedTuple):
-    """The conversations that went, or would, and those that stay; whether bytes are left, and what
-    removes them.
+    """The conversations that were erased (or would be), and the conversations that stay.
+    ``is_pending`` is whether erased bytes are still in a file, and ``remedy`` how to remove them.
     """
 
     gone: Sequence[ConversationRow]
@@ -86,8 +86,8 @@ def erase_rows(store: Store, rows: Sequence[ConversationRow], how: Erasing) -> E
 
 
 def report(outcome: ErasedRows, how: Erasing, *, nothing: str = "") -> None:
-    """Print what was erased, what stays, and what may still hold it. ``nothing`` says that nothing
-    was selected.
+    """Print what was erased, what stays, and which files and stores may still contain the content.
+    ``nothing`` is the sentence to print if nothing was selected.
     """
     gone = outcome.gone
     stay = outcome.stay
@@ -122,13 +122,13 @@ def report(outcome: ErasedRows, how: Erasing, *, nothing: str = "") -> None:
             them = "the conversation of a sub-agent stays"
         else:
             them = f"{len(agents)} of sub-agents stay"
-        terminal.note(f"{them}, and may hold the content; to erase them too: '{remedy}'")
+        terminal.note(f"{them}, and may contain the content; to erase them too: '{remedy}'")
     if not how.dry_run:
         warn_of_unconfirmed((name for name in document.holders if name not in agents), "erasure")
 
 
 def _document(gone: Sequence[ConversationRow], stay: Sequence[ProblemDocument]) -> ErasedDocument:
-    # after those that named them
+    # these were erased after the conversations that named them
     went = {f"{what}{row.id}" for row in gone for what in ("companion ", _SUB_AGENT)}
     return ErasedDocument(
         conversations=tuple(map(ConversationDocument.of_row, gone)),
@@ -141,11 +141,11 @@ def _document(gone: Sequence[ConversationRow], stay: Sequence[ProblemDocument]) 
 
 
 def _problem(error: EventStoreError) -> str:
-    """Return why a conversation stays, with the options of the command."""
+    """Return why a conversation stays, and which options of the command would erase it."""
     if isinstance(error, ConversationHasForks):
         return (
-            f"{error.problem}; --with-forks erases them too, --detach first gives each a copy of"
-            " the shared events"
+            f"{error.problem}; --with-forks erases them too; --detach first copies the shared "
+            f"events into each"
         )
     return str(error)
 
@@ -154,7 +154,7 @@ def _account(row: ConversationRow) -> str:
     name = terminal.typed_id(row.id)
     if row.erased_at is None:
         if row.pending:
-            unused = f", {count(row.pending, 'record')} that no event was made of"
+            unused = f", {count(row.pending, 'record')} without events"
         else:
             unused = ""
         return (
@@ -168,40 +168,40 @@ def _account(row: ConversationRow) -> str:
 
 
 def warn_of_unconfirmed(unconfirmed: Iterable[str], removal: str) -> None:
-    """Name the read models that may still hold what was removed, and the command that updates an
-    audit database; the files that can only be deleted; and the imported events that could not be
-    looked into.
+    """Print what may still contain the removed content: read models, with the command that updates
+    an audit database, files to delete, and imported records that could not be read.
     """
     for name in dict.fromkeys(unconfirmed):
         if name.startswith("conversation "):
             terminal.warn(
-                "the record of an event may still hold the content, because it cannot be read:"
-                f" {name}"
+                f"the record of an event cannot be read and may still contain the content: {name}"
             )
         elif name.startswith("companion "):
             terminal.warn(
-                "what its runtime keeps beside it may still hold the content, until that is"
-                f" erased: {name}"
+                "a conversation that its runtime stores beside it may still contain the content "
+                f"until it is erased: {name}"
             )
         elif is_a_copy(name):
             if name.startswith("imported folder "):
                 file = "a file in this folder"
             else:
                 file = "a file"
-            terminal.note(f"{file} may still hold the content, until it is deleted: {name}")
+            terminal.note(f"{file} may still contain the content until you delete it: {name}")
         else:
             if path := path_in(name):
                 remedy = f"run '{command('export', '--to', path)}'"
             else:
                 remedy = "let it follow the store"
             terminal.warn(
-                "a read model may still hold the content, because it has not confirmed the"
-                f" {removal}: {name}; {remedy}, then run the same command again to ask again"
+                f"a read model has not confirmed the {removal} and may still contain the content: "
+                f"{name}; {remedy}, then run the same command again to check"
             )
 
 
 def ask(store: Store, rows: Sequence[ConversationRow], *, with_forks: bool = False) -> None:
-    """Ask a person. An erased conversation is not asked about: its erasure is finished."""
+    """Ask the user to confirm. Conversations that are already erased are left out of the question:
+    their erasure is only finished.
+    """
     rows = with_companions(store, and_forks(store, rows) if with_forks else rows)
     rows = [row for row in rows if row.erased_at is None]
     shown = [line for row in rows[:_NAMED_MAX] for line in _shown(store, row)]
@@ -215,7 +215,7 @@ def ask(store: Store, rows: Sequence[ConversationRow], *, with_forks: bool = Fal
         of = f"each of {len(rows):,} conversations"
     if rows:
         it = "it" if len(rows) == 1 else "them"
-        question = f"Erase {it} for good? Nothing brings {it} back."
+        question = f"Erase {it} for good? This cannot be undone."
         terminal.confirm("erase", "erased", [*shown, *more], question, of)
 
 

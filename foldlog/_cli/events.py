@@ -1,4 +1,4 @@
-"""How events are printed: their styles and times, and an event in full."""
+"""Print events: their styles and times, and an event in full."""
 
 from __future__ import annotations
 
@@ -53,7 +53,9 @@ LABEL_COLUMNS = max(map(len, STYLES)) + 1
 
 
 def event_id_in(text: str) -> int | None:
-    """Return the id that a text is, such as ``17`` or ``S260``; None for any other text."""
+    """Return the event id that a text such as ``17`` or ``S260`` means. Return None for any other
+    text.
+    """
     found = _ID.fullmatch(text)
     if found is None:
         return None
@@ -61,24 +63,24 @@ def event_id_in(text: str) -> int | None:
 
 
 def event_spans(event: Event) -> tuple[tuple[str, str], tuple[str, str]]:
-    """Return the begin of an event's line, for ``PrintedLines``: its id and its kind."""
+    """Return the beginning of an event's line, for ``PrintedLines``: the id and the kind."""
     kind = label(event)
     return (f"{id_words(event.id):>6}  ", "dim"), (f"{kind:<{LABEL_COLUMNS}}", STYLES[kind])
 
 
 def damaged_spans(event_id: int) -> tuple[tuple[str, str], tuple[str, str]]:
-    """Return the begin of the line for an event that cannot be read."""
+    """Return the beginning of the line for an event that cannot be read."""
     return (f"{event_id:>6}  ", "dim"), (f"{DAMAGED:<{LABEL_COLUMNS}}", DAMAGED_STYLE)
 
 
 def event_line(event: Event, width: int) -> str:
-    """Return an event in one line of one style."""
+    """Return an event as one line of text."""
     return f"{id_words(event.id):>6}  {label(event):<{LABEL_COLUMNS}}{gist.gist(event, width)}"
 
 
 def interval_words(intervals: Sequence[tuple[int, int]], most: int = gist.INTERVALS_MAX) -> str:
-    """Return intervals of ids as people write them: ``3-9, 12, 40-77``; on a terminal ``most`` of
-    them at most.
+    """Return intervals of ids as text: ``3-9, 12, 40-77``. On a terminal, return at most ``most``
+    intervals.
     """
     return gist.interval_words(intervals, most if terminal.has_edge() else gist.UNLIMITED)
 
@@ -93,8 +95,8 @@ def summary_at(summary: CondensationSummary, action: CondensationAction) -> Cond
 
 
 def event_moment(event: Event, recorded_at: datetime) -> str:
-    """Return when the event happened, as ``time_words`` does. A time without a zone is shown as its
-    source wrote it. Empty if the event has no time.
+    """Return the time of the event as ``time_words`` formats it. If its source wrote a time without
+    a zone, return this time unchanged. Return an empty text if the event has no time.
     """
     return time_words(time_text(event, recorded_at) or "")
 
@@ -113,8 +115,8 @@ def show_event(event: Event, recorded_at: datetime, *, is_uncounted: bool = Fals
         wraps=True,
     )
     why = (
-        "by figures: it is a copy, or an import took it back, which its source no longer has, or"
-        " has again"
+        "by figures: it is a copy, or an import took it back because its source dropped or "
+        "repeated it"
     )
     back = (("not counted", why),) if is_uncounted else ()
     for name, value in (*_facts(event, recorded_at), *back):
@@ -127,7 +129,7 @@ def show_event(event: Event, recorded_at: datetime, *, is_uncounted: bool = Fals
 
 
 def _facts(event: Event, recorded_at: datetime) -> Iterator[tuple[str, str]]:
-    """Yield the short fields of an event, for a line each."""
+    """Yield the short fields of an event. Each is printed on one line."""
     yield "source", event.source
     if event.timestamp != recorded_at:
         yield "recorded at", time_words(recorded_at)
@@ -209,7 +211,7 @@ def _content(name: str, content: Content) -> Iterator[_Part]:
 
 
 def _arguments(arguments: dict[str, Any] | str | None) -> Iterator[_Part]:
-    """Yield the arguments of a call: each text of several lines by itself, the rest as JSON."""
+    """Yield the arguments of a call: each text of several lines separately, the rest as JSON."""
     given = parsed(arguments)
     if not isinstance(given, dict):
         if given is not None:

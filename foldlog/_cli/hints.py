@@ -1,8 +1,8 @@
-"""Commands that a message tells a person to run. Each is complete: it names the store that this
-command was given.
+"""Commands that a message tells the user to run. Each is complete: it names the store of the
+running command.
 
-Modules below the command cannot know how the store was named; they write ``'foldlog store
-verify'``. ``completed`` adds the store, and everything on stderr goes through it.
+Other packages cannot know how the user named the store, so they write ``'foldlog store verify'``.
+``completed`` adds the store to each message on stderr.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ def home_folder() -> str:
 
 
 def home_db() -> str:
-    """Return that store."""
+    """Return the store into which coding agents write by default."""
     return os.path.join(home_folder(), "foldlog.db")
 
 
 def existing_db(db: str) -> str:
-    """Return the store to open. If the default store is not in this folder, it is the store of the
-    coding agents.
+    """Return the store to open. If this folder has no default store, return the store of the coding
+    agents if it exists.
     """
     is_missing = db == DEFAULT_DB and not os.path.exists("foldlog.db")
     return home_db() if is_missing and os.path.exists(home_db()) else db
 
 
 def use_store(db: str | None) -> str | None:
-    """Name ``db`` in the commands of later messages; None before a store is known. Return
-    ``db``.
+    """Set the store that later messages name in their commands, or None if no store is known.
+    Return ``db``.
     """
     global _store
     _store = db
@@ -49,7 +49,7 @@ def use_store(db: str | None) -> str | None:
 
 
 def prices_hint() -> str:
-    """Return what to do if no price of a model is known."""
+    """Return an advice for models without a known price."""
     from foldlog.eventstore.inside import install_command
 
     has_table = find_spec("litellm") or find_spec("genai_prices")
@@ -58,19 +58,21 @@ def prices_hint() -> str:
 
 
 def store_name(db: str) -> str:
-    """Return a store as messages name it: without a password, and the default store by its file."""
+    """Return the name of a store for messages: without its password; for the default store the name
+    of its file.
+    """
     from foldlog.eventstore.inside import without_password
 
     return "foldlog.db" if db == DEFAULT_DB else without_password(db)
 
 
 def command(name: str, *arguments: object) -> str:
-    """Return a command as a person types it, for the store in use."""
+    """Return a command line for the store in use, as the user would type it."""
     return _complete(" ".join(["foldlog", name, *map(_word, map(str, arguments))]), name)
 
 
 def completed(message: str) -> str:
-    """Return a message whose commands in single quotes name the store in use."""
+    """Return a message in which each command in single quotes names the store in use."""
     return _HINT.sub(lambda found: f"'{_complete(found[0][1:-1], found[1])}'", message)
 
 
@@ -90,7 +92,7 @@ def _complete(typed: str, name: str) -> str:
 
 
 def _word(text: str) -> str:
-    """Return an argument as a shell takes it, without single quotes around it: those are around the
+    """Return an argument quoted for a shell. Use no single quotes, since these surround the
     command.
     """
     if _PLAIN.fullmatch(text):

@@ -1,4 +1,4 @@
-"""The paths of an import: where programs keep their histories, and stdin."""
+"""The paths of an import: the folders in which programs store their histories, and stdin."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from foldlog._formats.registry import formats
 
 
 def formats_with_places() -> list[str]:
-    """Return the formats of programs that keep their histories in a known place."""
+    """Return the formats of programs whose histories are in a known folder."""
     return sorted(name for name, format in formats().items() if format.kept_in)
 
 
 def places_of(name: str) -> list[Path]:
-    """Return the folders and files in which the program of a format keeps its histories on this
+    """Return the folders and files in which the program of a format stores its histories on this
     machine.
     """
     if name not in formats() or not formats()[name].kept_in:
         known = ", ".join(formats_with_places())
         raise Refused(
-            f"foldlog does not know where {name!r} keeps its histories; name a PATH,"
-            f" or one of {known}"
+            f"foldlog does not know where {name!r} stores its histories; name a PATH, or one of "
+            f"{known}"
         )
     expanded = {
         place: os.path.expanduser(os.path.expandvars(place)) for place in formats()[name].kept_in
@@ -34,24 +34,24 @@ def places_of(name: str) -> list[Path]:
     there = {place: path for place, path in paths.items() if next(files_below(path), None)}
     if not there:
         raise Refused(
-            f"there are no histories of {name} at {', '.join(map(str, paths.values()))}; name the"
-            f" PATH where they are, with --format {name} in place of --from"
+            f"no histories of {name} were found at {', '.join(map(str, paths.values()))}; name "
+            f"their PATH, and use --format {name} in place of --from"
         )
-    # in the place of those below ~
+    # this file replaces the paths below ~
     chosen = [path for place, path in there.items() if place.startswith("$")]
     return chosen or [*there.values()]
 
 
 def with_stdin(paths: list[Path], folder: Path) -> list[Path]:
-    """Return the paths, with a private copy of stdin in the place of ``-``: a history is read more
+    """Return the paths. Replace ``-`` by a temporary copy of stdin, since a history is read more
     than once.
     """
     if Path("-") not in paths:
         return paths
     if sys.stdin.isatty():
         raise Refused(
-            "- is stdin, which is a terminal here; pipe a history into it: ssh host cat x.jsonl |"
-            " foldlog import -"
+            "- reads a history from stdin, but stdin is a terminal; pipe a history into it: ssh "
+            "host cat x.jsonl | foldlog import -"
         )
     with (folder / "stdin").open("xb") as file:
         shutil.copyfileobj(sys.stdin.buffer, file)

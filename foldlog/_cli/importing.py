@@ -25,9 +25,9 @@ _LEFT_OUT = "of no known format"
 _NOT_OPENED = "with names that no history has in a folder (import one by its name)"
 _LEFT_OUT_NAMED = 5
 _LOOK_EVERY_S = 1.0
-"""How often ``--watch`` looks at the files. For some thousand files it takes ten milliseconds. The
-notifications of operating systems do not work for disks of other machines and in containers, where
-many agents run.
+"""The seconds between two checks of the files by ``--watch``. A check of some thousand files takes
+ten milliseconds. Notifications of the operating system do not work for network disks and in
+containers, where many agents run.
 """
 
 
@@ -46,7 +46,7 @@ class ImportOptions(NamedTuple):
 
 
 class Importing:
-    """The import of some paths into a store, once or repeatedly, and its report."""
+    """Imports some paths into a store, once or repeatedly, and reports the outcome."""
 
     def __init__(
         self, store: Store, paths: Sequence[Path], options: ImportOptions, stdin: str
@@ -77,7 +77,9 @@ class Importing:
             raise Refused(str(error)) from error
 
     def run(self, *, again: bool = False) -> None:
-        """Import all sources, and report each; with ``again`` only sources with new records."""
+        """Import all sources, and report each. With ``again``, report only sources with new
+        records.
+        """
         self._imported = []
         with terminal.working("importing", "sources") as update:
             for outcome in self._import:
@@ -131,8 +133,8 @@ class Importing:
         terminal.say(f"{records} of {conversations} added to {store_name(db)}{end}", wraps=True)
 
     def states(self) -> dict[str, bytes]:
-        """Return the states of the files at and below these paths. They differ after a file was
-        changed, removed or added.
+        """Return the states of the files at and below these paths. If a file is changed, removed or
+        added, the states differ.
         """
         return {
             file: state
@@ -142,7 +144,7 @@ class Importing:
         }
 
     def wait(self, before: dict[str, bytes]) -> dict[str, bytes]:
-        """Wait until the states of the files are not those ``before``. Return the new states."""
+        """Wait until the states of the files differ from ``before``. Return the new states."""
         while (present := self.states()) == before:
             time.sleep(_LOOK_EVERY_S)
         return present
@@ -187,7 +189,7 @@ class Importing:
         if self._options.as_json or (again and not document.added):
             return
         if document.refused:
-            so_far = f"{count(document.added, 'record')} so far: import it again to go on there"
+            so_far = f"{count(document.added, 'record')} so far: import it again to continue"
             what = so_far if document.added else "not imported"
             style = "red"
         elif document.forked_at is not None:
@@ -204,7 +206,7 @@ class Importing:
             what = count(document.records, "record")
             style = "green"
         if document.waits:
-            what += "; its last line is not whole yet, and the next import takes it"
+            what += "; its last line is incomplete, and the next import reads it"
         lines = terminal.PrintedLines()
         lines.write(
             (terminal.typed_id(document.conversation), "bold"),
@@ -226,7 +228,7 @@ class Importing:
             tell(finding)
         hidden = max(len(new), (total or 0) if new else 0) - _FINDINGS_SHOWN
         if hidden > 0:
-            tell(f"{hidden:,} more in {where}; --json has them")
+            tell(f"{hidden:,} more in {where}; --json shows them")
 
     def _without_stdin(self, message: object) -> str:
         return str(message).replace(self._stdin, "")

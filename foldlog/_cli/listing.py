@@ -35,11 +35,11 @@ _FEW_EVENTS = 20_000
 by default.
 """
 _COUNTED = 10_000
-"""Those that are not shown are counted up to this many."""
+"""The maximum number of further conversations that are counted."""
 
 
 _OF_VIEW = ("sent_events", "sent_summaries", "tokens")
-"""What a short list lacks of an overview."""
+"""The fields of an overview that a short list does not have."""
 
 
 class Filters(NamedTuple):
@@ -54,7 +54,7 @@ class Filters(NamedTuple):
 
 
 class ListOptions(NamedTuple):
-    """What the options of a command line say about the order and the size of a list."""
+    """The options for the order and the size of a list."""
 
     sort: str
     reverse: bool
@@ -64,7 +64,7 @@ class ListOptions(NamedTuple):
 
     @property
     def is_sorted(self) -> bool:
-        """Whether an order other than the order of ids is asked for."""
+        """Whether the list has an order other than the order of ids."""
         return self.sort != "id" or self.reverse
 
     @property
@@ -74,18 +74,18 @@ class ListOptions(NamedTuple):
 
     @property
     def most(self) -> int | None:
-        """The number of conversations that are listed at most."""
+        """The maximum number of conversations in the list."""
         return LISTED_MAX if self.is_cut else self.limit
 
 
 class Aside:
-    """What a list leaves out or does not know, and says below its lines.
+    """What a list leaves out or does not know. Notes below the list report it.
 
     ``locked``    conversations whose figures need a key, with the problem
-    ``unpriced``  of each conversation of unknown cost: its models without a price
-    ``own``       how many runtimes keep for themselves
-    ``left``      how many are not shown, if that is known without a look at each
-    ``unsorted``  how many have no value of what the list is sorted by
+    ``unpriced``  for each conversation of unknown cost, its models without a price
+    ``own``       how many conversations runtimes use internally
+    ``left``      how many conversations are not shown, if SQL counted them
+    ``unsorted``  how many conversations have no value for the order of the list
     """
 
     def __init__(self) -> None:
@@ -96,7 +96,7 @@ class Aside:
         self.unsorted = 0
 
     def without_own(self, rows: Iterator[ConversationRow]) -> Iterator[ConversationRow]:
-        """Yield the rows of conversations that no runtime keeps for itself."""
+        """Yield the rows of conversations, without those that runtimes use internally."""
         for row in rows:
             if companion_of(row.id):
                 self.own += 1
@@ -104,7 +104,7 @@ class Aside:
                 yield row
 
     def say_cut(self, rows: Iterator[ConversationRow]) -> None:
-        """Say how many conversations there are, where ``rows`` has more than are shown."""
+        """Print how many conversations there are, if ``rows`` has more than the list shows."""
         left = self.left or sum(1 for _ in islice(rows, _COUNTED))
         if left:
             total = f"{LISTED_MAX + left:,}{' or more' if left == _COUNTED else ''}"
@@ -114,11 +114,10 @@ class Aside:
     def say(self, sort: str, *, with_costs: bool) -> None:
         if self.unsorted:
             what = count(self.unsorted, "conversation")
-            terminal.note(f"{what} cannot be sorted by {sort}: the last ones in either order")
+            terminal.note(f"{what} without a value for --sort {sort}: last in either order")
         if self.own:
             terminal.note(
-                f"{count(self.own, 'conversation')} that runtimes keep for themselves: --all shows"
-                " them"
+                f"{count(self.own, 'conversation')} for internal use of runtimes: --all shows them"
             )
         if self.locked:
             problem = next(iter(self.locked.values()))
@@ -130,7 +129,9 @@ class Aside:
             what = f"{count(len(named), 'unknown cost')}: the models have no price"
             terminal.note(f"{what} ({models}): {prices_hint()}")
         if with_costs and (silent := self.unpriced.count(set())):
-            terminal.note(f"{count(silent, 'unknown cost')}: no call records model and usage")
+            terminal.note(
+                f"{count(silent, 'unknown cost')}: no recorded call has a model and usage"
+            )
 
 
 def select_rows(store: Store, filters: Filters, aside: Aside) -> Iterator[ConversationRow]:
@@ -156,7 +157,9 @@ def select_rows(store: Store, filters: Filters, aside: Aside) -> Iterator[Conver
 def _with_attributes(
     store: Store, rows: Iterator[ConversationRow], attributes: Sequence[str]
 ) -> Iterator[ConversationRow]:
-    from foldlog._maintenance import ids_with  # which imports what writes audit databases
+    from foldlog._maintenance import (
+        ids_with,
+    )  # slow to import: it loads the code for audit databases
 
     with terminal.working("listing"):
         found = ids_with(store, pairs([*attributes]))
@@ -166,9 +169,9 @@ def _with_attributes(
 def _active_since(
     store: Store, rows: Iterator[ConversationRow], since: datetime
 ) -> Iterator[ConversationRow]:
-    """Yield the conversations whose last event happened since then. An import whose source has no
-    times is in no span of time. For any other conversation without a last event, the time when it
-    was stored counts.
+    """Yield the conversations whose last event is not older than ``since``. An import whose source
+    has no times is left out. Any other conversation without a last event counts from the time when
+    it was stored.
     """
     for row, one in FiguresOfStore(store).of(rows, whole=False):
         more = one.overview
@@ -182,8 +185,8 @@ def _active_since(
 def _matching(
     store: Store, rows: Iterator[ConversationRow], text: str, aside: Aside
 ) -> Iterator[ConversationRow]:
-    """Yield the conversations whose id, title or format contains a text in lower case, as the page
-    finds them.
+    """Yield the conversations whose id, title or format contains a text, which is in lower case.
+    The page of conversations searches in the same way.
     """
     for row, one in FiguresOfStore(store).of(rows, whole=False):
         more = one.overview
@@ -204,9 +207,9 @@ def _here(store: Store, rows: Iterator[ConversationRow]) -> Iterator[Conversatio
 class ListResult(NamedTuple):
     """The conversations of a list, read while they are printed.
 
-    ``documents``  up to the limit of the list
-    ``rows``       those beyond the limit, after the documents are read
-    ``is_long``    whether a line has the figures that need the events
+    ``documents``  the first conversations, up to the limit of the list
+    ``rows``       the conversations beyond the limit, to be read after the documents
+    ``is_long``    whether lines show the figures for which events are read
     """
 
     documents: Iterator[ConversationDocument]
@@ -228,8 +231,8 @@ def read_list(
 def _choose_rows(
     store: Store, figures: FiguresOfStore, filters: Filters, options: ListOptions, aside: Aside
 ) -> tuple[Iterator[ConversationRow], bool]:
-    """Return the rows, and whether their lines are long. In order of ids there may be more rows
-    than are listed.
+    """Return the rows, and whether their lines are long. If rows are sorted by id, there may be
+    more rows than the list shows.
     """
     if options.is_sorted:
         rows = _sorted_by_figure(store, aside, figures, filters, options)
@@ -244,9 +247,7 @@ def _choose_rows(
 def _is_short(
     rows: Iterator[ConversationRow], limit: int | None
 ) -> tuple[Iterator[ConversationRow], bool]:
-    """Return whether the list is short enough to read events for each of its lines; and all
-    rows.
-    """
+    """Return all rows, and whether the list is short enough to read events for each line."""
     first = list(islice(rows, _FEW + 1))
     wanted = first if limit is None else first[:limit]
     short = len(first) <= _FEW and sum(row.version for row in wanted) <= _FEW_EVENTS
@@ -261,8 +262,8 @@ def _describe_rows(
     *,
     sizes: bool,
 ) -> Iterator[ConversationDocument]:
-    """Yield the document of each conversation. Without ``sizes`` it lacks the figures of the View
-    and of the calls.
+    """Yield the document of each conversation. Without ``sizes``, it has no figures of the View and
+    of the calls.
     """
     for row, figures in stored.of(rows, whole=sizes):
         more = figures.overview
@@ -283,9 +284,9 @@ def _describe_rows(
 def _sorted_by_figure(
     store: Store, aside: Aside, figures: FiguresOfStore, filters: Filters, options: ListOptions
 ) -> Iterator[ConversationRow]:
-    """Yield conversations in the order of a figure: in either order, conversations without this
-    figure come last, and then erased ones. Without a filter, SQL chooses the first rows of a list
-    with a limit.
+    """Yield conversations in the order of a figure. In either order, conversations without this
+    figure come last, and after them erased conversations. If the list has a limit and no filter,
+    SQL selects the first rows.
     """
     sort = options.sort
     reverse = options.reverse

@@ -20,11 +20,11 @@ from foldlog.eventstore.inside import EventTime, is_structural
 
 _POLL_S = 0.2
 KINDS_BY_DEFAULT = frozenset(KINDS) - {"documents"}
-"""The kinds that ``foldlog log`` shows if a person names none. A selection with this very object
-counts the changes of documents that it leaves out, so that the command can mention them.
+"""The kinds that ``foldlog log`` shows by default. A selection with exactly this object also counts
+the changes of documents that it leaves out. The command mentions their number.
 """
 _SPAN = 500
-"""The number of events that are read at a time, from the end, to find the last selected ones."""
+"""The number of events in each read when the last selected events are searched from the end."""
 
 
 class LogReading:
@@ -43,13 +43,15 @@ class LogReading:
         self.version = store.version(conversation)
         self.findings: list[str] = []
         self.documents = 0
-        """Changes of documents that are left out."""
+        """The number of changes of documents that are left out."""
         self._counted: tuple[int, Callable[[Event], bool]] | None = None
-        """The newest version, and which events the figures count at that version."""
+        """The newest version, and a function that returns whether figures count an event at this
+        version.
+        """
 
     def is_uncounted(self, event: Event) -> bool:
         """Return whether figures leave out an event at the newest version: see ``counted_in``.
-        Return False if that cannot be found out because of a damaged event.
+        Return False if a damaged event makes the answer unknown.
         """
         if self._counted is None or self._counted[0] != self.version:
             with suppress(CorruptEvent):  # reading the events reports it as a finding
@@ -76,8 +78,8 @@ class LogReading:
                 self.documents += 1
 
     def last(self, number: int, start: int, stop: int | None) -> list[Logged]:
-        """Return the last ``number`` of these events. Cost: the events from the first of them
-        on.
+        """Return the last ``number`` selected events. Cost: the events from the first returned
+        event on.
         """
         found: list[Logged] = []
         end = self.end(stop)
@@ -88,8 +90,9 @@ class LogReading:
         return found[-number:] if number else []
 
     def slowest(self, number: int, start: int, stop: int | None) -> list[tuple[float, Logged]]:
-        """Return the selected events that took longest to come, by a model or a tool, with the
-        seconds since the event before, the longest first. Cost: these events.
+        """Return the selected events for which a model or a tool took longest, with the seconds
+        since the event before. The slowest event comes first. Cost: the events between ``start``
+        and ``stop``.
         """
         waits: list[tuple[float, Logged]] = []
         reached: EventTime | None = None
@@ -107,7 +110,7 @@ class LogReading:
         return nlargest(number, waits, key=lambda wait: wait[0])
 
     def coming(self, stop: int | None) -> Iterator[Logged]:
-        """Yield events as they are appended, until Ctrl-C or up to ``stop``."""
+        """Yield new events when they are appended, until Ctrl-C or up to ``stop``."""
         seen = -1
         done = self.version
         try:

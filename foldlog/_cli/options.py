@@ -15,13 +15,11 @@ from foldlog._whole_file import check_target
 Named = TypeVar("Named", Path, str)
 
 LISTED_MAX = 100
-"""A list for people has this many conversations by default, and says how many there are."""
+"""The default number of conversations in a list for people. A longer list ends with a note."""
 
 
 def completed(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Complete the id of a conversation in a shell. Return nothing if the store cannot be
-    opened.
-    """
+    """Return the ids that complete a word in a shell. Return none if the store cannot be opened."""
     from foldlog._cli.stores import open_existing
     from foldlog._companions import ids_from
     from foldlog.eventstore import EventStoreError
@@ -56,7 +54,7 @@ NoVacuum = Annotated[
     bool,
     typer.Option(
         "--no-vacuum",
-        help="Leave its bytes in the store until 'foldlog store vacuum' removes them.",
+        help="Leave the erased bytes in the store until 'foldlog store vacuum' removes them.",
     ),
 ]
 PricesFile = Annotated[
@@ -65,32 +63,33 @@ PricesFile = Annotated[
         "--prices",
         metavar="FILE",
         help=(
-            "JSON with prices of models in the form of litellm's table. It comes before an"
-            " installed table."
+            "A JSON file with prices of models, in the form of litellm's table. Its prices "
+            "replace the prices of an installed table."
         ),
         show_default="the table of litellm, or of genai-prices",
     ),
 ]
 REASON = typer.Option(
-    "--reason", metavar="TEXT", help="Why: the receipt or the tombstone keeps it."
+    "--reason", metavar="TEXT", help="The reason, which is stored in the receipt or the tombstone."
 )
-"""Of what goes for good, which keeps a receipt or a tombstone."""
+"""The option of commands that erase or redact."""
 OLDER_THAN = typer.Option(
     "--older-than",
     metavar="TIME",
     help=(
-        "What was recorded before: 90d (or s, m: minutes, h, w), 2026-03-01. What was imported is"
-        " as old as the last import that added to it."
+        "Only what was recorded before this time: 90d (or s, m: minutes, h, w), 2026-03-01. An "
+        "imported conversation is as old as the last import that added records to it."
     ),
 )
 Detach = Annotated[
     bool,
-    typer.Option("--detach", help="First give each of their forks a copy of the shared events."),
+    typer.Option("--detach", help="First copy the shared events into each of their forks."),
 ]
 RedactSecrets = Annotated[
     bool,
     typer.Option(
-        "--redact-secrets", help="Keep records out that hold keys and tokens, as if redacted."
+        "--redact-secrets",
+        help="Redact records that contain keys and tokens: import them without their texts.",
     ),
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask. For scripts.")]
@@ -109,29 +108,30 @@ From = Annotated[
     typer.Option(
         "--from",
         metavar="ID",
-        help="Go on from this conversation, where an interrupted run says so.",
+        help="Continue an interrupted run from this conversation, which the run has printed.",
     ),
 ]
 
-# -- files to write: one that exists is replaced only with --force, a store never, and - is not a
-# name ----------------
+# -- files to write: --force replaces an existing file, never a store; - is not a name -----------
 
 Force = Annotated[
-    # read before the file is
+    # read before the option for the file
     bool,
     typer.Option("--force", help="Replace the file if it exists.", is_eager=True),
 ]
 
 
 def output_option(*names: str, help: str, show_default: bool | str = True) -> Any:
-    """Return an option that names a file to write. Its command takes ``Force`` too."""
+    """Return an option that names a file to write. Its command must also have the option
+    ``Force``.
+    """
     return typer.Option(
         *names, metavar="FILE", help=help, show_default=show_default, callback=_output
     )
 
 
 def _output(ctx: typer.Context, param: typer.CallbackParam, path: Path | None) -> Path | None:
-    """Check the file that an option names, before the work. Return it."""
+    """Check the file that an option names before the command runs, and return it."""
     if path is not None and not ctx.resilient_parsing:
         new_file(param, path)
         check_output(path, force=ctx.params["force"])
@@ -139,24 +139,26 @@ def _output(ctx: typer.Context, param: typer.CallbackParam, path: Path | None) -
 
 
 def new_file(param: typer.CallbackParam, path: Named | None) -> Named | None:
-    """Check that an option or argument names a file or a store, which the command itself makes or
-    knows. Return it.
+    """Refuse ``-`` as the name of a file or store, since the command cannot write to stdout here.
+    Return any other name.
     """
     if str(path).startswith("-"):
         option = f"{param.opts[0]} FILE" if param.opts[0].startswith("-") else param.metavar
         raise Refused(
-            f"{path} is not the name of a file, and stdout cannot be used here; name a file:"
+            f"{path} is not the name of a file, and this command cannot write to stdout; name a "
+            f"file:"
             f" {option}"
         )
     return path
 
 
 def check_output(path: Path, *, force: bool) -> None:
-    """Raise ``Refused`` if ``path`` exists, unless it is a device or a pipe, or ``force`` is given,
-    and if its folder does not; and ``InvalidOption`` if it is a folder, a database or its log.
+    """Raise ``Refused`` if ``path`` exists without ``force``, except a device or a pipe. Also raise
+    it if the folder of ``path`` does not exist. Raise ``InvalidOption`` if ``path`` is a folder, a
+    database or the log of one.
     """
     check_target(path)
     if not path.parent.is_dir():
-        raise Refused(f"{path} has no folder {path.parent}; name another file")
+        raise Refused(f"the folder {path.parent} of {path} does not exist; name another file")
     if not force and (path.is_file() or (path.is_symlink() and not path.exists())):
         raise Refused(f"{path} exists; choose another name, or replace the file with --force")

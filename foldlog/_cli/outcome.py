@@ -1,4 +1,4 @@
-"""The ways in which a command ends."""
+"""The exit statuses of a command."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Final
 
 DONE: Final = 0
 FINDINGS: Final = 1
-"""A part had a problem, which was reported; the rest was done. A command that has printed a finding
-ends so, whatever it returns.
+"""A part of the work had a problem, which was reported; the rest was done. A command that has
+printed a finding ends with this status, whatever it returns.
 """
 REFUSED: Final = 2
-"""Bad input or usage: nothing was done. An error says why, also after findings."""
+"""Bad input or usage: nothing was done. An error message says why."""
 
 INTERRUPTED: Final = 130  # the status that a shell reports for a program that SIGINT ended
 INTERRUPTED_WORDS: Final = "interrupted: completed work was kept, no partial data was written"
@@ -21,8 +21,8 @@ class Refused(Exception):
 
 
 def is_of_damage(error: Exception) -> bool:
-    """Return whether an error says that stored bytes cannot be read: then the rest of the work can
-    go on.
+    """Return whether an error means that stored bytes cannot be read. The rest of the work can
+    continue after such an error.
     """
     from foldlog.eventstore import CorruptEvent, StoreDamaged
 

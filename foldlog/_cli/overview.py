@@ -25,14 +25,16 @@ from foldlog.eventstore import Store
 from foldlog.eventstore.inside import as_url, parse_url
 
 _NEW = 20
-"""Conversations whose figures are counted for this screen; others wait for a list."""
+"""The maximum number of conversations whose figures are counted for this screen. A list counts the
+others.
+"""
 _RECENT = 5
 _TITLE = 60
 
 
 def show_overview(commands: Mapping[str, str]) -> None:
-    """Print what is in the store that commands use without ``--db``. Without one, print the first
-    ``commands``, each with the beginning of its help.
+    """Print what is in the store that commands use without ``--db``. If there is no such store,
+    print ``commands`` with the beginning of their help.
     """
     chosen = existing_db(os.environ.get("FOLDLOG_DB") or DEFAULT_DB)
     db = next((db for db in (chosen, DEMO_DB) if _is_there(db)), None)
@@ -77,7 +79,7 @@ def _overview(db: str, store: Store) -> HomeDocument:
 
 
 def _of_store(store: Store, states: Mapping[str, int], locked: int) -> Iterator[AttentionDocument]:
-    """Yield what is to be done about conversations and their store."""
+    """Yield the problems of conversations and of their store, with the command that solves each."""
     if number := states.get("error", 0):
         problem = f"{count(number, 'conversation')} ended with an error"
         yield AttentionDocument(
@@ -95,14 +97,12 @@ def _of_store(store: Store, states: Mapping[str, int], locked: int) -> Iterator[
         problem = f"{count(len(unfinished), 'operation')} was not completed"
         yield AttentionDocument(problem=problem, command=command("store vacuum"))
     if store.database.bytes_pending:
-        problem = "the files may still hold bytes of what was erased"
+        problem = "the files may still contain erased bytes"
         yield AttentionDocument(problem=problem, command=command("store vacuum"))
 
 
 def _of_programs(store: Store) -> Iterator[AttentionDocument]:
-    """Yield which transcripts of coding agents are not here, of those that will be deleted within a
-    week.
-    """
+    """Yield the coding agents that will soon delete transcripts that are not in the store."""
     from foldlog._programs.programs import PROGRAMS, settings_at
 
     here = [program for program in PROGRAMS.values() if settings_at(program.home).is_dir()]
@@ -135,8 +135,8 @@ def _show_commands(commands: Mapping[str, str], db: str) -> None:
     terminal.say("  foldlog --help  All commands")
     terminal.say()
     terminal.say(
-        f"There is no {db} here: '{command('demo')}' makes a store to try, 'foldlog import PATH'"
-        " yours.",
+        f"There is no {db} here: '{command('demo')}' creates an example, 'foldlog import PATH' "
+        f"imports your histories.",
         wraps=True,
     )
 

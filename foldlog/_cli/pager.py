@@ -14,7 +14,7 @@ from contextlib import contextmanager, redirect_stdout, suppress
 
 
 class _Terminal(io.TextIOWrapper):
-    """The pager's input, which ends on a terminal."""
+    """The pager's input, whose lines end on a terminal."""
 
     def isatty(self) -> bool:
         return True
@@ -22,10 +22,10 @@ class _Terminal(io.TextIOWrapper):
 
 @contextmanager
 def paged() -> Iterator[None]:
-    """Send what is written to stdout to a pager, if stdout is a terminal.
+    """Send the output on stdout to a pager, if stdout is a terminal.
 
     The pager is ``$PAGER``, or ``less``, which ends at once if the output fits on the screen;
-    ``PAGER=`` or ``PAGER=cat`` turns it off. A reader who leaves the pager ends the output.
+    ``PAGER=`` or ``PAGER=cat`` turns it off. If the reader quits the pager, the output ends.
     """
     command = _command() if sys.stdout.isatty() else []
     if not command:
@@ -49,7 +49,7 @@ def paged() -> Iterator[None]:
 
 
 def _command() -> list[str]:
-    """Return the pager's command line; empty without a pager."""
+    """Return the pager's command line, or an empty list if there is no pager."""
     chosen = os.environ.get("PAGER")
     try:
         command = ["less"] if chosen is None else shlex.split(chosen)

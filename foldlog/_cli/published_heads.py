@@ -1,4 +1,4 @@
-"""Print the heads of conversations, to keep outside the store, and read them back."""
+"""Print the heads of conversations for a file outside the store, and read this file."""
 
 from __future__ import annotations
 
@@ -24,9 +24,7 @@ class _Heads(msgspec.Struct):
 
 
 def published_heads(path: Path) -> dict[str, list[Published]]:
-    """Read the heads in a file. It may hold several heads of one conversation, at several
-    versions.
-    """
+    """Read the heads in a file. The file may have heads of several versions of one conversation."""
     now = command("store verify", "--print-heads", "--json")
     try:
         document = msgspec.convert(json.loads(path.read_text("utf-8")), _Heads)
@@ -38,14 +36,15 @@ def published_heads(path: Path) -> dict[str, list[Published]]:
             heads.setdefault(one.conversation, []).append(published)
     except OSError as error:
         raise Refused(
-            f"the heads in {path} cannot be read: {error.strerror or error}; name the published"
-            f" file; without one, '{now} > heads.json' publishes the present heads, which show"
-            " later changes only"
+            f"the heads in {path} cannot be read: {error.strerror or error}; name the published "
+            f"file; if there is none, '{now} > heads.json' publishes the present heads, which "
+            f"detect later changes only"
         ) from error
     except (ValueError, RecursionError) as error:
         problem = "it is not JSON" if isinstance(error, json.JSONDecodeError) else error
         raise Refused(
-            f"{path} does not hold heads as 'foldlog store verify --print-heads --json' prints them"
+            f"{path} is not a file of heads that 'foldlog store verify --print-heads --json' "
+            f"printed"
             f" ({problem}); name the published file; '{now} > heads.json' publishes the present"
             " heads"
         ) from error

@@ -1,6 +1,4 @@
-"""``foldlog hook`` without what other commands need: a program waits for it at each of its
-turns.
-"""
+"""Run ``foldlog hook`` with few imports, since the calling program waits for it at each turn."""
 
 from __future__ import annotations
 
@@ -21,12 +19,14 @@ _REDACT = "--redact-secrets"
 
 
 def is_hook(arguments: Sequence[str]) -> bool:
-    """Return whether a command line runs a hook, and does not ask for help."""
+    """Return whether a command line runs a hook and does not ask for help."""
     return [*arguments[:1]] == ["hook"] and not {"--help", "-h"}.intersection(arguments)
 
 
 def options_in(options: Sequence[str]) -> tuple[str, bool]:
-    """Return the store of a hook, and whether secrets are kept out. Raises ``ValueError``."""
+    """Return the store of a hook, and whether it redacts secrets. Raises ``ValueError`` for other
+    options.
+    """
     left = [option for option in options if option != _REDACT]
     if not left:
         return DEFAULT_DB, _REDACT in options
@@ -34,15 +34,15 @@ def options_in(options: Sequence[str]) -> tuple[str, bool]:
         return left[0].removeprefix(f"{_DB}="), _REDACT in options
     if len(left) != 2 or left[0] != _DB:
         raise ValueError(
-            f"its options are {_DB} STORE and {_REDACT}, not {' '.join(left)!r:.80};"
+            f"a hook has only the options {_DB} STORE and {_REDACT}, not {' '.join(left)!r:.80};"
             " 'foldlog setup PROGRAM' writes them"
         )
     return left[1], _REDACT in options
 
 
 def answer(options: Sequence[str]) -> None:
-    """Read the JSON of a program from stdin, and print the answer. What went wrong is on stderr,
-    and the status is 0: another one would stop the program.
+    """Read the JSON of a program from stdin, and print the answer. Print errors on stderr. The exit
+    status is always 0, since another status would stop the program.
     """
     answer = {}
     try:
@@ -71,13 +71,16 @@ def answer(options: Sequence[str]) -> None:
     try:
         sys.stdout.write(f"{json.dumps(answer)}\n")
         sys.stdout.flush()
-    except (OSError, AttributeError):  # a full disk, or closed: the answer cannot be read
+    except (
+        OSError,
+        AttributeError,
+    ):  # stdout is closed or on a full disk: no program can read the answer
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def impatient(url: str) -> str:
-    """Return the URL with a short wait for other writers, if it names none: a program ends a
-    hook that is slow.
+    """Return the URL with a short wait for other writers, unless the URL sets one. A program stops
+    a hook that takes too long.
     """
     if "patience_s=" in url or url.startswith("memory:"):
         return url
@@ -85,8 +88,8 @@ def impatient(url: str) -> str:
 
 
 def program_db(db: str) -> str:
-    """Return the store that a program uses: the named store, or else the user's store, which is in
-    no project's folder.
+    """Return the store that a program uses: the named store, or by default the user's store, which
+    is outside the folders of projects.
     """
     named = os.environ.get("FOLDLOG_DB")
     return named or home_db() if db == DEFAULT_DB else db

@@ -1,4 +1,4 @@
-"""Choose what an export writes of a conversation: the bytes of its source, or records."""
+"""Choose what an export writes for a conversation: the bytes of its source, or records."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from foldlog.formats import UnknownFormat
 
 
 class Export(NamedTuple):
-    """What is written of a conversation.
+    """What an export writes for a conversation.
 
-    ``format``   of the source, or of the records
-    ``records``  one by one; none if the bytes of the source are written
-    ``write``    writes all to a file, and returns the number of records
-    ``notes``    what is left out; complete when all is written
+    ``format``   the format of the source or of the records
+    ``records``  the records; empty if the bytes of the source are written
+    ``write``    writes everything to a file, and returns the number of records
+    ``notes``    what is left out; complete when everything is written
     """
 
     format: str
@@ -37,9 +37,9 @@ class Export(NamedTuple):
 def choose_export(
     store: Store, conversation: str, format: str | None, *, view: bool, as_records: bool
 ) -> Export:
-    """Return what an export in a format writes. The default is the format of the source. Raises
-    ``Refused`` for an unknown format. ``view``: the messages that a model is sent now;
-    ``as_records``: never the bytes of the source.
+    """Return what an export in a format writes. The default is the format of the source. With
+    ``view``, it writes the messages that would be sent to a model now. With ``as_records``, it
+    never writes the bytes of the source. Raises ``Refused`` for an unknown format.
     """
     if not view and not as_records:
         source = source_bytes(store, conversation, format)
@@ -56,8 +56,8 @@ def choose_export(
 
 
 def _write_source(source: SourceBytes, file: BinaryIO) -> int:
-    """Write a source as it came, on a terminal without what would control it. Return the number of
-    its records.
+    """Write the original bytes of a source. On a terminal, escape characters that would control it.
+    Return the number of records.
     """
     for data in source.bytes:
         file.write(
@@ -67,7 +67,7 @@ def _write_source(source: SourceBytes, file: BinaryIO) -> int:
 
 
 def _left_out(source: SourceBytes) -> Iterator[str]:
-    """Yield what the bytes of a source do not have."""
+    """Yield notes about what the bytes of a source do not contain."""
     counted = ExportNotes(format_named(source.format))
     for event in source.appended:
         counted.leave_out(event)
@@ -82,7 +82,9 @@ def _left_out(source: SourceBytes) -> Iterator[str]:
 
 
 def readable(records: Iterable[Any], findings: list[str]) -> Iterator[Any]:
-    """Yield the records up to the first that cannot be read or written: that one is a finding."""
+    """Yield the records up to the first record that cannot be read or written. Add its error to
+    ``findings``.
+    """
     try:
         yield from records
     except (EventStoreError, ValueError) as error:
@@ -90,8 +92,8 @@ def readable(records: Iterable[Any], findings: list[str]) -> Iterator[Any]:
 
 
 def _write_records(records: Iterable[Any], format: str, file: BinaryIO) -> int:
-    """Write a line for each record, or the document of the format, and return their number. Of
-    lines those before a record that cannot be read are written too.
+    """Write a line for each record, or the document of the format. Return the number of records. If
+    a record cannot be read, the lines before it are written.
     """
     document = format_named(format).document
     if document is not None:

@@ -23,13 +23,13 @@ from foldlog.eventstore.maintenance.redact import RedactionReceipt
 
 
 def holds_of(matching: str | None, *, secrets: bool) -> Holds | None:
-    """Return a function that finds the text or secrets in a text; None without either. Raises
-    ``InvalidOption`` if the extra that finds secrets is not installed.
+    """Return a function that finds the searched text or secrets in a text, or None if nothing is
+    searched. Raises ``InvalidOption`` if the extra that finds secrets is not installed.
     """
     if not secrets:
         return None if matching is None else holding(matching)
     if matching is not None:
-        raise Refused("--secrets and --matching: give one of the two")
+        raise Refused("use --secrets or --matching, not both")
     from foldlog._secrets import holds_secret
 
     holds_secret("")  # raises InvalidOption without the extra, before anything is read
@@ -37,7 +37,7 @@ def holds_of(matching: str | None, *, secrets: bool) -> Holds | None:
 
 
 class Search(NamedTuple):
-    """How events to redact are found: by a text or secrets, by age, by attributes of their
+    """The search for events to redact: by a text or secrets, by age, by attributes of their
     conversations.
     """
 
@@ -57,26 +57,29 @@ def check_asked(
     reason: str,
     by: str | None,
 ) -> None:
-    """Raise ``Refused`` if the receipt would contain the text to redact, and unless the user either
-    names events or searches for them.
+    """Raise ``Refused`` if the receipt would contain the text to redact. Also raise it if the user
+    neither names events nor searches for them, or does both.
     """
     check_reason(reason, "receipt")
     matches = search.holds
     if matches is not None and (matches(reason) or matches(by or "")):
         raise Refused(
-            "the reason, or the name after --by, holds the text to redact, and the receipt keeps it"
+            "the reason, or the name after --by, contains the text to redact, and the receipt "
+            "would store it; use other words"
         )
     names_events = bool(events)
     names_both_or_none = names_events == search.is_asked_for
     if names_both_or_none or (names_events and conversation is None):
         raise Refused(
-            "name events by their ids, or find them by --matching, --older-than or --where: one of"
-            " the two"
+            "either name events by their ids, or search for them by --matching, --older-than or "
+            "--where"
         )
 
 
 def redacting_of(store: Store, conversation: str | None, search: Search) -> Redacting:
-    """Return the ``Redacting`` for these conversations. Only a search looks into all of them."""
+    """Return the ``Redacting`` for a conversation, or for the conversations that a search
+    covers.
+    """
     rows = []
     if search.is_asked_for:
         rows = _conversations_of(store, conversation, search.where)
@@ -156,7 +159,7 @@ def _conversations_of(
     if conversation is None:
         return conversations_with(store, pairs(list(where)), and_shared=True)
     if where:
-        raise Refused("ID and --where: give one of the two")
+        raise Refused("use ID or --where, not both")
     return with_companions(store, [store.conversation(whole(store, conversation))])
 
 
@@ -166,7 +169,7 @@ def what_words(events: int, sources: int) -> str:
     """
     words = count(events, "event")
     if sources:
-        words += f" and what {count(sources, 'source')} held beside the records"
+        words += f" and what {count(sources, 'source')} had beside the records"
     return words
 
 

@@ -1,4 +1,4 @@
-"""Replay a conversation under the condensers that a command line names."""
+"""Replay a conversation with the condensers that a command line names."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 
 _PAGE = 500
-"""Events between two updates of the progress bar."""
+"""The number of events between two updates of the progress bar."""
 _FEW_EVENTS = 80
-"""A View of the size to which ``foldlog demo`` keeps its history."""
+"""The limit of ``foldlog demo`` for the events of a View."""
 
 
 def condensers_of(
     configs: list[Path], model: AgentModel | None, limit: int | None
 ) -> dict[str, Condenser]:
-    """Return the condensers by the name that is shown: the name of the file, or its path if several
-    files have it. ``limit`` is the limit of the model that the log names.
+    """Return the condensers by their shown names. This is the name of the file, or its path if
+    several files have this name. ``limit`` is the limit of the model that the log names.
     """
     from foldlog.condensers import NoOpCondenser, default_condenser
 
@@ -60,7 +60,7 @@ def replays_of(
     model: AgentModel | None,
     counter: AgentModel | None,
 ) -> tuple[dict[str, Replay], list[int]]:
-    """Replay the history under all condensers, in one pass. Return the replays, and the ids of the
+    """Replay the history with all condensers in one pass. Return the replays, and the ids of the
     user's messages.
     """
     from foldlog._figures.overview import counted_in, is_request
@@ -95,7 +95,7 @@ def replays_of(
 def curve_of(
     store: Store, conversation: str, version: int, counter: AgentModel | None
 ) -> list[CurvePointDocument]:
-    """Replay the history under all strategies and sizes of the plot, in one pass."""
+    """Replay the history with all strategies and sizes of the plot in one pass."""
     from foldlog._reports.recall_curve import RECORDED, points, strategies
     from foldlog._reports.replays import Replaying
     from foldlog.condensers import ESTIMATE
@@ -123,7 +123,7 @@ def _has_condensations(structural: Sequence[Event], version: int) -> bool:
 def _standing_events(
     store: Store, conversation: str, version: int, structural: Sequence[Event], what: str
 ) -> Iterator[Event]:
-    """Yield the events that no retraction took back, with a progress bar."""
+    """Yield the events that are not retracted, and show a progress bar."""
     kept = intervals_kept(structural, version)
     with terminal.working(what, "events", version) as update:
         for event in store.events(conversation, 0, version):
@@ -135,7 +135,7 @@ def _standing_events(
 
 @contextmanager
 def _named(name: str) -> Iterator[None]:
-    """Add the name of the condenser to an error of its model, which stops the comparison."""
+    """Add the name of the condenser to an error of its model. The error stops the comparison."""
     from foldlog.condensers import ModelCallFailed
 
     try:

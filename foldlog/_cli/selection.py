@@ -19,7 +19,8 @@ Kinds = Annotated[
     typer.Option(
         "--kind",
         metavar="KIND",
-        help=f"Only events of this kind; may be given several times. One of: {', '.join(KINDS)}.",
+        help=f"Only events of this kind. Use the option again for another kind. One of: "
+        f"{', '.join(KINDS)}.",
         show_default="all kinds",
         autocompletion=lambda incomplete: [kind for kind in KINDS if kind.startswith(incomplete)],
     ),
@@ -30,7 +31,8 @@ Since = Annotated[
         "--since",
         metavar="TIME",
         help=(
-            "Only events from this time on: 2026-03-01, 2026-03-01T14:30, 2h. None without a time."
+            "Only events from this time on: 2026-03-01, 2026-03-01T14:30, 2h. Events without a "
+            "time are left out."
         ),
     ),
 ]
@@ -42,7 +44,7 @@ Program = Annotated[
     typer.Option(
         "--program",
         metavar="FORMAT",
-        help="Only conversations of this program, by its format: claude-code, codex.",
+        help="Only conversations in this format, such as claude-code or codex.",
     ),
 ]
 Where = Annotated[
@@ -70,7 +72,9 @@ class Selection(NamedTuple):
         return not self.kinds and self.since is None and self.until is None
 
     def takes(self, event: Event, recorded_at: datetime) -> bool:
-        """Return whether the event is selected. An event without a time is in no range of times."""
+        """Return whether the event is selected. If times are selected, an event without a time is
+        not.
+        """
         if (
             self.kinds
             and (kind := label(event)) not in self.kinds
@@ -99,8 +103,8 @@ def selection(
 
 
 def given_moment(option: str, text: str | None) -> datetime | None:
-    """Return the moment that an option names: a date, a time (UTC unless it names a zone), or a
-    span before now.
+    """Return the moment that an option names: a date, a time (in UTC unless it has a zone), or how
+    long ago.
 
     Raises ``Refused`` for any other text.
     """
@@ -110,20 +114,22 @@ def given_moment(option: str, text: str | None) -> datetime | None:
         return moment_of(text)
     except ValueError as error:
         raise Refused(
-            f"{option} {text!r} is not a time; give a date (2026-03-01), a time (2026-03-01T14:30,"
+            f"{option} {text!r} is not a time; use a date (2026-03-01), a time (2026-03-01T14:30,"
             " in UTC) or how long ago (90s, 30m: minutes, 2h, 7d, 4w)"
         ) from error
 
 
 def pairs(given: tuple[str, ...] | list[str]) -> dict[str, Any]:
-    """Return attributes of texts NAME=VALUE; None for one without a value. Raises ``Refused``."""
+    """Return the attributes in texts NAME=VALUE. The value of ``NAME=`` is None. Raises ``Refused``
+    for any other text.
+    """
     found: dict[str, Any] = {}
     for text in given:
         name, equals, value = text.partition("=")
         if not name or not equals:
             ways = (
-                "give NAME=VALUE, such as user=u1; --db STORE names a store, and list --match TEXT"
-                " finds ids and titles"
+                "write NAME=VALUE, such as user=u1; --db STORE names a store, and list --match "
+                "TEXT finds ids and titles"
             )
             raise Refused(f"{text!r} is not an attribute; {ways}")
         try:

@@ -1,4 +1,4 @@
-"""What ``foldlog serve`` needs beside the pages: a socket, and the tools of coding agents."""
+"""The socket of ``foldlog serve``, and the tools of coding agents."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def listening(host: str, port: int) -> socket.socket:
     except OSError as error:
         wrong = "--host" if error.errno in _NO_SUCH_HOST else "--port"
         raise Refused(
-            f"cannot listen at {host} port {port}: {error.strerror}; choose another with {wrong}"
+            f"cannot listen at {host} port {port}: {error.strerror}; use another value of {wrong}"
         ) from error
 
 
 def mounted_tools(store: Store) -> MountedTools | None:
-    """Return the tools of ``foldlog mcp``, if the extra for them is installed. They import
-    transcripts that have grown, if the store can be written.
+    """Return the tools of ``foldlog mcp``, or None if their extra is not installed. If the store is
+    not read-only, the tools import transcripts that have grown.
     """
     if find_spec("mcp") is None:
         return None

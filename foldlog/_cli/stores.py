@@ -33,16 +33,16 @@ from foldlog.eventstore.recorders.urls import absolute_hint
 
 _NO_STORE = "import histories with 'foldlog import PATH', or name the store with --db STORE"
 _SEARCHED = 20_000
-"""The most conversations that are compared with a mistyped id."""
+"""The maximum number of conversations that are compared with a mistyped id."""
 _MADE_ID = re.compile(r"[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}")
 _SHORT = (8, 13, 18, 23)
 _FEW = 5
-"""The most ids that an error names."""
+"""The maximum number of ids that an error names."""
 
 
 def path_of(db: str) -> str | None:
-    """Return the path of the SQLite file that ``db`` names; None for another store. Raises
-    ``Refused`` for a folder.
+    """Return the path of the SQLite file that ``db`` names, or None for another kind of store.
+    Raises ``Refused`` for a folder.
     """
     location = parse_url(f"sqlite:///{quote(db)}" if os.path.isdir(db) else as_url(db))
     path = location.path if location.scheme == "sqlite" else None
@@ -52,15 +52,15 @@ def path_of(db: str) -> str | None:
             remedy = f"name a store in it: {' or '.join(stores[:_FEW])}"
         else:
             remedy = "no file in it is a store"
-        raise Refused(f"{path} is a folder, and a store is a file; {remedy}")
+        raise Refused(f"{path} is a folder, but a store is a file; {remedy}")
     return path
 
 
 @contextmanager
 def open_or_create(db: str, *, may_be_empty: bool = False) -> Iterator[Store]:
-    """Open the store at ``db``, or create a SQLite file. If the new file has no conversation at the
-    end, it is removed again, unless nothing was refused and it ``may_be_empty``. For commands that
-    add conversations; hints name this store.
+    """Open the store at ``db``, or create a SQLite file. For commands that add conversations; hints
+    name this store. A new file without a conversation is removed at the end. If ``may_be_empty``,
+    it is removed only after an error.
     """
     from foldlog.eventstore.recorders.errors import FAILURES
     from foldlog.eventstore.recorders.sqlite.replacing import remove_empty
@@ -74,13 +74,15 @@ def open_or_create(db: str, *, may_be_empty: bool = False) -> Iterator[Store]:
             is_new = is_new and not may_be_empty
     finally:
         if is_new and path is not None and os.path.exists(path):
-            with suppress(OSError, *FAILURES):  # it stays, empty: what happened before is the news
+            with suppress(
+                OSError, *FAILURES
+            ):  # the empty file stays, since the earlier error is more important
                 remove_empty(path)
 
 
 def _opened(url: str) -> Store:
-    """Open a store. Raise ``Refused`` for one that cannot be used, and for a file that ``foldlog
-    import`` takes.
+    """Open a store. Raise ``Refused`` if the store cannot be used, or if the file is a history that
+    ``foldlog import`` can import.
     """
     try:
         return makes_events(open_store(url))
@@ -99,8 +101,8 @@ def _opened(url: str) -> Store:
 
 def open_existing(db: str, remedy: str = _NO_STORE) -> Store:
     """Open the store at ``db``, which must exist: a mistyped name must not create an empty store.
-    ``remedy`` says what to do then. A file without write permission is opened for reading. If this
-    folder has no default store, the store of the coding agents is opened.
+    ``remedy`` is the advice in the error. A file without write permission is opened for reading. If
+    this folder has no default store, the store of the coding agents is opened.
     """
     if (found := existing_db(db)) != db:
         db = found
@@ -112,7 +114,7 @@ def open_existing(db: str, remedy: str = _NO_STORE) -> Store:
     if path is not None:
         if not os.path.exists(path):
             if os.path.exists(DEMO_DB):
-                demo = f"; that of the demo is --db {DEMO_DB}"
+                demo = f"; the store of the demo is --db {DEMO_DB}"
             else:
                 demo = ""
             raise Refused(f"the store {path} does not exist; {remedy}{demo}{absolute_hint(path)}")
@@ -126,10 +128,11 @@ def open_existing(db: str, remedy: str = _NO_STORE) -> Store:
 
 
 def resolved(store: Store, given: str) -> str:
-    """Return the given id, or the only id that begins with it: of a session and its sub-agents,
-    which are ``session/agent-1``, the session. For commands that only read.
+    """Return the id that the user means: ``given`` itself, or the only id that begins with it. If a
+    session and its sub-agents (``session/agent-1``) begin with it, return the session. For commands
+    that only read.
 
-    Raises ``Refused`` if no id, or more than one, begins with it.
+    Raises ``Refused`` if no id begins with ``given``, or more than one.
     """
     found = list(islice(ids_meant(store, given), _FEW + 1))
     if len(found) == 1:
@@ -137,15 +140,14 @@ def resolved(store: Store, given: str) -> str:
     if found:
         listed = ", ".join(map(repr, found[:_FEW])) + (", …" if len(found) > _FEW else "")
         raise Refused(
-            f"more than one conversation begins with {given!r}: {listed}; give more of the id"
+            f"more than one conversation begins with {given!r}: {listed}; type more of the id"
         )
     raise Refused(_not_there(store, given))
 
 
 class ShortIds:
-    """Shortens ids for a terminal: to the first 8 characters of an id that a program made, such as
-    ``0199c1b2-6c3e-7a10-b2c8-5d0d3a9f1e42``, or to more of them, where these are another
-    conversation's too.
+    """Shortens ids that a program made, such as ``0199c1b2-6c3e-7a10-b2c8-5d0d3a9f1e42``, for a
+    terminal. It shows the first 8 characters, or more if another id begins with these characters.
     """
 
     def __init__(self, store: Store) -> None:
@@ -169,7 +171,7 @@ class ShortIds:
 
 
 def _noted(store: Store, conversation: str) -> str:
-    """Return the id. Note which records of its source the conversation lacks."""
+    """Return the id. Print a note if the conversation lacks records of its source."""
     with suppress(EventStoreError):  # the command itself says why it cannot be read
         if mark := _mark_of(store, conversation):
             terminal.note(f"{terminal.typed_id(conversation)} is incomplete: {mark}")
@@ -177,7 +179,7 @@ def _noted(store: Store, conversation: str) -> str:
 
 
 def _mark_of(store: Store, conversation: str) -> Any:
-    """Return the mark of a conversation that is incomplete. To name one makes no events of its
+    """Return the mark of an incomplete conversation, or None. This does not make the events of its
     records.
     """
     from foldlog._archive.stored import unread_in
@@ -194,8 +196,8 @@ def _mark_of(store: Store, conversation: str) -> Any:
 
 
 def whole(store: Store, given: str) -> str:
-    """Return the given id, which must be whole. For commands that change the store. Raises
-    ``Refused``.
+    """Return the id if a conversation has exactly this id. For commands that change the store.
+    Raises ``Refused``.
     """
     try:
         return store.conversation(given, pending=True).id
@@ -220,15 +222,15 @@ def _not_there(store: Store, given: str) -> str:
 
 
 def chosen(store: Store, conversations: Sequence[str] | None) -> Iterator[str]:
-    """Yield the named conversations, each once; without names, all that have events. A name may be
-    the beginning of an id. Raises ``Refused`` or ``ConversationErased`` before the first one, if a
-    named one is unknown or erased.
+    """Yield the ids of the named conversations, each once. Without names, yield all conversations
+    that are not erased. A name may be the beginning of an id. Before the first id, raise
+    ``Refused`` for an unknown name, and ``ConversationErased`` for an erased conversation.
     """
     if conversations:
         named = [resolved(store, name) for name in conversations]
         for name in named:
             if store.conversation(name, pending=True).erased_at is not None:
-                store.events(name, stop=0)  # it says so
+                store.events(name, stop=0)  # raises ConversationErased
         yield from dict.fromkeys(named)
     else:
         yield from (row.id for row in listed(store) if row.erased_at is None)
@@ -237,8 +239,8 @@ def chosen(store: Store, conversations: Sequence[str] | None) -> Iterator[str]:
 def events_total(
     store: Store, conversations: Sequence[str] | None = None, start: str = ""
 ) -> int | None:
-    """Return the number of events to read, for a progress bar; None if no bar is shown. ``start``
-    as in ``verify``.
+    """Return the number of events to read for a progress bar, or None if no bar is shown. ``start``
+    is the first conversation, as in ``verify``.
     """
     if not sys.stderr.isatty():
         return None
@@ -248,16 +250,16 @@ def events_total(
 
 
 def listed(store: Store) -> Iterator[ConversationRow]:
-    """Yield all conversations of the store. Those that cannot be read are findings of the
+    """Yield all conversations of the store. A conversation that cannot be read is a finding of the
     command.
     """
     after = None
-    with suppress(StoreUnusable):  # below, one by one
+    with suppress(StoreUnusable):  # they are read one by one below
         for row in store.iter_conversations():
             yield row
             after = row.id
         return
-    # of a damaged store alone
+    # only for a damaged store
     from foldlog.eventstore.maintenance.verify import readable_conversations
 
     for found in readable_conversations(store.database.recorder, start_after(after)):

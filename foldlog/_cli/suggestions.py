@@ -1,6 +1,4 @@
-"""What the command answers to a command line that it does not take: the nearest command, and where
-the help is.
-"""
+"""Suggest the nearest command for a wrong command line, and name the help."""
 
 from __future__ import annotations
 

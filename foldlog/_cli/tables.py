@@ -1,4 +1,4 @@
-"""Print rows of cells as a table, as they come: any number of rows."""
+"""Print rows of cells as a table while the rows are read. There may be any number of rows."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ from foldlog._cli.terminal import UNLIMITED, PrintedLines, cut, print_cells, pri
 
 _GAP = "  "
 _PAGE = 1_000
-"""The number of rows that are laid out together: the widest of them gives the width of each
-column.
+"""The number of rows that are laid out together. The widest cell of each column among them sets the
+width of the column.
 """
 
 
 class Column(NamedTuple):
     """A column of a table.
 
-    ``least``   on a narrow terminal its cells may be cut to this width; None for a column that is
-                never cut
+    ``least``   on a narrow terminal its cells may be cut to this width; None if they are never cut
     ``marks``   the meaning of each mark that a cell may have: a line below the table explains the
                 marks in it
     ``may_go``  whether the column is left out if the terminal is too narrow for the cut columns,
@@ -38,25 +37,27 @@ class Column(NamedTuple):
 
 
 COST = Column(
-    "cost", "right", marks={"≈": "≈ the price of their tokens stands for calls that tell no cost"}
+    "cost",
+    "right",
+    marks={"≈": "≈ includes the price of tokens, for calls without a recorded cost"},
 )
 
 
 def print_rows(
     columns: Sequence[Column], rows: Iterable[Sequence[str]], *, tabs: bool = False
 ) -> None:
-    """Print rows with a cell for each column. Without rows nothing is printed. ``tabs``: where no
-    terminal cuts lines, tabs are between the cells, for ``cut`` and ``awk``.
+    """Print rows with a cell for each column. Without rows, print nothing. With ``tabs``, print
+    tabs between the cells if the output is not a terminal, for ``cut`` and ``awk``.
 
-    The first cell is never cut, so that an id can be copied: if it is too wide, it has a line of
-    its own.
+    The first cell is never cut, so an id can always be copied. If it is too wide, it has its own
+    line.
     """
     out = PrintedLines()
     rows = iter(rows)
     places: list[int] = []
     widths = [0] * len(columns)
     is_first = True
-    notes: dict[str, None] = {}  # the lines below the table: each once, in order
+    notes: dict[str, None] = {}  # the lines below the table, each once, in order
     while page := [[printable(cell, one_line=True) for cell in row] for row in islice(rows, _PAGE)]:
         if is_first:
             headings = [[printable(column.heading, one_line=True) for column in columns]]
@@ -101,8 +102,8 @@ def print_rows(
 
 
 def _places(columns: Sequence[Column], widths: Sequence[int], room: int) -> list[int]:
-    """Return the places of the columns that fit at their least widths. Columns that may go are left
-    out from the right until the others fit.
+    """Return the indexes of the columns that fit at their least widths. Columns with ``may_go`` are
+    left out from the right until the others fit.
     """
     least = [
         width if column.least is None else min(column.least, width)

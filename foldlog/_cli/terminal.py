@@ -1,9 +1,9 @@
 """Print words on a terminal, and documents for programs. No other file of the command writes to
 stdout or stderr.
 
-Text and markup have different types: any text may come from a history, a model or a file, so each
-function here escapes it (``Span``), and only a style, which is never made of such text, changes how
-it looks.
+Text and markup have different types. Each function here escapes its texts, since a text may come
+from a history, a model or a file. Only a style (``Span``) changes how a text looks, and styles are
+never made of such texts.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Span = str | tuple[str, str]
 cannot control a terminal, and cannot begin a second line.
 """
 _WIDTH = re.compile("[2-9][0-9]|[1-9][0-9]{2,3}")
-"""A ``COLUMNS`` that is used. Another one, such as 0, is treated as unset: rich would print
+"""A valid value of ``COLUMNS``. Another value, such as 0, is ignored, because rich would print
 nothing.
 """
 
@@ -58,8 +58,8 @@ class StdoutFailed(OSError):
 
 
 class _Stdout(io.FileIO):
-    """Stdout, with its own class of errors, since an error of the system does not say which open
-    file it is about.
+    """Stdout with its own class of errors, since an ``OSError`` does not say which open file it
+    belongs to.
     """
 
     def write(self, data: Any, /) -> int:
@@ -84,9 +84,10 @@ def _checked(stdout: Any) -> io.TextIOWrapper:
 
 
 def prepare(*, as_json: bool) -> None:
-    """Print characters that a terminal's encoding lacks as escapes, instead of failing. With
-    ``as_json`` each line on stderr is a JSON object. What the core logs is a note. A ``COLUMNS``
-    that no terminal has is removed. Raise ``Refused`` if stdout is closed.
+    """Prepare stdout and stderr. Characters that the terminal's encoding does not have are printed
+    as escapes. With ``as_json``, each line on stderr is a JSON object. Log messages of foldlog's
+    packages are printed as notes. An invalid ``COLUMNS`` is removed. Raise ``Refused`` if stdout is
+    closed.
     """
     global _as_json, _found
     _as_json = as_json
@@ -107,8 +108,8 @@ def prepare(*, as_json: bool) -> None:
 
 
 def _console() -> Console:
-    """Return the console on stdout. It is as wide as the terminal; piped, as ``COLUMNS`` says, or
-    120 columns.
+    """Return the console on stdout. It is as wide as the terminal. In a pipe, its width is
+    ``COLUMNS``, or 120 by default.
     """
     from rich.console import Console
 
@@ -136,15 +137,15 @@ def _text(spans: Iterable[Span], *, one_line: bool = True) -> Text:
 
 
 def has_edge() -> bool:
-    """Return whether lines end where a screen ends: stdout is a terminal, or ``COLUMNS`` names a
-    width. Otherwise no line is cut.
+    """Return whether lines are cut or wrapped at a width, because stdout is a terminal or
+    ``COLUMNS`` sets a width. Otherwise no line is cut.
     """
     return sys.stdout.isatty() or "COLUMNS" in os.environ
 
 
 def say(*spans: Span, wraps: bool = False) -> None:
-    """Print one line for a person. A terminal breaks no word of it, so that an id and a command can
-    be copied; ``wraps``: it is a sentence, and a terminal breaks it between words.
+    """Print one line for a person. The line is not wrapped by foldlog, so ids and commands can be
+    copied. With ``wraps``, it is wrapped between words on a terminal.
     """
     wraps = wraps and has_edge()
     if wraps or not all(isinstance(span, str) for span in spans):
@@ -154,8 +155,9 @@ def say(*spans: Span, wraps: bool = False) -> None:
 
 
 def answer(document: Document, text: str | Sequence[str] | Callable[[], object]) -> None:
-    """Print the outcome of a command: with ``--json`` its document; for people a line, or lines, or
-    in the pager what ``text`` prints.
+    """Print the outcome of a command. With ``--json``, print its document. For people, print
+    ``text``, which is a line or several lines. If ``text`` is a function, call it to print in the
+    pager.
     """
     if _as_json:
         emit(document)
@@ -173,8 +175,8 @@ def print_summary(text: str, columns: int) -> None:
 
 
 def print_indented(columns: int, *spans: Span) -> None:
-    """Print text with its own line breaks, indented. Wrap it where the terminal ends; elsewhere
-    leave it unchanged.
+    """Print text with its own line breaks, indented. On a terminal, wrap it; otherwise do not
+    change its lines.
     """
     text = _text(spans, one_line=False)
     if has_edge():
@@ -187,7 +189,7 @@ def print_indented(columns: int, *spans: Span) -> None:
 
 
 def print_grid(rows: Iterable[tuple[Sequence[Span], Sequence[Span]]]) -> None:
-    """Print pairs in two columns, wrapped where the terminal ends."""
+    """Print pairs in two columns, wrapped at the width of the terminal."""
     from rich.table import Table
 
     table = Table.grid(padding=(0, 2, 0, 0))
@@ -209,11 +211,11 @@ def print_cells(cells: Iterable[str]) -> None:
 
 
 class PrintedLines:
-    """Lines for a person, cut where the terminal ends; for any number of lines. ``width`` is the
-    number of columns of a line; ``UNLIMITED`` unless stdout is a terminal. A line is written to
-    stdout at once.
+    """Prints any number of lines for a person, and cuts them at the width of the terminal.
+    ``width`` is the number of columns of a line, or ``UNLIMITED`` if lines are not cut. Each line
+    is written to stdout at once.
 
-    rich would lay it out span by span, which takes 0.1 ms for each line.
+    rich would lay out each span, which takes 0.1 ms for each line.
     """
 
     def __init__(self) -> None:
@@ -227,7 +229,7 @@ class PrintedLines:
             self._colours = COLOR_SYSTEMS[self._console.color_system]
 
     def write(self, *spans: Span, is_cut: bool = True) -> None:
-        """Write one line; without ``is_cut``, whole."""
+        """Write one line. If ``is_cut`` is false, write the whole line."""
         from rich.style import Style
 
         parts = [(span, "") if isinstance(span, str) else span for span in spans]
@@ -255,7 +257,7 @@ def print_values(values: Mapping[str, str]) -> None:
 
 
 def cut(text: str, room: int) -> str:
-    """Return ``text``, or as much of it as fits into ``room`` columns with an ellipsis."""
+    """Return ``text``, shortened with an ellipsis if it does not fit into ``room`` columns."""
     from rich.cells import cell_len, set_cell_size
 
     if cell_len(text) <= room:
@@ -302,21 +304,20 @@ def _progress() -> Progress:
         TimeLeft(),
         console=Console(stderr=True),
         transient=True,
-        # otherwise rich would write lines to stderr that belong into a file
+        # otherwise rich would write lines of a redirected stdout to stderr
         redirect_stdout=sys.stdout.isatty(),
     )
 
 
 def _show_nothing(**progress: object) -> None:
-    """Show no progress: the output is not a terminal."""
+    """Show no progress, because the output is not a terminal."""
 
 
 @contextmanager
 def working(what: str, unit: str = "", total: float | None = None) -> Iterator[Callable[..., None]]:
-    """Show on a terminal that work takes time, such as a call of a model; it disappears at the end.
-    Yield what takes how far it is: ``advance``, or ``completed``, and a new ``total``, ``unit`` or
-    ``description``. Lines may be written to stdout at the same time: on a terminal they appear
-    above the bar.
+    """Show a progress bar on a terminal while work takes time, such as a call of a model. Yield a
+    function that updates the bar: ``advance`` or ``completed``, and a new ``total``, ``unit`` or
+    ``description``. Lines may be written to stdout at the same time; they appear above the bar.
     """
     if not sys.stderr.isatty():  # without rich, which takes as long to import as a short command
         yield _show_nothing
@@ -326,13 +327,13 @@ def working(what: str, unit: str = "", total: float | None = None) -> Iterator[C
 
 
 def confirm(act: str, done: str, shown: Iterable[str], question: str, of: str) -> None:
-    """Show what an act is about, in lines. Raise ``Refused`` unless a person in a terminal
-    agrees.
+    """Show what a command is about to change. Raise ``Refused`` unless the user agrees in a
+    terminal.
     """
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise Refused(
-            f"{act} asks before it acts, which needs a terminal; nothing was {done}. Add --yes to"
-            f" {act} without a question"
+            f"{act} asks for confirmation in a terminal, and there is none; nothing was {done}. "
+            f"Add --yes to {act} without a question"
         )
     for line in shown:
         sys.stderr.write(f"{printable(line, one_line=True)}\n")
@@ -346,8 +347,8 @@ _ERROR_MAX = 500
 
 
 def complain(message: str) -> None:
-    """Print an error: one line on stderr. It may name what somebody gave, such as the text of a
-    file: its middle is left out.
+    """Print an error as one line on stderr. If it is long, because it quotes for example the text
+    of a file, leave out its middle.
     """
     is_long = len(message) > 2 * _ERROR_MAX
     _say("error", f"{message[:_ERROR_MAX]}…{message[-_ERROR_MAX:]}" if is_long else message)
@@ -359,28 +360,26 @@ def print_traceback(error: Exception) -> None:
 
 
 def warn(message: str) -> None:
-    """Print a finding: one line on stderr. The command then ends with status 1."""
+    """Print a finding as one line on stderr. The command ends with status 1."""
     global _found
     _found = True
     _say("found", message)
 
 
 def matched_nothing() -> None:
-    """Keep that a filter or a search matches nothing: the command then ends with status 1, as grep
-    does.
-    """
+    """Note that a filter or a search matches nothing. The command ends with status 1, like grep."""
     global _found
     _found = True
 
 
 def note(message: str) -> None:
-    """Print what a person should know beside the result: one line on stderr."""
+    """Print a note to the result as one line on stderr."""
     _say("note", message)
 
 
 class _Notes(logging.Handler):
-    """Prints each message of the core, such as that a server is away and for how long it is tried
-    again.
+    """Prints each log message of foldlog's packages, for example that a server does not answer and
+    how long foldlog tries again.
     """
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -405,12 +404,14 @@ def about(conversation: str, problem: str) -> str:
 
 
 def unread(problem: str) -> None:
-    """Keep what the command cannot read, once. It is printed as a finding after the output."""
+    """Note a problem with something that the command cannot read. Each problem is printed once, as
+    a finding after the output.
+    """
     _unread.setdefault(problem)
 
 
 def has_found() -> bool:
-    """Print what the command could not read. Return whether a finding was printed."""
+    """Print the noted problems. Return whether a finding was printed."""
     for problem in _unread:
         warn(problem)
     return _found
@@ -424,10 +425,10 @@ def emit(document: Document) -> None:
 def emit_list(
     document: Document, tail: Callable[[], Mapping[str, Any]] = dict, *, exact: bool = False
 ) -> None:
-    """Write the one document, of which one field is ``streamed``: its items are written as they are
-    read. ``tail`` returns fields after it, and is called when they were read. Nothing is written if
-    the first item cannot be read. ``exact``: with lone surrogates, for a document that foldlog
-    reads again.
+    """Write the JSON document of a command with one ``streamed`` field, whose items are written
+    while they are read. When they are read, ``tail`` is called for the fields after them. If the
+    first item cannot be read, nothing is written. With ``exact``, lone surrogates stay, for a
+    document that foldlog reads again.
     """
     from msgspec import UNSET
     from msgspec.structs import asdict, replace

@@ -1,4 +1,4 @@
-"""Vacuum a store, and say where bytes are left."""
+"""Vacuum a store, and report where erased bytes are left."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ from foldlog.eventstore import EventStoreError, Store
 
 
 def bytes_pending_words(store: Store, of: str) -> str:
-    """Say where erased or replaced bytes may still be, and how to remove them."""
+    """Return a sentence about where erased or replaced bytes may still be, and how to remove
+    them.
+    """
     if store.path is not None:
         return (
-            f"the files of the store may still hold bytes of {of}; run 'foldlog store vacuum' to"
+            f"the files of the store may still contain bytes of {of}; run 'foldlog store vacuum' to"
             " remove them"
         )
     return (
-        f"the tables may still hold deleted rows of {of}, which no query returns: this role may not"
+        f"the tables may still contain deleted rows of {of}, which no query returns: this role "
+        f"may not"
         " run VACUUM. Autovacuum removes them later, unseen; to remove them now, run as the owner"
         " of the tables: foldlog store vacuum"
     )
@@ -28,13 +31,13 @@ def vacuumed(store: Store) -> Vacuumed:
 
 
 def bytes_stay_pending(store: Store, done: str, *, no_vacuum: bool) -> bool:
-    """Vacuum a store if it still has erased bytes. Return whether it has them afterwards. ``done``
-    says what was erased, if the vacuum fails.
+    """Vacuum a store if it still has erased bytes. Return whether it has them afterwards. If the
+    vacuum fails, the message says what was erased (``done``).
     """
     if no_vacuum or not store.database.bytes_pending:
         return store.database.bytes_pending
     try:
         return vacuumed(store).bytes_pending
     except EventStoreError as error:
-        terminal.warn(f"{done}, and the vacuum that removes its bytes failed: {error}")
+        terminal.warn(f"{done}, but the vacuum that removes its bytes failed: {error}")
         return True

@@ -27,7 +27,7 @@ class Checks:
     ``unchecked``  conversations whose keys are missing
     ``damaged``    whether there is damage; a missing key and unfinished work are not damage
     ``newest``     the conversation that was checked last
-    ``findings``   each with its conversation, or None for a finding about the database
+    ``findings``   the findings, each with its conversation, or None if it is about the database
     """
 
     def __init__(self) -> None:
@@ -44,8 +44,8 @@ class Checks:
     def count(
         self, verdicts: Iterator[Verdict], update: Callable[..., object]
     ) -> Iterator[Verdict]:
-        """Count the verdicts, and yield those on conversations. One verdict, without a
-        conversation, is on the database.
+        """Count the verdicts, and yield the verdicts about conversations. One verdict without a
+        conversation is about the database.
         """
         for verdict in verdicts:
             self.findings += [(verdict.conversation, str(finding)) for finding in verdict.findings]
@@ -69,8 +69,8 @@ class Checks:
     def check_views(
         self, store: Store, verdict: Verdict, *, repair: bool
     ) -> ViewsDocument | msgspec.UnsetType:
-        """Compare the stored revisions of a sound conversation with its events, after a repair if
-        ``repair``. Add the differences to the findings.
+        """Compare the stored revisions of an undamaged conversation with its events. With
+        ``repair``, make the revisions again first. Add the differences to the findings.
         """
         name = verdict.conversation
         has_rows = verdict.erasure is None and verdict.version and not verdict.archived
@@ -91,7 +91,7 @@ class Checks:
         return ViewsDocument.of(report, findings=tuple(map(RevisionDocument.of, report.findings)))
 
     def summary(self) -> dict[str, Any]:
-        """Return the fields of the document that are complete only after the last verdict."""
+        """Return the fields of the document that are known only after the last verdict."""
         return {
             "checked": CheckedDocument.of(self),
             "unchecked": self.unchecked,
@@ -101,7 +101,7 @@ class Checks:
 
 
 def verdict_document(verdict: Verdict, views: ViewsDocument | msgspec.UnsetType) -> VerdictDocument:
-    """Return the document of a verdict on a conversation."""
+    """Return the document of a verdict about a conversation."""
     erasure = verdict.erasure
     erased_at: str | msgspec.UnsetType = msgspec.UNSET
     if erasure is not None:

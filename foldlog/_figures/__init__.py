@@ -1,5 +1,5 @@
-"""The figures of conversations: a row of each in the store, by which lists are sorted and totals
-are summed in SQL.
+"""The figures of conversations. The store has a row for each conversation; SQL sorts lists and adds
+up totals by these rows.
 
 counting.py     count the figures of one conversation from its events, counted on from those of an
                 earlier version

@@ -48,8 +48,8 @@ def written_by(store: Store, program: str) -> Callable[[ConversationRow], bool]:
 
 
 def _counted(store: Store, where: Where) -> dict[str, float | None]:
-    """Return the microseconds of their last activity by the ids of the chosen conversations, for
-    conversations whose figures are of their present version.
+    """Return the time of the last activity, in microseconds, by the ids of the chosen
+    conversations. Conversations whose figures are not of the present version are left out.
     """
     tables = FigureTables(store.database)
     to_count = tables.to_count()

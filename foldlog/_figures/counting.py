@@ -1,5 +1,5 @@
-"""The figures of one conversation, counted on from its earlier figures. A fork counts only its own
-events.
+"""The figures of one conversation. Its earlier figures are updated with the new events. A fork
+counts only its own events.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ _TELL_EVERY = 500
 
 
 class Figures(Struct):
-    """The figures of one conversation, with all that later events need to be counted.
+    """The figures of one conversation, with the state that is needed to count later events.
 
     ``version``   the version of its ``overview``
     ``counted``   how many of its events or records the other fields count
-    ``start``     the id of the first of these events; in a fork the first that it does not share
+    ``start``     the id of the first counted event; in a fork, of its first own event
     ``reasons``   savings and cost of condensations by their reasons
     ``spending``  the calls of models, each reply by itself; empty if they are counted from records
     ``calls``     the calls of models, added up
     ``context``   the tokens of prompts
-    ``replies``   by their hashes, the usage of replies that other conversations may repeat; empty
-                  if it is only summed
+    ``replies``   the usage of replies that other conversations may repeat, by their hashes; empty
+                  if only sums are known
     ``hashes``    the hashes of all these replies in one byte string
     """
 
@@ -70,7 +70,7 @@ class Figures(Struct):
 
     @property
     def errors(self) -> int | None:
-        """Observations that are errors; None if not every event could be read."""
+        """The number of observations that are errors. None if an event could not be read."""
         return self.counts.errors if self.is_sound else None
 
     def saved(self) -> SavingsDocument:
@@ -192,7 +192,9 @@ def _count_condensations(
     structural: Iterator[Event],
     start: int,
 ) -> None:
-    """Count the savings, the cost and the removed events of the condensations from ``start`` on."""
+    """Count the condensations from ``start`` on: their savings, their cost, and the events that
+    they forgot.
+    """
     requests: list[CondensationRequest] = []
     for event in structural:
         if isinstance(event, CondensationRequest):

@@ -150,7 +150,9 @@ class Counts(Struct):
 
 
 def is_waited_for(event: Event) -> bool:
-    """Return whether a model or a tool made the event: then the time before it was a wait."""
+    """Return whether a model or a tool made the event. If so, the time before the event was a
+    wait.
+    """
     return isinstance(event, Observation) or begins_reply(event)
 
 

@@ -1,6 +1,6 @@
 """The figures of a source whose events are not made yet, counted from its records.
 
-Once all records are events, the conversation is counted from its events, as any other.
+When all events are made, the conversation is counted from its events like any other.
 """
 
 from __future__ import annotations
@@ -162,9 +162,7 @@ def of_events(events: Sequence[Event], about_source: Mapping[str, Any]) -> Figur
 
 
 class _EventsInMemory:
-    """A history in memory that has the methods of a store and its Views, as far as ``figures_of``
-    calls them.
-    """
+    """A history in memory with the methods of ``Store`` and ``Views`` that ``figures_of`` calls."""
 
     def __init__(self, events: Sequence[Event]) -> None:
         self._events = events

@@ -1,5 +1,5 @@
-"""The figures that conversations can be sorted by. The help of commands names them without loading
-the others.
+"""The figures by which conversations can be sorted. This module is separate so that the help of
+commands loads no other module of figures.
 """
 
 from typing import Final
@@ -21,4 +21,4 @@ SORTS: Final = (
     "condensations",
     "saved",
 )
-"""What conversations can be sorted by."""
+"""The names of the figures by which conversations can be sorted."""

@@ -1,5 +1,5 @@
-"""The columns of a list of conversations that need events: title, format, and the sizes of a
-conversation and its View.
+"""The columns of a list of conversations for which events are read: title, format, and the sizes of
+a conversation and its View.
 """
 
 from __future__ import annotations
@@ -149,8 +149,8 @@ def near_the_ends(store: Store, row: ConversationRow) -> Overview:
 
 
 def around_damage(store: Store, row: ConversationRow) -> Overview:
-    """Return the same as ``near_the_ends``; if an event there is damaged, only the number of
-    events.
+    """Return the result of ``near_the_ends``. If an event there is damaged, return only the number
+    of events.
     """
     try:
         return near_the_ends(store, row)
@@ -167,7 +167,7 @@ def _title_in(values: Mapping[str, Any]) -> str | None:
 def _ends(
     store: Store, row: ConversationRow, counts_event: Callable[[Event], bool]
 ) -> list[Logged]:
-    """Return the first events, and the last page of events in which some activity counts."""
+    """Return the first events, and the last page of events that contains activity."""
     first_page = [*store.log(row.id, 0, _WITHIN)]
     last_page = list[Logged]()
     stop = row.version
@@ -234,8 +234,8 @@ def is_about_it(event: Event) -> bool:
 
 
 def is_request(event: Event) -> TypeGuard[Message]:
-    """Return whether an event is a request of a user to the agent. Not a request: a command for the
-    program alone, its answer, a message that the agent was not shown, and a copy.
+    """Return whether an event is a request of a user to the agent. These are no requests: a command
+    for the program alone, its answer, a message that the agent was not shown, and a copy.
     """
     if not isinstance(event, Message) or is_copy(event):
         return False

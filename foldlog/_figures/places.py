@@ -1,7 +1,6 @@
-"""Where the source of a conversation was written: by which program, in which folder, on which
-branch, with which model.
+"""The place where the source of a conversation was written: its program, folder, branch and model.
 
-These are attributes of the conversation without an event: they are stored with the source, and
+These are attributes of the conversation that are in no event. They are stored with the source, and
 deleted with it.
 """
 
@@ -33,7 +32,7 @@ def where_written(
     format: Format, about_source: Mapping[str, Any], title: str | None
 ) -> dict[str, str]:
     """Return the attributes ``program``, ``cwd``, ``branch``, ``model`` and ``title`` of a source,
-    as far as its records have them. ``about_source`` are the stored fields about the source.
+    if its records have them. ``about_source`` are the stored fields about the source.
     """
     where = about_source.get(WHERE) or {}
     if where and title:
@@ -86,8 +85,8 @@ def places(store: Store) -> dict[str, dict[str, str]]:
 def in_folder(
     places: Mapping[str, Mapping[str, str]], folder: str, *, below: bool = False
 ) -> list[str]:
-    """Return the conversations that were written in a folder, with ``below`` also in the folders
-    below it, without sub-agents.
+    """Return the conversations that were written in a folder, without sub-agents. With ``below``,
+    include the folders below it.
     """
 
     def is_in(cwd: str) -> bool:
@@ -104,8 +103,6 @@ def in_folder(
 
 
 def _is_session(name: str, conversations: Iterable[str]) -> bool:
-    """Return whether this is the conversation of a session, and neither a companion nor the
-    conversation of a sub-agent.
-    """
+    """Return whether this is the conversation of a session, not of a companion or a sub-agent."""
     parent, _, _ = name.rpartition("/")
     return not companion_of(name) and parent not in conversations

@@ -36,9 +36,9 @@ class Price(msgspec.Struct, frozen=True):
         return next((price for above, price in reversed(self.longer) if above < prompt), self)
 
     def of_each(self) -> tuple[float, float, float, float, float, float]:
-        """Return the prices of one token of each sort. In a prompt: a fresh token, a cached one,
-        one written to the cache for minutes, one written for an hour. In a reply: a token of text,
-        a token of thought.
+        """Return the prices of one token of each kind. In a prompt: a new token, a cached token, a
+        token written to the cache for minutes, and a token written for an hour. In a reply: a token
+        of text, and a token of thought.
         """
         return (
             self.of_prompt(fresh=1, cached=0),
@@ -50,9 +50,9 @@ class Price(msgspec.Struct, frozen=True):
         )
 
     def of_prompt(self, fresh: int, cached: int, written: int = 0, for_an_hour: int = 0) -> float:
-        """Return the price of a prompt with these numbers of tokens: ``fresh`` ones, ``cached``
-        ones that the provider's cache had, and tokens ``written`` to the cache for minutes or
-        ``for_an_hour``. Without a price of their own, cached and written tokens cost as fresh ones.
+        """Return the price of a prompt with these numbers of tokens: ``fresh`` tokens, tokens that
+        the provider ``cached``, and tokens ``written`` to the cache for minutes or ``for_an_hour``.
+        If cached or written tokens have no price, they cost as much as fresh tokens.
         """
         fresh_price = self.input_cost_per_token or 0.0
         cached_price = _first_known(self.cache_read_input_token_cost, fresh_price)
@@ -82,12 +82,12 @@ class _Tier(Price, frozen=True, kw_only=True):
 
 
 class Prices:
-    """The prices of models: from a file, or else from litellm's table, or else from the package
-    genai-prices, if these are installed.
+    """The prices of models. They come from a file; without a file, from litellm's table; without
+    litellm, from the package genai-prices.
 
     The file has the form of litellm's ``model_prices_and_context_window.json``: an object for each
     model. The fields of ``Price`` are read, also with an ending such as ``_above_200k_tokens``, and
-    ``tiered_pricing``. A model is found by its name, also without the provider before a slash.
+    ``tiered_pricing``. A model is found by its name, with or without the provider before a slash.
     Raises ``InvalidArgument`` for a file that cannot be read. Cost: the file; litellm's table, 3
     MB, when it is first needed, without an import of litellm.
     """
@@ -95,7 +95,7 @@ class Prices:
     def __init__(self, path: Path | None = None) -> None:
         self._own: Mapping[str, Price] = {} if path is None else _prices_in(path)
         self.only = next(iter(self._own)) if len(self._own) == 1 else None
-        """The model of the file, if that has a single one."""
+        """The model of the file if the file has only one."""
         self.of: Callable[[str], Price | None] = cache(self._of)
         """Return the price of a model; None if its input or its output has no price."""
 
@@ -180,7 +180,8 @@ def _prices_in(path: Path) -> dict[str, Price]:
         for name, value in price_fields.items():
             if name != _TIERS and value is not None and not 0 <= value < float("inf"):
                 raise InvalidArgument(
-                    f"{str(path)!r}: {name} of {model!r} is {value}, which is not a price; {_FORM}"
+                    f"{str(path)!r}: {name} of {model!r} is {value}, but a price is a number from "
+                    f"0; {_FORM}"
                 )
     return prices
 
@@ -203,8 +204,8 @@ def _price(entry: Mapping[str, Any]) -> Price:
 
 
 def _of_steps(steps: Iterable[_Step]) -> Price:
-    """Return the prices that steps describe. The prices above a number of tokens are the prices
-    below it, with the fields that steps change.
+    """Return the prices for longer prompts. Each step changes some fields of the prices above a
+    number of tokens; the other fields stay.
     """
     fields_above: dict[float, dict[str, Any]] = {0: {}}
     for above, name, value in sorted(steps, key=lambda step: step[0]):
@@ -229,6 +230,6 @@ _OF_GENAI = (
 _USED = re.compile(rf"({'|'.join(_NAMES)})(?:_above_(\d+)k_tokens)?")
 _TIERS = "tiered_pricing"
 _FORM = (
-    'give JSON such as {"my-model": {"input_cost_per_token": 3e-06, "output_cost_per_token":'
+    'write JSON such as {"my-model": {"input_cost_per_token": 3e-06, "output_cost_per_token":'
     " 1.5e-05}}, in US dollars for a token"
 )

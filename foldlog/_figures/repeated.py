@@ -1,4 +1,6 @@
-"""Find replies of models that several conversations have, so that a total counts each once."""
+"""Find replies of models that are in several conversations, so that a total counts each reply
+once.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +12,17 @@ from foldlog._formats.summed_calls import HASH_BYTES
 
 
 class RepeatedReplies:
-    """The hashes of the replies in a store, as this process last read them.
+    """The hashes of the replies in a store, as this process read them last.
 
     A conversation is *compared* if its replies have been looked up among all others since it last
-    changed. Nothing is read before there is one that is not. Memory: some 15 bytes for each reply.
+    changed. If all conversations are compared, nothing is read. Memory: about 15 bytes for each
+    reply.
     """
 
     def __init__(self, tables: FigureTables) -> None:
         self._tables = tables
         self._hashes: dict[int, tuple[tuple[int, int], bytes]] = {}
-        """By the key of the conversation: its version and number of events, and the hashes of its
+        """By the key of each conversation: its version and number of events, and the hashes of its
         replies.
         """
         self._seen = HashSet()
@@ -28,8 +31,8 @@ class RepeatedReplies:
         """The hashes of replies that several conversations have."""
 
     def find(self) -> tuple[dict[int, tuple[int, int]], dict[int, list[int]]]:
-        """Return the versions of the conversations that are not compared yet, by their keys; and by
-        keys the hashes of replies that other conversations have too and whose usage is not stored.
+        """Return two maps by the keys of conversations: the versions of those that are not compared
+        yet, and the hashes of repeated replies whose usage is not stored.
 
         Cost: if there are conversations to compare, the versions of all conversations and the
         hashes of the changed ones; all hashes, if a reply was not repeated before.
@@ -57,8 +60,8 @@ class RepeatedReplies:
         return to_compare, {key: hashes for key, hashes in to_read.items() if hashes}
 
     def _read_changes(self, to_compare: Collection[int]) -> set[bytes]:
-        """Read the hashes of conversations that changed. Return the hashes of replies that are
-        repeated now and were not before.
+        """Read the hashes of conversations that changed. Return the hashes of replies that were not
+        repeated before and are now.
         """
         versions = self._tables.versions("figures_with_replies")
         changed = [

@@ -20,7 +20,7 @@ from foldlog.condensers import Usage, on_a_model, reports_of
 from foldlog.eventstore import CondensationAction
 
 _WITHOUT_A_MODEL = frozenset(("amortized_forgetting", "conversation_window", "digest"))
-"""Our strategies that forget without asking a model."""
+"""The strategies of foldlog that forget without calling a model."""
 
 
 def is_made(event: CondensationAction) -> bool:
@@ -31,8 +31,8 @@ def is_made(event: CondensationAction) -> bool:
 
 
 def recorded_cost(event: CondensationAction) -> float | None:
-    """Return the cost of the calls that a condensation reports, or without reports the cost that it
-    names itself; None if it is not known. A strategy without a model costs nothing.
+    """Return the cost of the calls that a condensation reports. Without reports, return the cost in
+    its metadata. Return None if the cost is not known. A strategy without a model costs nothing.
     """
     model_reports = on_a_model(reports_of(event))
     metadata = event.metadata
@@ -53,9 +53,9 @@ def recorded_cost(event: CondensationAction) -> float | None:
 def saving_of(
     event: CondensationAction, sizes: Sequence[int] | Mapping[int, int] = ()
 ) -> SavingsDocument:
-    """Return the savings and the cost of a condensation; a declined one saved nothing. ``sizes``
-    are the tokens of the View of each version, or at least of the versions before and after it: see
-    ``Lifetimes.sizes``.
+    """Return the savings and the cost of a condensation. A declined condensation saved nothing.
+    ``sizes`` are the tokens of the View of each version, or at least of the versions before and
+    after it: see ``Lifetimes.sizes``.
     """
     cost = recorded_cost(event)
     saving = SavingsDocument(tokens_saved=0, cost=cost)

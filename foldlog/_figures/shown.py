@@ -95,7 +95,7 @@ def collect_stats(
 
 
 def _add_sizes(stats: Stats, views: Views, row: ConversationRow, figures: FiguresOfStore) -> None:
-    """Add the sizes of prompts and Views, which only one conversation can have."""
+    """Add the sizes of prompts and Views, which exist only for a single conversation."""
     ((_, stored_figures),) = figures.of([row])
     stats.peak_prompt_tokens = max(stored_figures.context, default=None)
     stats.max_input_tokens = _limit_of(stored_figures)

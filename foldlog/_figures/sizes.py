@@ -60,8 +60,8 @@ class CountedTokens:
 
 
 def view_tokens(view: View) -> int:
-    """Return the tokens of the events that ``view`` sends to a model, each estimated by itself: the
-    last of ``Lifetimes.sizes`` of the same version. Cost: the events of the View.
+    """Return the tokens of the events that ``view`` sends to a model, each estimated by itself. It
+    is the last value of ``Lifetimes.sizes`` at the same version. Cost: the events of the View.
     """
     return sum(map(event_tokens, (view[position] for position in view.fit_positions)))
 
@@ -96,8 +96,8 @@ def tools_of(event: Event) -> Sequence[Any]:
 
 
 def messages_of(event: Event) -> list[dict[str, Any]]:
-    """Return the messages of one event. A prompt never contains a call without its result, so the
-    missing half is added, empty, and its message left out again.
+    """Return the messages of one event. A prompt never contains a call without its result, so an
+    empty call or result is added, and its message is left out again.
     """
     events: list[Event] = [event] if event.shown or not isinstance(event, Annotation) else []
     position = 0

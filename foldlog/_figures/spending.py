@@ -55,9 +55,9 @@ class Spending(Struct):
         before: Iterable[Any] = (),
     ) -> None:
         """Count the calls in these events. The events before ``start`` are read but not counted:
-        the usage of a call may be the difference to an earlier event. ``beside`` are calls that the
-        source records beside its events, as of now; ``before`` are such calls that are not to be
-        counted, since the parent of a fork has them.
+        the usage of a call may be the difference to an earlier event. ``beside`` are the present
+        calls that the source records beside its events. ``before`` are the calls among them that
+        the parent of a fork counts, so they are not counted here.
         """
         # This import loads all formats.
         from foldlog._formats.imported_calls import calls_of_imported, counts_on
@@ -116,7 +116,7 @@ class Spending(Struct):
             self._take_reply(call.reply, calls)
 
     def _take_run(self, call: ModelCall) -> None:
-        """Count a sum of several calls. The size of their prompts is not known."""
+        """Count a sum of several calls, whose prompts have unknown sizes."""
         calls = calls_in(call, is_run=True)
         if call.reply is None:
             self.runs.append(calls)
@@ -137,8 +137,8 @@ class Spending(Struct):
         calls = add_up(chain(self.calls, self.runs, self.replies.values()))
         if self.paid is None or len({(entry.day, entry.model) for entry in calls}) != 1:
             return calls
-        # The source records one cost for all calls. They are of one day and model, so the first of
-        # their sums can have all of it.
+        # The source records one cost for all calls. Their first sum gets the whole cost, since all
+        # have the same day and model.
         first, *others = calls
         return [first._replace(cost=self.paid), *(other._replace(cost=0.0) for other in others)]
 
@@ -174,8 +174,8 @@ def unpriced(all_calls: Iterable[Calls], prices: Prices) -> set[str]:
 
 
 def sum_up(figures: dict[Any, Any], additions: Mapping[Any, Any]) -> None:
-    """Add numbers, or the numbers in documents, to the entries with the same keys. A number that is
-    not known adds nothing.
+    """Add numbers, or the numbers in documents, to the entries with the same keys. An unknown
+    number adds nothing.
     """
     for key, added in additions.items():
         total = figures.get(key)

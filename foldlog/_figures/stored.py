@@ -34,10 +34,12 @@ from foldlog.projections import Views
 Row = tuple[ConversationRow, StoredFigures]
 
 FACETS = ("state", "program", "tool errors", "model", "attribute")
-"""The kinds of counts by whose names a list of conversations can be chosen."""
+"""The kinds of counts whose names can filter a list of conversations."""
 _PAGE = 1_000
 _FEW = 100
-"""Up to this many conversations are read one by one; more, as one range of ids."""
+"""Up to this number of conversations are read one by one. If there are more, they are read as one
+range of ids.
+"""
 _ALL = 2**31
 _EVERYTHING = Where()
 
@@ -103,15 +105,15 @@ class FiguresOfStore:
     # -- brought up to date -----------------------------------------------------------------------
 
     def refresh(self, most: int | None = None) -> int:
-        """Count conversations whose figures are not of their present version, at ``most`` this
-        many. Return how many are left. Until they are counted, sums contain their last figures;
+        """Count at most ``most`` conversations whose figures are not of their present version.
+        Return how many are left. Until they are counted, sums contain their last figures;
         ``missing`` of them have none.
         """
         return self._counter.refresh(most)
 
     @property
     def missing(self) -> int:
-        """How many conversations have no figures at all, since the last ``refresh``."""
+        """The number of conversations that had no figures at the last ``refresh``."""
         return self._counter.missing
 
     def bring_up_to_date(self, where: Where = _EVERYTHING) -> None:
@@ -151,7 +153,7 @@ class FiguresOfStore:
                     yield self._ends_of(row)
 
     def _present_figures(self, page: Sequence[ConversationRow]) -> dict[str, StoredFigures]:
-        """Return by their ids the figures of conversations that are of the present version."""
+        """Return the figures of conversations by id, if they are of the present version."""
         ids = sorted((row.id for row in page), key=utf8)
         spans = zip(ids, ids, strict=True) if len(ids) <= _FEW else [(ids[0], ids[-1])]
         stored: dict[str, StoredFigures] = {}

@@ -35,7 +35,7 @@ from foldlog.eventstore.recorders.base import Columns, Reader, Transaction
 from foldlog.eventstore.recorders.types import Conversation, as_text, utf8
 
 WITHOUT_KEY: Final = "(encrypted)"
-"""Stands for a name that is encrypted under a missing key."""
+"""The text that replaces a name whose key is missing."""
 STATES: Final = ("error", "open_call", "result", "request", "answer")
 
 
@@ -46,7 +46,7 @@ class Where(NamedTuple):
     ``tool``        this tool had errors
     ``since``, ``until``  the time of the last activity
     ``only``        the ids to choose from
-    ``companions``  whether conversations that runtimes keep for themselves are included
+    ``companions``  whether conversations that runtimes use internally are included
     """
 
     state: str | None = None
@@ -117,7 +117,7 @@ class FigureTables:
         self._names: dict[str, str] = {}
 
     def put_aside(self, conversation: Conversation, figures: Figures) -> None:
-        """Keep figures in memory that the store cannot write."""
+        """Write figures into memory, because the store cannot write them."""
         from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
 
         if self._second is None:
@@ -131,14 +131,15 @@ class FigureTables:
         self.aside[conversation.id] = conversation.key
 
     def forget_aside(self, conversation: str) -> None:
-        """Forget figures in memory: the store has newer ones."""
+        """Delete figures from memory, because the store has newer figures."""
         key = self.aside.pop(conversation, None)
         if key is not None:
             self._second.transact(lambda transaction: transaction.forget_figures(key))
 
     def ask(self, statement: str, where: Where, *parameters: Any) -> list[Columns]:
         """Run a statement over the chosen conversations. Return its rows from every store and from
-        memory. The caller has to join them: a sum, for example, has a row for each.
+        memory. The caller has to join them; for example, each store and memory return their own
+        sum.
         """
         having = [(what, self.alike(name)) for what, name in where.having()]
         choice = (
@@ -214,7 +215,7 @@ class FigureTables:
 
     def repeated_elsewhere(self, where: Where) -> Iterator[Calls]:
         """Yield the usage of replies that several stores count. Each store counts a reply once, so
-        the sum of the stores has it more than once: take this usage away from the sum.
+        the sum over the stores counts it several times. Subtract the yielded usage from the sum.
         """
         if self.database.recorder.store_count == 1 and not self.aside:
             return
@@ -378,4 +379,4 @@ def _time(microseconds: int | None, *, is_local: bool) -> EventTime | None:
 def check_sort(sort: str) -> None:
     """Raise ``InvalidArgument`` for an unknown sort."""
     if sort not in SORTS:
-        raise InvalidArgument(f"sort is {sort!r}; give one of {', '.join(SORTS)}")
+        raise InvalidArgument(f"sort is {sort!r}; use one of {', '.join(SORTS)}")

@@ -1,5 +1,5 @@
-"""Bring the tables of figures up to date: count the conversations that changed, and write their
-figures into the store, or keep them in memory if the store cannot write.
+"""Update the tables of figures: count the conversations that changed, and write their figures into
+the store. If the store cannot write them, keep them in memory.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from foldlog.eventstore.recorders.types import Conversation, utf8
 from foldlog.projections import Views
 
 _PROJECTION = "figures"
-"""The name of the records from which figures are counted on."""
+"""The name of the records with the figures to which later events are added."""
 _TOGETHER = 200
-"""Conversations in one transaction."""
+"""The maximum number of conversations in one transaction."""
 
 
 class FigureCounter:
     """Counts conversations, and writes their figures into the tables of the store. Thread-safe.
 
     ``missing``  how many conversations have no figures at all
-    ``aside``    by conversation, the figures that the store did not write, or not yet, each with
-                 the row of the conversation for which they were counted
+    ``aside``    by conversation, the figures that are not written, each with the row for which
+                 they were counted
     """
 
     def __init__(
@@ -65,8 +65,8 @@ class FigureCounter:
         self.aside: dict[str, tuple[ConversationRow, Figures]] = {}
 
     def refresh(self, most: int | None = None) -> int:
-        """Count conversations whose figures are not of their present version, at ``most`` this
-        many. Return how many are left. Until they are counted, sums contain their last figures;
+        """Count at most ``most`` conversations whose figures are not of their present version.
+        Return how many are left. Until they are counted, sums contain their last figures;
         ``missing`` of them have none.
         """
         with self._lock:
@@ -129,7 +129,7 @@ class FigureCounter:
         to_compare, to_read = self._repeated.find()
         for key, hashes in to_read.items():
             if not self._read_replies_of(key, hashes):
-                # It stays unmarked, so that a process that can read it compares it again.
+                # It stays unmarked, so that another process with its key compares it again.
                 to_compare.pop(key, None)
         if not to_compare:
             return
@@ -173,7 +173,7 @@ class FigureCounter:
         return True
 
     def _figures_now(self, row: ConversationRow) -> Figures | None:
-        """Return the figures of a conversation as it is now; None if it was erased after it was
+        """Return the present figures of a conversation, or None if it was erased after it was
         listed.
         """
         try:
@@ -198,9 +198,9 @@ class FigureCounter:
             )
 
     def _write(self, counted: Mapping[str, tuple[ConversationRow, Figures]]) -> set[str]:
-        """Write figures, and return the ids of the conversations whose figures were written. Others
-        were not: another process writes, the store only reads, its disk is full, or a conversation
-        has changed or is still to be encrypted.
+        """Write figures, and return the ids of the conversations whose figures were written.
+        Figures are not written if another process writes, the store is read-only, its disk is full,
+        or a conversation has changed or is still to be encrypted.
         """
         database = self._store.database
         written = set[str]()
@@ -225,8 +225,8 @@ class FigureCounter:
         return written
 
     def _write_one(self, transaction: Transaction, row: ConversationRow, figures: Figures) -> bool:
-        """Write the figures of a conversation if it is still as in its row. Return whether they
-        were written.
+        """Write the figures of a conversation if its row has not changed. Return whether they were
+        written.
         """
         database = self._store.database
         conversation = database.find(transaction, row.id, pending=True)
@@ -260,7 +260,7 @@ class FigureCounter:
 
 
 def _is_as_in(row: ConversationRow, conversation: Conversation) -> bool:
-    """Return whether a conversation has not changed since this row of it was read."""
+    """Return whether a conversation is unchanged since this row was read."""
     return (
         conversation.version == row.version
         and (conversation.head or b"").hex() == row.head

@@ -1,8 +1,8 @@
 """Write figures into the tables of the store, with a conversation or a source.
 
-Numbers are plain columns, also in an encrypted store. Texts are encrypted there. A name is then a
-keyed digest in its column, so that SQL can add up and choose by it, and the encrypted texts hold
-the name of each digest.
+Numbers are plain columns, also in an encrypted store. Texts are encrypted there. In an encrypted
+store, the column of a name has a keyed digest, by which SQL can group and filter. The encrypted
+texts contain the name of each digest.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.types import Conversation
 
 CODE: Final = 1
-"""The version of the code that makes figures: figures of another version are made again."""
+"""The version of the code that makes figures. Figures of another version are made again."""
 SAVED: Final = ("condensations", "tokens_saved", "cost")
 """The figures of condensations that are summed by their reasons."""
 NO_CALLS: Final = Calls("", "", {}, None, 0)
-"""Stands for the usage of a reply that is not found again."""
+"""The usage that is stored for a reply that is not found again."""
 
 FIRST_IS_LOCAL: Final = 1
 LAST_IS_LOCAL: Final = 2
 SEALED: Final = 1
 DIGEST: Final = "\x1f"
-"""Precedes the digest of a name."""
+"""The prefix of the digest of a name."""
 _DIGEST_BYTES: Final = 16
 _NAME_MAX: Final = 300
 _COUNT_MAX: Final = 10**15
-"""The highest number of tokens of a call: SQL cannot add up any numbers."""
+"""The highest number of tokens of a call. SQL could not add up larger numbers."""
 _CONDENSED: Final = CondensationsDocument.__struct_fields__
 
 
@@ -64,10 +64,10 @@ class FigureColumns(NamedTuple):
     last_prompt_tokens: int | None
     tokens: int | None
     condensations: int | None
-    """None if some event could not be read: then no other figure is whole."""
+    """None if an event could not be read. The other figures are incomplete then."""
     tokens_saved: int | None
     format: Any
-    """A text; a database may return it as bytes, as it may the state."""
+    """A text, which some databases return as bytes, like ``state``."""
     state: Any
 
 
@@ -86,8 +86,9 @@ def put_figures(
     for statement in ("forget_figure_calls", "forget_figure_counts"):
         transaction.write_sources(statement, key)
     if not conversation.pending:
-        # Replies that other conversations have too: write their present usage. One that is no
-        # longer in this conversation goes. Figures of a pending source hold no single replies.
+        # Replies that other conversations have too: write their present usage. A reply that is no
+        # longer in this conversation is deleted. Figures of a pending source have no single
+        # replies.
         stored_hashes = [
             unsigned(column) for (column,) in transaction.ask_sources("figure_replies_of", key)
         ]
@@ -179,7 +180,7 @@ def storable(name: str) -> str:
 
 
 def _signed(reply_hash: int) -> int:
-    """Return a hash of 64 bits as a signed number, since SQL has no unsigned ones."""
+    """Return a hash of 64 bits as a signed number, since SQL has no unsigned numbers."""
     return reply_hash - (1 << 64) if reply_hash >> 63 else reply_hash
 
 

@@ -54,7 +54,7 @@ _REPEATS = ("never", "same key", "safe")
 RULE = "__foldlog_effect__"
 """The attribute of a tool that ``foldlog.effect`` marks."""
 _QUOTED_MAX = 200
-_RECORDED = "the outcome was recorded all the same; begin again with history.lease()"
+_RECORDED = "the outcome was still recorded; begin again with history.lease()"
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,8 @@ class EffectRule:
 def rule_for(
     tool: Callable[..., Any], repeat: Repeat | None, check: Check | None
 ) -> tuple[Callable[..., Any], EffectRule]:
-    """Return the tool without its mark, and the rule for one run: the arguments of the caller come
-    before the mark, and without either the rule is ``never``.
+    """Return the tool without its mark, and the rule for one run. The arguments of the caller
+    override the mark. The default rule is ``never``.
     """
     marked_rule = getattr(tool, RULE, None)
     if not isinstance(marked_rule, EffectRule):
@@ -123,8 +123,8 @@ def run(
 
 @contextmanager
 def alone(history: History, call: Action) -> Iterator[None]:
-    """Let one thread at a time run this call. A lease keeps out other workers, but not the threads
-    of this one.
+    """Let one thread at a time run this call. A lease stops other workers, but not the other
+    threads of this worker.
     """
     if not isinstance(call, Action):
         raise TypeError(f"run needs a call from history.open_calls(), not {call!r:.60}")
@@ -167,7 +167,7 @@ class Attempt:
         self._hands_key_on = "key" in inspect.signature(tool).parameters
         if rule.repeat == "same key" and not self._hands_key_on:
             raise InvalidArgument(
-                f"{tool!r} takes no argument 'key', so it cannot hand the key to the outside system"
+                f"{tool!r} takes no argument 'key', so it cannot pass the key to the outside system"
             )
         self._approval = {name: value for name, value in (("by", by), ("reason", reason)) if value}
         if all(call.id != open_call.id for open_call in history.open_calls()):
@@ -180,8 +180,8 @@ class Attempt:
 
     @property
     def is_in_doubt(self) -> bool:
-        """Whether the tool may have run before. A fork shares a call with the history that it
-        forked, and cannot know what became of the call there.
+        """Whether the tool may have run before. A fork shares calls with its parent, and cannot
+        know whether the tool ran there.
         """
         return bool(self._trace.marks) or self._is_shared
 
@@ -199,13 +199,13 @@ class Attempt:
         return None
 
     def checked(self, outcome: Any) -> Recorded | None:
-        """Record the outcome that the check found in the outside system; None if it found that the
-        tool has not run.
+        """Record the outcome that the check found in the outside system. Return None if the tool
+        has not run.
         """
         return None if outcome is None else self.end(outcome)
 
     def begin(self) -> Recorded | None:
-        """Record that the tool begins now, and return None. If its arguments do not fit the tool,
+        """Record that the tool begins now, and return None. If the arguments do not fit the tool,
         record that it did not begin, and return this outcome.
 
         Raises ``LeaseTaken`` if the lease is over, and ``InvalidArgument`` outside of
@@ -220,8 +220,8 @@ class Attempt:
         block = block_of(self._history)
         if block is None:
             raise InvalidArgument(
-                f"conversation {self._history.id!r}: no lease is held, and an effect begins under"
-                " one; write 'with history.lease(): history.run(…)', or repeat='safe' for a tool"
+                f"conversation {self._history.id!r}: an effect needs a lease, and none is held; "
+                f"write 'with history.lease(): history.run(…)', or repeat='safe' for a tool"
                 " that only reads"
             )
         attempt = len(self._trace.marks) + 1
@@ -237,7 +237,8 @@ class Attempt:
         self._history.append(mark, idempotency_key=key_of_mark(self.key, attempt))
         if not block.lease.held:
             block.check_held(
-                "the call counts as begun; the next worker asks, or closes it as unknown"
+                "the call counts as begun; the next worker checks its outcome, or closes it as "
+                "unknown"
             )
         return None
 
@@ -298,7 +299,7 @@ def record_outcome(
     except InvalidEvent as error:
         # Either the call is closed by now, or this content cannot be stored.
         if any(call.id == open_call.id for open_call in history.open_calls()):
-            problem = f"the tool returned, and its result cannot be stored: {error}"
+            problem = f"the tool returned, but its result cannot be stored: {error}"
             return history._append_result(call, problem, is_error, extras, None, generation)
     text = as_json(content)
     ended = "failed" if is_error else "ended"
@@ -346,8 +347,8 @@ def settle(
     call = next((trace.call for trace in each_once(traces) if keys[trace.call.id] == key), None)
     if call is None:
         raise InvalidArgument(
-            f"conversation {history.id!r} has no effect with key {key!r}; history.effects() has"
-            " them all"
+            f"conversation {history.id!r} has no effect with key {key!r}; history.effects() "
+            f"returns all effects"
         )
     fields = {name: value for name, value in (("by", by), ("reason", reason)) if value}
     return record_outcome(history, call, key, outcome, is_error, fields)
@@ -375,8 +376,8 @@ def effects(history: History, state: EffectState | None) -> tuple[Effect, ...]:
 
 
 def closing(history: History, reason: str, calls: Sequence[Action]) -> list[Observation]:
-    """Return observations that close these open calls. They say what the log knows of each: that it
-    may have run, that it was not begun, or only that it was interrupted.
+    """Return observations that close these open calls. Each says what the log shows about the call:
+    that it may have run, that it was not begun, or only that it was interrupted.
     """
     traces, keys = read_traces(history, min(_start_of(history, call) for call in calls))
     tools_with_marks = {call_trace.call.tool for call_trace in traces.values() if call_trace.marks}
@@ -418,15 +419,15 @@ def taken_back(history: History, version: int) -> Message | None:
 
 
 def each_once(traces: Mapping[int, CallTrace]) -> Iterator[CallTrace]:
-    """Yield each trace once. A runtime may store an intent before the call itself: then the two
-    events have one trace, under both ids, and the call of the trace is the intent.
+    """Yield each trace once. If a runtime stored an intent before the call itself, the two events
+    have one trace under both ids. The call of the trace is the intent.
     """
     return (trace for event_id, trace in traces.items() if event_id == trace.call.id)
 
 
 def read_traces(history: History, start: int = 0) -> tuple[dict[int, CallTrace], dict[int, str]]:
-    """Return the traces of the calls from ``start`` on, and their keys. Both are by the ids of the
-    actions, and of the intents that a runtime stored before them. Cost: these events.
+    """Return the traces of the calls from ``start`` on, and their keys. Both are maps by the ids of
+    the actions, and of the intents that a runtime stored before the actions. Cost: these events.
     """
     keys = dict[int, str]()
 
@@ -463,8 +464,8 @@ def _start_of(history: History, call: Action) -> int:
 
 
 def _storable(content: Any) -> Any:
-    """Return the value that a tool returned if it can be stored as JSON, otherwise its text.
-    Nothing raises here: the tool has run, whatever it returned.
+    """Return the value that a tool returned if it can be stored as JSON, otherwise its text. This
+    never raises an error, since the tool has run, whatever it returned.
     """
     if content is None or isinstance(content, str | int | float | Mapping | list | tuple):
         with suppress(Exception):  # for example the keys of a map may not be texts
@@ -483,7 +484,7 @@ def _doubt(key: str, problem: str = "") -> tuple[str, dict[str, Any]]:
     """Return the text for the model about a call that may have run, and the extras of its
     observation.
     """
-    text = f"unknown: this call may have run, key {key}: look before you repeat it"
+    text = f"unknown: this call may have run, key {key}: check before you repeat it"
     if problem:
         text += f" ({problem})"
     return text, {"state": "unknown"}
@@ -491,7 +492,7 @@ def _doubt(key: str, problem: str = "") -> tuple[str, dict[str, Any]]:
 
 def in_doubt_words(call: Action, key: str) -> str:
     """Return the text that a model is shown instead of a result if the call may have run before."""
-    return f"unknown: {_quoted(call)} may have run, key {key}: look before you repeat it"
+    return f"unknown: {_quoted(call)} may have run, key {key}: check before you repeat it"
 
 
 def _quoted(call: Action) -> str:

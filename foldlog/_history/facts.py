@@ -16,7 +16,7 @@ from foldlog.projections import Views, contains, intervals_kept, summary_event
 from foldlog.projections.explain import forgets_of
 
 _WORDS_MAX = 100
-"""Characters of the words that an answer repeats."""
+"""The maximum number of characters of the words that an answer repeats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +104,8 @@ def fact(store: Store, views: Views, conversation: str, words: str, at: int | No
     reason = _reason(quoted, known_by, spans, gap, prompt)
     if not spans and isinstance(by, Retraction):
         reason = (
-            f"{quoted} is not known: only events that were taken back have it, the last by"
-            f" retraction {by.id}"
+            f"{quoted} is not known: only retracted events contain it; the last "
+            f"retraction is {by.id}"
         )
     if unread_problems:
         reason += f"; {len(unread_problems)} events could not be read: {unread_problems[0]}"
@@ -160,7 +160,9 @@ def _spans(
 
 
 def _last_gap(spans: Sequence[_Span]) -> _Span | None:
-    """Return the span that ended last, among the ends at which no other span covers the version."""
+    """Return the span that ended last. Ends at which another span covers the version do not
+    count.
+    """
     ended = [span for span in spans if span.stop is not None]
     ends = sorted(ended, key=lambda span: (span.stop or 0, span.event.id), reverse=True)
     return next(
@@ -172,7 +174,7 @@ def _reason(
     quoted: str, known_by: Sequence[int], spans: Sequence[_Span], gap: _Span | None, prompt: Sent
 ) -> str:
     if not spans:
-        return f"no event that was ever shown has {quoted}"
+        return f"no event that was ever shown contains {quoted}"
     forgetting_text = "" if gap is None else _describe_forgetting(gap)
     if known_by:
         reason = f"{quoted} is known, by {_name_event(known_by[0])}"
@@ -188,11 +190,11 @@ def _reason(
         else:
             rules = ", since its call or its result is missing"
         return (
-            f"{quoted} is not known: the View has it in {_name_event(unsent_ids[-1])}, but no model"
-            f" is sent that{rules}"
+            f"{quoted} is not known: {_name_event(unsent_ids[-1])} in the View contains it, but "
+            f"is not sent to a model{rules}"
         )
     last_holder = _name_event(spans[-1].event.id)
-    return f"{quoted} is not known: it {forgetting_text}; {last_holder} had it last"
+    return f"{quoted} is not known: it {forgetting_text}; {last_holder} contained it last"
 
 
 def _describe_forgetting(gap: _Span) -> str:

@@ -1,5 +1,5 @@
-"""A store of histories, as the author of a runtime uses it; one history is in ``history.py``. No
-rule of the domain is here.
+"""A store of histories for the author of a runtime. ``history.py`` has the class of one history.
+This module contains no rules of the log.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def open(
     compression: Compression | None = None,
     event_bytes_max: int = EVENT_BYTES_MAX,
 ) -> Histories:
-    """Open a store: a SQLite file, which is made if it does not exist, a PostgreSQL database, or
+    """Open a store: a SQLite file, which is created if it does not exist, a PostgreSQL database, or
     memory.
 
     ``url``         the path of a file, as a ``Path`` or a text with a dot or a slash
@@ -81,7 +81,7 @@ def open(
 
         counting(agent_llm)  # refuse an object that is not a model before the store is opened
     if made_condenser is not None:
-        made_condenser.for_agent(agent_llm)  # refuse a condenser that lacks a model, too
+        made_condenser.for_agent(agent_llm)  # also refuse a condenser that lacks a model
     store = open_store(
         url,
         durability=durability,
@@ -142,10 +142,10 @@ class Histories:
         name, such as app, user, project, title, parent and tags. Return it.
 
         The history then has one event, which no View shows. With ``replace_erased`` it may use the
-        id of an erased history again. The tombstone of that one stays, and a ``History`` object
-        that read or wrote it still raises ``ConversationErased``. Raises ``VersionConflict`` if the
-        history has events already, and what ``History.append`` raises. Durability: on disk when it
-        returns.
+        id of an erased history again. The tombstone of the erased history stays, and a ``History``
+        object that read or wrote it still raises ``ConversationErased``. Raises ``VersionConflict``
+        if the history has events already, and what ``History.append`` raises. Durability: on disk
+        when it returns.
         """
         history = self[conversation]
         generation = Generation(replaces_erased=replace_erased)
@@ -219,7 +219,7 @@ class Histories:
         limit: int | None = 20,
     ) -> tuple[Hit, ...]:
         """Return the first ``limit`` events that contain all the words, in one conversation or in
-        all of them; with a limit of None every such event. The conversation with the latest event
+        all. If ``limit`` is None, return every such event. The conversation with the latest event
         comes first, and in each conversation the latest event. Imports whose source has no times
         come last.
 
@@ -279,14 +279,14 @@ class Histories:
         findings: Callable[[str], object] | None = None,
     ) -> tuple[History, ...]:
         """Import the histories of other agents in a file, or in a folder and the folders below it.
-        Return them.
+        Return the imported histories.
 
         The sources are stored as they are; the events of a history are made at its first use.
         Importing the same source again adds only new records. If the source was rewritten, the new
-        text becomes a fork at the first record that differs. Each history has the name of its
-        source after ``prefix``; ``conversation`` names a single one. A record that cannot be read
-        is left out, and ``findings`` is called with the problem; without ``findings`` it goes to
-        the log. ``docs/IMPORTING.md`` lists the formats.
+        text becomes a fork at the first record that differs. The name of each history is ``prefix``
+        and the name of its source; ``conversation`` names a single history. A record that cannot be
+        read is left out, and ``findings`` is called with the problem; without ``findings`` it goes
+        to the log. ``docs/IMPORTING.md`` lists the formats.
 
         Raises ``formats.UnknownFormat``, and ``ValueError`` if the path contains no history, or
         several for one ``conversation``. If a source cannot be imported, the others are imported
@@ -345,11 +345,12 @@ class Histories:
     ) -> ConversationRow:
         """Erase a conversation with its companions for good. Return its tombstone.
 
-        No reader sees it from the first moment on, and its id is not used again. ``unconfirmed`` of
-        the tombstone names the files that may still contain it. Calling this again finishes an
-        interrupted erasure. ``detach_forks`` first gives each of its forks a copy of the shared
-        events; ``with_forks`` erases its forks too. ``expected`` is a row of the conversation: it
-        is erased only if it has no newer event than this row.
+        From the beginning of this call, no reader sees the conversation any more. An append does
+        not use its id again. ``unconfirmed`` of the tombstone names the files that may still
+        contain it. Calling this again finishes an interrupted erasure. ``detach_forks`` first gives
+        each of its forks a copy of the shared events; ``with_forks`` erases its forks too.
+        ``expected`` is a row of the conversation: it is erased only if it has no newer event than
+        this row.
 
         In a SQLite file its bytes stay until ``maintenance.vacuum`` (``bytes_pending``), which
         rewrites both files: call it once for many erasures. On PostgreSQL this call vacuums all
@@ -380,8 +381,8 @@ class Histories:
         return rows[conversation]._replace(unconfirmed=(*names,), bytes_pending=pending)
 
     def close(self) -> None:
-        """Close the store. The threads of its async face end; only closing that face waits for
-        their calls.
+        """Close the store. The threads of its async interface end. This does not wait for their
+        calls; closing the async interface does.
         """
         if self._async_face is not None:
             self._async_face._end_threads(wait=False)
@@ -423,7 +424,7 @@ def _make_condenser(condenser: ChosenCondenser) -> Condenser:
             ) from None
     if not isinstance(condenser, Mapping):
         raise InvalidCondenser(
-            f"condenser is {described(condenser)}; give the name of a strategy ('digest'), the path"
-            " of a file that ends in .toml, a table ({'type': 'digest'}), or a Condenser"
+            f"condenser is {described(condenser)}; use the name of a strategy ('digest'), the "
+            "path of a file that ends in .toml, a table ({'type': 'digest'}), or a Condenser"
         )
     return condenser_from_config(condenser)

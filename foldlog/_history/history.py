@@ -1,4 +1,4 @@
-"""The face of one history of a store for the author of a runtime. No rule of the domain is here."""
+"""One history of a store, for the author of a runtime. This module contains no rules of the log."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ Appended: TypeAlias = (
 
 
 class History:
-    """One conversation: append to it, and read what the model is shown. The object itself holds
+    """One conversation: append to it, and read what the model is shown. The object itself stores
     only the version that ``step`` returned last, for ``append_reply``.
 
     In every method, a history that has no events yet is empty: its View, its events and its tail
@@ -117,8 +117,8 @@ class History:
         return True
 
     def view(self) -> View:
-        """Return the View now; it is empty before the first event. The View is what the model is
-        shown, unless a condenser hides or masks a part of it: see ``sent``.
+        """Return the present View. It is empty before the first event. The View is what the model
+        is shown, unless a condenser hides or masks a part of it: see ``sent``.
 
         Cost: the events since the last call. The first call of a program reads the events that the
         View shows. If you need only the last events of the log, call ``tail``.
@@ -159,8 +159,8 @@ class History:
     def events(
         self, start: int = 0, stop: int | None = None, *, reverse: bool = False
     ) -> Iterator[Event]:
-        """Yield all events with ``start <= id < stop``, forgotten ones too, in order; with
-        ``reverse`` the newest first. Raises ``InvalidArgument`` for a negative number.
+        """Yield all events with ``start <= id < stop`` in order, including forgotten events. With
+        ``reverse``, the newest event comes first. Raises ``InvalidArgument`` for a negative number.
         """
         check_whole("start", start, 0)
         if stop is not None:
@@ -183,7 +183,7 @@ class History:
 
         With ``view``, the records are what a model would be sent now: the View that ``sent``
         returns, by default as ``openai-chat``. ``anthropic-messages`` and ``openai-responses`` can
-        hold it too.
+        represent this View too.
 
         ``notes`` is called with a text for each kind of thing that the export leaves out, and for a
         history that lacks records of its source. Any history can be written as ``openai-chat``.
@@ -237,8 +237,8 @@ class History:
         return Records(self._store, self.id, query)
 
     def tail(self, count: int) -> tuple[Event, ...]:
-        """Return the last ``count`` events of the log in order, forgotten ones too; all events if
-        there are fewer.
+        """Return the last ``count`` events of the log in order, including forgotten events. If
+        there are fewer, return all events.
 
         For the last events that the model is shown, use ``history.view().tail(count)``. Raises
         ``InvalidArgument`` for a negative number. Cost: these events.
@@ -254,7 +254,8 @@ class History:
         documents: Mapping[str, Any] | None = None,
         dedupe: Literal["origin"] | None = None,
     ) -> tuple[Recorded, ...]:
-        """Append one event, or several, all or none. Return them as recorded, with their ids.
+        """Append one event or several: either all are appended or none. Return the recorded events
+        with their ids.
 
         A chat message, ``{"role": "user", "content": "hi"}``, stands for its events: see
         ``foldlog.from_openai``. A ``Condensation``, as a condenser returns it, stands for its
@@ -325,7 +326,7 @@ class History:
         how: dict[str, Any],
         documents: Mapping[str, Any] | None,
     ) -> tuple[Recorded, ...]:
-        """Append events, with a note in each of the View that it follows (see ``append``)."""
+        """Append events. Note in their ``meta`` which View they follow (see ``append``)."""
 
         def append(
             events: Event | Sequence[Event], version: ExpectedVersion
@@ -347,7 +348,8 @@ class History:
             recorded = append(noted_events, expected_version)
             self._shown_at = None
             return recorded
-        # First try to append right behind the View that was answered: then nothing is to be noted.
+        # First try to append right after the View that was answered. If this succeeds, no note is
+        # needed.
         version = asked_at if expected_version is ANY_VERSION else expected_version
         try:
             recorded = append(_note_answered_view(events, asked_at, version), version)
@@ -461,8 +463,8 @@ class History:
         expected_version: ExpectedVersion = ANY_VERSION,
         dedupe: Literal["origin"] | None = None,
     ) -> tuple[Recorded, ...]:
-        """Append ``records`` of a format as events, all or none, as an import would. Return the
-        events as recorded.
+        """Append ``records`` of a format as events, as an import would: either all or none. Return
+        the recorded events.
 
         The records are stored with the events, and ``export`` returns them. With
         ``dedupe="origin"``, records whose source id the history already has are left out; records
@@ -492,7 +494,7 @@ class History:
         return _or_empty(partial(Documents(self._store).all, self.id, version=version), {})
 
     def attributes(self) -> dict[str, Any]:
-        """Return the attributes of the history; the dictionary may be empty: see
+        """Return the attributes of the history, perhaps an empty dictionary: see
         ``Histories.create``. An imported history also has ``program``, ``cwd``, ``branch``,
         ``model`` and ``title``, as far as its source contains them. Cost: two events.
         """
@@ -506,8 +508,9 @@ class History:
         return _or_empty(lambda: dict[str, Any](place_of(self._store, self.id)), nowhere)
 
     def set_attributes(self, /, **changed: Any) -> dict[str, Any]:
-        """Change attributes by name; None removes one. The others stay. Return all of them. The
-        newest event holds all of them: redacting it removes all.
+        """Change attributes by name; None removes an attribute. The other attributes stay. Return
+        all attributes. The newest change contains all attributes, so redacting this event removes
+        all.
 
         Other writers may append at the same time. Raises what ``append`` raises. Durability: on
         disk when it returns.
@@ -534,10 +537,10 @@ class History:
         return self._generation.key
 
     def open_calls(self) -> tuple[Action, ...]:
-        """Return the actions that wait for their observation, in order: see ``View.open_calls``.
-        After a crash these are the calls whose outcome is unknown; ``docs/RESUMING.md`` says what
-        to do. A redacted call is left out, since it has no arguments to run with;
-        ``close_open_calls`` closes it. Cost: the cost of ``view``.
+        """Return the actions that have no observation yet, in order: see ``View.open_calls``. After
+        a crash these are the calls whose outcome is unknown; ``docs/RESUMING.md`` says what to do.
+        A redacted call is left out, since it has no arguments to run with; ``close_open_calls``
+        closes it. Cost: the cost of ``view``.
         """
         return tuple(filter(has_content, self.view().open_calls))
 
@@ -587,14 +590,14 @@ class History:
         """Return a block in which no other worker drives this history: ``with history.lease() as
         lease``.
 
-        The block waits for the lease up to ``wait_s`` seconds; with 0 it refuses at once. Waiting
-        workers have no order: a worker that takes the lease again at once keeps others out, so
-        pause between turns. The lease is renewed while the block runs. If nothing renews it for
-        ``ttl_s`` seconds, because the process died or stood still, another worker takes it over.
-        From then on every append of this ``History`` in the block is refused with ``LeaseTaken``,
-        except redactions and outcomes of tools. Programs without a lease may still append, for
-        example messages of the user. ``worker`` is the name that other workers see, by default the
-        machine and the number of the process. It is stored as plain text.
+        The block waits for the lease up to ``wait_s`` seconds. With 0, it raises ``LeaseTaken`` at
+        once. Waiting workers have no order: a worker that takes the lease again at once keeps
+        others out, so pause between turns. The lease is renewed while the block runs. If nothing
+        renews it for ``ttl_s`` seconds, because the process died or stood still, another worker
+        takes it over. From then on every append of this ``History`` in the block is refused with
+        ``LeaseTaken``, except redactions and outcomes of tools. Programs without a lease may still
+        append, for example messages of the user. ``worker`` is the name that other workers see, by
+        default the machine and the number of the process. It is stored as plain text.
 
         Raises ``LeaseTaken`` if another worker has the lease, ``InvalidArgument`` inside another
         block of the same ``History``, ``ConversationErased``, ``StoreUnavailable``. No connection
@@ -606,7 +609,7 @@ class History:
         return LeaseBlock(self, ttl_s, wait_s, worker)
 
     def current_lease(self) -> Lease | None:
-        """Return the lease of the worker that drives this history now (``lease``); None if no
+        """Return the lease of the worker that drives this history now (``lease``), or None if no
         worker does. An erased history keeps its lease until the worker leaves; a new history with
         the same id has its own lease.
         """
@@ -624,9 +627,9 @@ class History:
         expected_version: ExpectedVersion = ANY_VERSION,
         idempotency_key: str | None = None,
     ) -> tuple[Recorded, ...]:
-        """Append the reply of a model: a chat completion, a response of OpenAI, an Anthropic
-        message, or one of their messages. Return the events as recorded: the ``Action`` of each
-        tool call, or the agent's ``Message``. If the provider compacted the context, a condensation
+        """Append the reply of a model: a chat completion or one of its messages, a response of
+        OpenAI, or an Anthropic message. Return the events as recorded: the ``Action`` of each tool
+        call, or the agent's ``Message``. If the provider compacted the context, a condensation
         comes before them.
 
         ``cost`` is the cost of the call in US dollars; a reply of litellm contains it. ``meta`` is
@@ -696,7 +699,7 @@ class History:
         if isinstance(content, list | tuple) and all(
             isinstance(part, Mapping) and "type" in part for part in content
         ):
-            # Raises InvalidArgument if the parts are not as they should be.
+            # Raises InvalidArgument if the parts have a wrong form.
             _chat_events({"role": "tool", "content": [*content]})
         elif content is None or isinstance(content, Mapping | list | tuple | int | float):
             content = as_json(content)
@@ -736,11 +739,11 @@ class History:
         - ``"safe"``: the tool runs again, without a mark and without a lease: for tools that only
           read.
 
-        ``check(key, call)`` asks the outside system first. It returns the outcome, or None if that
-        system does not know the key; then the tool runs. The tool takes effect once, if the former
-        worker is dead. If ``check`` raises, nothing is recorded. ``@foldlog.effect`` marks a tool
-        with both. ``by`` and ``reason`` say who approved this attempt, and are stored with its
-        mark.
+        ``check(key, call)`` asks the outside system whether the tool ran. It returns the outcome,
+        or None if that system does not know the key; then the tool runs. The tool takes effect
+        once, if the former worker is dead. If ``check`` raises, nothing is recorded.
+        ``@foldlog.effect`` marks a tool with both. ``by`` and ``reason`` say who approved this
+        attempt, and are stored with its mark.
 
         A tool that raises has failed; after a ``TimeoutError`` it is unknown whether it ran. In a
         fork, a call that the parent history also has counts as begun. An outcome is recorded even
@@ -756,9 +759,9 @@ class History:
     def effects(
         self, state: Literal["intended", "begun", "done", "failed", "unknown"] | None = None
     ) -> tuple[Effect, ...]:
-        """Return each call of the log with the state of its effect, in order, also calls that were
-        forgotten or taken back. With ``state``, such as ``"unknown"``, only the calls in this
-        state.
+        """Return each call of the log with the state of its effect, in order, including calls that
+        were forgotten or retracted. With ``state``, such as ``"unknown"``, return only the calls in
+        this state.
 
         The states are ``intended`` (not begun), ``begun`` (it runs now), ``done``, ``failed`` and
         ``unknown`` (it began, and its outcome was never recorded). Cost: the events.
@@ -776,8 +779,8 @@ class History:
         by: str | None = None,
         reason: str = "",
     ) -> Recorded:
-        """Record the outcome of the effect with this key, as the outside system or a person knows
-        it.
+        """Record the outcome of the effect with this key, which the outside system or a person
+        reported.
 
         If the call is open, the outcome becomes its observation. Otherwise it becomes a message of
         one line that the model is shown. No lease is needed. Raises ``InvalidArgument`` if no call
@@ -822,16 +825,16 @@ class History:
         return RecallTool(self._store, self._views, self.id, max_tokens)
 
     def prepare(self, llm: AgentModel | None = None) -> View:
-        """Take steps until a View can be sent, and return it. Condensations that are due are made
-        and appended.
+        """Take steps until a View can be sent, and return this View. A step appends a condensation
+        if it is due.
 
         ``llm`` is the model to which the View is sent, if it is not ``agent_llm`` of the store: the
         View is within the limit of this model, under any condenser, and in its dialect. If a
         requested condensation is impossible, the request is declined in the log, and the View is
-        returned. If the agent then requests one again without a turn in between, its prompt is too
-        long, and ``NoCondensationAvailable`` is raised. Raises what ``step`` raises, mainly this
-        error, if a condensation is required and impossible. Cost: the View, and the condenser's
-        work, perhaps a call of a model.
+        returned. If the agent requests a condensation again without a turn in between, its prompt
+        is too long, and ``NoCondensationAvailable`` is raised. Raises what ``step`` raises, mainly
+        this error, if a condensation is required and impossible. Cost: the View, and the
+        condenser's work, perhaps a call of a model.
         """
         from foldlog.condensers import NoCondensationAvailable
 
@@ -848,8 +851,8 @@ class History:
                         return prepared
 
     def step(self, llm: AgentModel | None = None) -> View | Condensation:
-        """Prepare the call of the agent's model: return the View to go on with, or a condensation
-        that was due and has been appended. After a condensation, step again.
+        """Prepare the call of the agent's model. Return the View to send, or a condensation that
+        was due and has been appended. After a condensation, call ``step`` again.
 
         Any number of threads may step while others append: see
         ``foldlog.condensers.CondenseHandler.handle``, also for its errors; mainly
@@ -900,8 +903,8 @@ class History:
     def retract(
         self, version: int, reason: str = "", *, expected_version: ExpectedVersion = ANY_VERSION
     ) -> Recorded:
-        """Take back all events since ``version``: the View is again as it was at ``version``. The
-        log keeps the events.
+        """Take back all events after ``version``. The View is again the View of ``version``. The
+        events stay in the log.
 
         If effects among them happened, or may have happened, a message after the retraction tells
         the model so, with one line for each effect. Documents and attributes stay as they are; a
@@ -929,13 +932,14 @@ class History:
                     raise
 
     def pop(self, count: int = 1, reason: str = "") -> tuple[Event, ...]:
-        """Take back the newest ``count`` events that the View shows. Return them in order.
+        """Take back the newest ``count`` events that the View shows. Return these events in order.
 
-        It is a retraction: the View is again as it was before the first of these events. So a later
-        condensation is taken back too. The log keeps all events. If the View has fewer events, or
-        if a summary stands among them, only the events after the summary are taken back. Raises
-        ``InvalidArgument`` for a negative number, and what ``append`` raises. Durability: on disk
-        when it returns. Cost: the cost of ``view`` and ``retract``.
+        This appends a retraction to the version before the first of these events. So a later
+        condensation is taken back too. All events stay in the log. If there is a summary among
+        these events, only the events after the summary are taken back. If the View has fewer
+        events, all are taken back. Raises ``InvalidArgument`` for a negative number, and what
+        ``append`` raises. Durability: on disk when it returns. Cost: the cost of ``view`` and
+        ``retract``.
         """
         while True:
             view = self.view()
@@ -963,8 +967,8 @@ class History:
         with_summaries: bool = False,
         complete: bool = True,
     ) -> RedactionReceipt:
-        """Erase the content of one or several events for good, all or none. ``event`` is an event
-        or its id, or several of them. Return the receipt.
+        """Erase the content of one or several events for good: either of all or of none. ``event``
+        is an event or its id, or several of them. Return the receipt.
 
         The id, kind, position, times, size and head of the event stay: published heads still
         verify. Readers and the model see ``[redacted]``. The receipt is the next event of the
@@ -1003,9 +1007,9 @@ class History:
         return receipt
 
     def why(self, event_id: int, at: int | None = None) -> Why:
-        """Return why the View, now or at a version, shows the event or summary with this id or does
-        not show it, and whether a model is sent it (see ``sent``). Raises ``NoSuchEvent``, and what
-        ``at`` raises.
+        """Return why the present View, or the View at a version, shows or does not show the event
+        or summary with this id. The result also says whether it is sent to a model (see ``sent``).
+        Raises ``NoSuchEvent``, and what ``at`` raises.
         """
         from foldlog._reports.as_sent import why_sent
 
@@ -1023,8 +1027,8 @@ class History:
 
     def fact(self, words: str, at: int | None = None) -> Fact:
         """Return whether the agent knows some words, now or at a version. If it does, the result
-        names the event or summary that a model is sent. If it does not, the result says since when,
-        what forgot the words, and whether the summary has them.
+        names an event or summary with the words that is sent to the model. If it does not, the
+        result says since when, what forgot the words, and whether the summary has them.
 
         The search is as in ``Histories.search``: one event must contain all the words. Raises
         ``InvalidArgument`` if there is no word, ``ConversationNotFound``, and what ``at`` raises.
@@ -1176,9 +1180,9 @@ def _chat_events(message: Mapping[str, Any]) -> tuple[Event, ...]:
 
 
 def _note_shown_view(events: Sequence[Event], shown_at: int) -> list[Event] | None:
-    """Return these events; the first one that is shown notes the version of the View that a step
-    returned before them. None if there is no event to note it in. An unknown event is stored as its
-    writer wrote it, so it notes nothing.
+    """Return these events. The first shown event notes the version of the View that a step returned
+    before. Return None if no event can have the note. An unknown event is stored as its writer
+    wrote it, so it notes nothing.
     """
     for index, event in enumerate(events):
         if event.shown and not isinstance(event, UnknownEvent):
@@ -1188,8 +1192,8 @@ def _note_shown_view(events: Sequence[Event], shown_at: int) -> list[Event] | No
 
 
 def _note_answered_view(events: Sequence[Event], asked_at: int, version: int | None) -> list[Event]:
-    """Return these events to append at a version. Replies of a model note which View they answer,
-    if it is not the View at this version: the model was not shown the events in between.
+    """Return these events to append at a version. If a model's reply answers an earlier View, note
+    this View in the reply, since the model was not shown the events in between.
     """
     noted_events = [*events]
     if asked_at == version:

@@ -49,8 +49,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _OF_THE_STORE: Final = 0
-"""Leases are records of the store, under the key that no conversation has: one statement reads all
-of them, and they exist before the first event of their conversation.
+"""The key of the leases, which no conversation has. So one statement reads all leases, and a lease
+can exist before the first event of its conversation.
 """
 _CODEC: Final = RowCodec("")
 _CODE: Final = 1
@@ -59,7 +59,7 @@ _PAUSE_MAX_S = 0.1
 _RENEWALS: Final = 3
 """How often a lease is renewed within its time to live."""
 _BLOCK: Final = "_lease_block"
-"""The attribute of a ``History`` that holds the block which it is in."""
+"""The attribute of a ``History`` that stores its present lease block."""
 
 
 class LeaseTaken(EventStoreError):
@@ -86,8 +86,8 @@ def _this_process() -> str:
 
 
 class Lease:
-    """Who works on a conversation. ``worker`` is its name. ``until`` is the end of its time to live
-    by the clock of the database, unless the lease is renewed before.
+    """The lease of a worker on a conversation. ``worker`` is the worker's name. ``until`` is when
+    the lease ends by the clock of the database, unless it is renewed before.
     """
 
     def __init__(self, worker: str) -> None:
@@ -97,9 +97,9 @@ class Lease:
 
     @property
     def held(self) -> bool:
-        """Whether the worker still has the lease, as far as this process knows. It counts the time
-        to live by its own clock, from before it asked the database. Check this before an effect
-        outside the store: an outside system cannot check a token.
+        """Whether the worker still has the lease, as far as this process knows. The process
+        measures the time to live with its own clock, from before its last request to the database.
+        Check this before an effect outside the store, since an outside system cannot check a token.
         """
         return time.monotonic() < self._ends
 
@@ -124,7 +124,7 @@ _read: Final = msgspec.json.Decoder(_Row).decode
 
 
 def record_name(conversation: str, generation: int) -> str:
-    """Return the name of the record that holds the lease of a conversation. ``generation`` counts
+    """Return the name of the record that stores the lease of a conversation. ``generation`` counts
     the erased conversations that had this id before.
     """
     # A hash, since an id may be longer than an entry of an index.
@@ -147,8 +147,8 @@ def _decode_row(name: str, stored: Record) -> _Row | None:
 
 
 def _read_row(reader: Reader, name: str) -> _Row | None:
-    """Return the lease that is stored. A damaged row counts as none: its holder is refused, and the
-    next worker begins.
+    """Return the stored lease. A damaged row counts as no lease: the appends of its holder are
+    refused, and the next worker takes the lease.
     """
     for record in reader.records(_OF_THE_STORE, name, 0, 1):
         return _decode_row(name, record)
@@ -170,7 +170,9 @@ def _find_living(database: Database, conversation: str, reader: Reader) -> tuple
 
 
 def lease_of(store: Store, conversation: str) -> Lease | None:
-    """Return the lease of the worker that drives the conversation now; None if no worker does."""
+    """Return the lease of the worker that drives the conversation now, or None if no worker
+    does.
+    """
     asked_at = time.monotonic()
     living = _query_living(store, conversation)
     if living is None:
@@ -183,7 +185,7 @@ def lease_of(store: Store, conversation: str) -> Lease | None:
 
 
 def token_of(store: Store, conversation: str) -> str | None:
-    """Return the public token of the lease that a worker has now; None if no worker has one."""
+    """Return the public token of the present lease, or None if no worker has a lease."""
     living = _query_living(store, conversation)
     return None if living is None else _public_token(living[0].token)
 
@@ -203,13 +205,13 @@ def check_free(database: Database, conversation: str, reader: Reader) -> None:
     """Raise ``LeaseTaken`` if a worker has the lease now."""
     living = _find_living(database, conversation, reader)
     if living is not None:
-        remedy = "nothing was appended; leave its calls to it"
+        remedy = "nothing was appended; leave its calls to this worker"
         raise LeaseTaken(conversation, "a worker drives it", living[0], remedy)
 
 
 def lease_that_keeps(store: Store, conversation: str) -> LeaseTaken | None:
-    """Return why a conversation that is old enough is not erased: a worker has its lease now. None
-    if no worker has.
+    """Return why an old conversation is not erased: a worker has its lease now. Return None if no
+    worker has it.
     """
     living = _query_living(store, conversation)
     if living is None:
@@ -219,8 +221,8 @@ def lease_that_keeps(store: Store, conversation: str) -> LeaseTaken | None:
 
 
 def _read_ends(database: Database, reader: Reader) -> dict[str, datetime | None]:
-    """Return when each lease of the store ends, by the names of their records. None stands for a
-    lease whose time is over and that was not given back. Cost: the leases of the store.
+    """Return when each lease of the store ends, by the name of its record. The value is None if the
+    time of the lease is over and the lease was not released. Cost: the leases of the store.
     """
     now = _now(database, reader)
     ends: dict[str, datetime | None] = {}
@@ -234,7 +236,7 @@ def _read_ends(database: Database, reader: Reader) -> dict[str, datetime | None]
 
 
 def ends_of_leases(store: Store) -> list[datetime]:
-    """Return when the leases end that workers have now, the earliest first. Cost: the leases of the
+    """Return the end times of all present leases, the earliest first. Cost: the leases of the
     store.
     """
     ends = store.database.recorder.query(partial(_read_ends, store.database))
@@ -245,8 +247,8 @@ def to_resume(
     store: Store, views: Views, rows: Iterable[ConversationRow], unread: Callable[..., object]
 ) -> Iterator[ConversationRow]:
     """Yield the conversations that no worker drives and that have open calls, or a lease that was
-    not given back. A conversation that cannot be read is left out, and ``unread`` is called with
-    the problem. The number of open calls is cached beside each conversation.
+    not released. A conversation that cannot be read is left out, and ``unread`` is called with the
+    problem. The number of open calls is cached beside each conversation.
     """
     remaining_rows = iter(rows)
     with KeptBeside(store, "open_calls", _CODE) as cache:
@@ -303,11 +305,15 @@ class LeaseBlock:
         self._pid = os.getpid()
         self._pause_s = _PAUSE_S
         self._seen: tuple[_Row | None, float] = None, 0.0
-        """The lease of the other worker, and since when it stands unchanged by our clock."""
+        """The lease of the other worker, and since when it is unchanged, by the clock of this
+        process.
+        """
         self._former: _Row | None = None
-        """The lease that this one took over, until that is reported."""
+        """The lease that this block took over, until this is reported."""
         self._may_have_it = False
-        """Whether a write that would take the lease was begun: it may have succeeded and raised."""
+        """Whether a write of the lease was begun. It may have succeeded although it raised an
+        error.
+        """
         self._left = threading.Event()
         self._renewing = threading.Thread(
             target=self._keep_renewing, name="foldlog-lease", daemon=True
@@ -319,9 +325,7 @@ class LeaseBlock:
         return _public_token(self._token)
 
     def check_held(self, remedy: str) -> None:
-        """Raise ``LeaseTaken``, whose text ends with the remedy, if the stored lease is not
-        ours.
-        """
+        """Raise ``LeaseTaken``, whose text ends with the remedy, if another lease is stored."""
         self._database.recorder.query(partial(self._fence, remedy=remedy))
 
     def __enter__(self) -> Lease:
@@ -344,8 +348,8 @@ class LeaseBlock:
         block_of_history: LeaseBlock = vars(self._history).setdefault(_BLOCK, self)
         if block_of_history is not self:
             raise InvalidArgument(
-                f"this History of {self._id!r} is in a lease() block already; another worker needs"
-                f" its own: histories[{self._id!r}]"
+                f"this History of {self._id!r} is already in a lease() block; for another worker, "
+                f"make another History: histories[{self._id!r}]"
             )
         self._history._conversation_key()
         started = time.monotonic()
@@ -363,7 +367,10 @@ class LeaseBlock:
             self._seen = other, time.monotonic()
         remaining_s = self._give_up_at - started
         if remaining_s <= 0:
-            remedy = "wait longer (wait_s), also if that worker was killed, or say that it is busy"
+            remedy = (
+                "wait longer (wait_s), since the lease of a killed worker ends too, or answer that"
+                " the conversation is busy"
+            )
             raise LeaseTaken(self._id, "a worker drives it", other, remedy)
         self._pause_s = min(2 * self._pause_s, _PAUSE_MAX_S)
         return min(self._pause_s, remaining_s)
@@ -381,7 +388,7 @@ class LeaseBlock:
         )
 
     def leave(self) -> None:
-        """Give the lease back. If that cannot be written, the lease ends with its time to live."""
+        """Release the lease. If that cannot be written, the lease ends after its time to live."""
         history = self._history
         if block_of(history) is not self or os.getpid() != self._pid:
             return
@@ -421,8 +428,8 @@ class LeaseBlock:
 
     def _other(self, reader: Reader) -> _Row | None:
         """Return the lease of another worker, unless it has ended. It ends by the clock of the
-        database. It also ends if it stood unchanged for its time to live by our own clock: then
-        somebody has set the clock of the database back.
+        database. It also ends if it was unchanged during its time to live by the clock of this
+        process. In that case, somebody has set the clock of the database back.
         """
         living = _find_living(self._database, self._id, reader)
         if living is None or living[0].token == self._token:
@@ -461,13 +468,11 @@ class LeaseBlock:
     def _fence(
         self, reader: Reader, remedy: str = "nothing was appended; begin again with history.lease()"
     ) -> None:
-        """Raise ``LeaseTaken`` if the stored lease is not ours. A forked child process has no
-        lease.
-        """
+        """Raise ``LeaseTaken`` if another lease is stored. A forked child process has no lease."""
         if self._history._generation.key is None:
-            # The History has not read its conversation yet. If the one that ``_name`` stands for
-            # was erased since, this append begins the next conversation with the id, and that one
-            # has a lease of its own.
+            # The History has not read its conversation yet. If the conversation of ``_name`` was
+            # erased since, this append begins the next conversation with this id, which has its own
+            # lease.
             name = _find_record_name(self._database, reader, self._id)
         else:
             name = self._name

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 def append_once(history: History, idempotency_key: str, result: Any) -> tuple[Recorded, ...]:
-    """Append the result of the work: events, a chat message that is not a model's, or a model's
-    reply. If another worker was first, return the events that it recorded.
+    """Append the result of the work: events, a model's reply, or a chat message of another role
+    than the assistant. If another worker was first, return the events that it recorded.
     """
     append = history.append if _are_events(result) else history.append_reply
     try:

@@ -1,4 +1,4 @@
-"""A tool with which an agent reads forgotten events: the log still has them."""
+"""A tool with which an agent reads forgotten events, which are still in the log."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class _Hit(NamedTuple):
     event: Event
     text: str
     position: int
-    """Where the search matched in the text."""
+    """The position of the match in the text."""
 
 
 class RecallTool:
@@ -81,15 +81,14 @@ class RecallTool:
 
     Offer ``schema()`` to the model, and answer its call with ``history.append_tool_result(call,
     tool(call))``. For an SDK that makes tools from functions, use ``tool.recall``. The search for
-    words is as in ``Histories.search``; files in base64 can only be read by their ids. The tool
-    does not find events that were taken back or redacted, system prompts, and earlier results of
-    this tool and of ``foldlog mcp``.
+    words is as in ``Histories.search``; files in base64 can only be read by the ids of their
+    events. The tool does not find events that were taken back or redacted, system prompts, and
+    earlier results of this tool and of ``foldlog mcp``.
     """
 
     name = "recall"
     hint = (
-        "Summaries stand for earlier events; recall(query | ids | path) reads the events"
-        " themselves."
+        "Summaries replace earlier events; recall(query | ids | path) reads the events themselves."
     )
     """A line for the system prompt."""
 
@@ -128,7 +127,8 @@ class RecallTool:
             or arguments.keys() - _PARAMETERS["properties"].keys()
         ):
             return (
-                "recall takes query, ids or path as a JSON object; these arguments were given:"
+                "call recall with query, ids or path as a JSON object; these are not valid "
+                "arguments:"
                 f" {str(arguments)[:200]}"
             )
         query = arguments.get("query") or ""
@@ -136,13 +136,13 @@ class RecallTool:
         path = arguments.get("path") or ""
         ids = [ids] if isinstance(ids, int) else ids
         if not (isinstance(query, str) and isinstance(path, str)):
-            return "recall takes query and path as texts"
+            return "query and path of recall must be texts"
         if not (isinstance(ids, list) and all(type(event_id) is int for event_id in ids)):
-            return "recall takes ids as a list of whole numbers"
+            return "ids of recall must be a list of whole numbers"
         return self.recall(query, ids, path)
 
     def recall(self, query: str = "", ids: list[int] | None = None, path: str = "") -> str:
-        """Read earlier events of this conversation that are no longer shown. Give one of query, ids
+        """Read earlier events of this conversation that are no longer shown. Use one of query, ids
         and path.
 
         Args:
@@ -155,7 +155,7 @@ class RecallTool:
             tokens.
         """
         if bool(query.strip()) + bool(ids) + bool(path.strip()) != 1:
-            return "recall takes one of query, ids and path"
+            return "use one of query, ids and path of recall"
         unread_problems = list[str]()
         try:
             if ids:
@@ -170,7 +170,7 @@ class RecallTool:
             hits = []
         match len(hits):
             case 0:
-                note = "no event of this conversation has that"
+                note = "no event of this conversation matches"
             case 1:
                 note = "one event found"
             case count:
@@ -189,7 +189,7 @@ class RecallTool:
         unknown_ids = [event_id for event_id in ids if event_id not in hits]
         note = ""
         if unknown_ids:
-            note = f"not to be read: {', '.join(map(str, unknown_ids[:_NAMED_MOST]))}"
+            note = f"cannot be read: {', '.join(map(str, unknown_ids[:_NAMED_MOST]))}"
         return self._fit([*hits.values()], note) if hits else note
 
     def _by_words(self, query: str, unread_problems: list[str]) -> list[_Hit]:
@@ -281,8 +281,8 @@ class RecallTool:
         )
 
     def _fit(self, hits: Sequence[_Hit], note: str) -> str:
-        """Return as many of the first events as fit into ``max_tokens``, each cut to the same
-        length, and the ids of the others.
+        """Return the texts of the first events that fit into ``max_tokens``, each cut to the same
+        length, and the ids of the other events.
         """
         from foldlog.condensers.models.estimate import estimated
 
@@ -300,8 +300,8 @@ class RecallTool:
         def count_tokens(count: int, length: int) -> int:
             return estimated(text_with(count, length))
 
-        # Fewer events with more text each are better than many stumps: stop at the first count at
-        # which each event gets a good length, or all of its text.
+        # Fewer events with more text each are better than many short fragments. Stop at the first
+        # count at which each event gets enough text, or all its text.
         for count in range(min(_SHOWN_MOST, len(hits)), 0, -1):
             longest = max(len(hit.text) for hit in hits[:count])
             lengths = [
@@ -341,8 +341,8 @@ def _block(hit: _Hit, length: int) -> str:
 
 
 def _cut(hit: _Hit, length: int) -> str:
-    """Return this many characters of the text: both its ends, or the surroundings of the match if
-    it stands further in.
+    """Return at most this number of characters of the text: its beginning and its end, or the text
+    around the match if the match is further in.
     """
     from foldlog.condensers.prompts.rendering import truncated
 

@@ -1,9 +1,9 @@
 """Convert a model's reply to events: chat completions, OpenAI's Responses, litellm's objects,
 Anthropic's messages.
 
-``foldlog._formats.messages`` reads the messages, as for an import. Three things differ here: a
-value of another form is refused, arguments become maps, and fields that no event has are stored in
-``meta``, so that no part of a message is lost.
+``foldlog._formats.messages`` reads the messages, as for an import. Three things differ here: values
+of another form are refused, arguments become maps, and ``meta`` stores the fields that events do
+not have.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ def from_openai(message_or_response: Any) -> tuple[Event, ...]:
         and isinstance(hidden, Mapping)
         and usage_of(reply.get("usage")).get("prompt_tokens")
     ):
-        # litellm has the cost beside the data. Without usage, as in some streams, its cost is
-        # computed for an empty prompt, and would be wrong.
+        # litellm stores the cost beside the data. If there is no usage, as in some streams, this
+        # cost is for an empty prompt and would be wrong.
         reply = {"cost": hidden.get("response_cost"), **reply}
     return answered(View.from_events(()), (), tuple(_events(reply)))
 
@@ -93,7 +93,7 @@ def answered(view: View, before: Sequence[Event], events: tuple[Event, ...]) -> 
     and the id of its call, and as its ``cause`` the event of the call if that is recorded: see
     ``OpenCalls.of_result``.
     """
-    # Of the events before, only the newest reply and what follows it may hold the calls.
+    # Among the events before, only the newest reply and later events may have the calls.
     reply_calls: list[Action] = []
     start = len(before)
     for index, event in zip(range(start - 1, -1, -1), reversed(before), strict=True):
@@ -168,7 +168,7 @@ def events_of_reply(
     """
     if cost is not None and (type(cost) not in (int, float) or not 0 <= cost < float("inf")):
         raise InvalidArgument(
-            f"cost is {short(cost)}; give US dollars, such as 0.0123, or leave it out"
+            f"cost is {short(cost)}; use a number of US dollars, such as 0.0123, or leave it out"
         )
     if not isinstance(timestamp, datetime | None):
         raise TypeError(f"timestamp must be a datetime with a time zone, not {short(timestamp)}")
@@ -212,8 +212,8 @@ def set_apart(
     """Return the events of a reply. If the last calls before it have its response id, its own calls
     get a unique one.
 
-    A stub, and a few servers, give the same id to every reply. Then the calls of all replies would
-    be one message, and no View could be cut between them.
+    Stubs and a few servers return the same id for every reply. Then the calls of all replies would
+    be one message, and no condenser could forget some of them.
     """
     response_ids = [
         event.response_id
@@ -321,7 +321,8 @@ def _completion_events(completion: Part) -> Iterator[Event]:
     if not isinstance(choices, list) or len(choices) != 1:
         count = len(choices) if isinstance(choices, list) else "no list of"
         raise InvalidArgument(
-            f"this completion has {count} choices; give the message of one: choices[0].message"
+            f"this completion has {count} choices; pass the message of one choice: "
+            f"choices[0].message"
         )
     if isinstance(choices[0], dict):
         message = choices[0].get("message")
@@ -329,7 +330,7 @@ def _completion_events(completion: Part) -> Iterator[Event]:
         message = None
     if not isinstance(message, dict):
         raise InvalidArgument(
-            "this is a chunk of a stream; collect the chunks into one completion, then give that"
+            "this is a chunk of a stream; collect the chunks into one completion, and pass it"
         )
     meta = _reply_meta(completion, choices[0].get("finish_reason"))
     yield from _chat_events(
@@ -505,7 +506,7 @@ def _reply_meta(reply: Part, finish_reason: Any) -> dict[str, Any]:
 
 def _plain_data(value: Any) -> Any:
     """Return the value as dicts, lists, texts, bytes and numbers. Fields of SDK objects that are
-    None are left out. An object that holds no data, such as a stream, is returned as it is.
+    None are left out. An object without data, such as a stream, is returned unchanged.
     """
     if value is None or isinstance(value, str | bytes | bool | int | float):
         return value
@@ -527,7 +528,7 @@ def _not_a_reply(value: object, description: str = "") -> InvalidArgument:
     """Return the error for an object that is not the reply of a model."""
     description = description or f"an object of type {type(value).__name__}"
     return InvalidArgument(
-        f"{description} is not the reply of a model; give a chat completion or one of its messages,"
+        f"{description} is not the reply of a model; pass a chat completion or one of its messages,"
         " a response of OpenAI or its items, or an Anthropic message; collect the chunks of a"
         " stream first"
     )

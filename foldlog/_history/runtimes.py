@@ -38,7 +38,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _PROCESS: Final = secrets.token_hex(8)
 _REMEMBERED: Final = 1_000
-"""How many calls this process remembers, so that it recognizes a call that its runtime tries
+"""The number of calls that this process remembers, to recognize a call that its runtime tries
 again.
 """
 
@@ -79,8 +79,8 @@ class RuntimeCall:
             if traces[intent_id].observation is None:  # the runtime tries the same call again
                 return self._repeat(history, rule, keys[intent_id], traces[intent_id])
         if history.recorded(key_of_intent(self.call_id)):
-            # Another process began this call, perhaps after this one read what was left behind:
-            # read it again.
+            # Another process began this call, perhaps after this process read the effects of
+            # others: read them again.
             vars(self.histories).setdefault("_left_behind", {}).pop(history.id, None)
         left_traces = _left_behind(self.histories, history)
         left_key = next(
@@ -113,8 +113,8 @@ class RuntimeCall:
         return key, None
 
     def _tell_model(self, history: History, left_traces: dict[str, CallTrace]) -> str:
-        """Record that the model is told of these effects, which are in doubt. Return the text for
-        the model.
+        """Record that the model is told about these effects, whose outcome is unknown. Return the
+        text for the model.
         """
         _mark_as_told(history, left_traces)
         lines = [effects.in_doubt_words(trace.call, key) for key, trace in left_traces.items()]
@@ -139,8 +139,8 @@ class RuntimeCall:
         try:
             (recorded,) = history.append(mark, idempotency_key=key_of_intent(self.call_id))
         except IdempotencyConflict:
-            # This runtime gives several calls the same id. The key leads to the first of their
-            # intents, from which all of them are read.
+            # In this runtime several calls may have the same id. The key belongs to the first of
+            # their intents, from which all of them are read.
             (recorded,) = history.append(mark)
         return recorded.id, _read_key(history, recorded.id)
 
@@ -148,7 +148,7 @@ class RuntimeCall:
 def effect(
     *, repeat: effects.Repeat = "never", check: effects.Check | None = None
 ) -> Callable[[F], F]:
-    """Mark a tool as one with effects outside: ``@foldlog.effect(repeat="same key")``.
+    """Mark a tool that has effects outside the store: ``@foldlog.effect(repeat="same key")``.
     ``History.run`` and the adapters for agent runtimes then run it by this rule. See
     ``History.run`` for ``repeat`` and ``check``.
 
@@ -209,9 +209,9 @@ def _this_process() -> str:
 
 
 def note_left_behind(histories: Histories, conversation: str) -> None:
-    """Record which effects another process left in doubt, before a runtime gives their calls
-    results of its own. The model is told of them before the next tool with effects runs in this
-    process.
+    """Record which effects of other processes have an unknown outcome, before a runtime appends its
+    own results for their calls. The model is told about them before the next tool with effects runs
+    in this process.
     """
     history = histories[conversation]
     with suppress(ConversationErased):
@@ -229,8 +229,8 @@ def _mark_as_told(history: History, traces: Mapping[str, CallTrace]) -> None:
 
 
 def _left_behind(histories: Histories, history: History) -> dict[str, CallTrace]:
-    """Return by their keys the effects that other processes began, that have no outcome, and that
-    the model was not told of. They are read once in a process.
+    """Return, by key, the effects of other processes that have no outcome and that the model was
+    not told about. They are read once in a process.
     """
     left_by_conversation: dict[str, dict[str, CallTrace]] = vars(histories).setdefault(
         "_left_behind", {}
@@ -248,8 +248,8 @@ def _left_behind(histories: Histories, history: History) -> dict[str, CallTrace]
 
 
 def _has_effects(history: History) -> bool:
-    """Return whether a tool of this history is marked. Cost: the events that were not made from
-    records of a runtime.
+    """Return whether a tool in this history is marked with ``effect``. Cost: the events that were
+    not made from records of a runtime.
     """
     added = history._all_records().added(history.events)
     return any(isinstance(event, Annotation) and event.name == MARK for event in added)

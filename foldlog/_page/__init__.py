@@ -1,6 +1,6 @@
-"""The page that shows one history: versions across, events down. ``foldlog report`` writes it into
-one file, ``foldlog serve`` serves it live.
+"""The page of one conversation. Its picture has a column for each version and a row for each event.
+``foldlog report`` writes the page into one file, ``foldlog serve`` serves it live.
 
-``document.py`` makes the page's document of a history, ``texts.py`` that of one event;
-``assets.py`` puts the sources in ``app/`` together; ``report.py`` writes the file.
+``document.py`` makes the page's document of a history, and ``texts.py`` the document of one event.
+``assets.py`` joins the sources in ``app/``, and ``report.py`` writes the file.
 """

@@ -1,7 +1,7 @@
-"""Put the sources in ``app/`` together: one script, one style, one page.
+"""Join the sources in ``app/`` into one script, one style sheet and one page.
 
-The script's modules import one another by name, for people and for tools that read them. A browser
-gets them one after the other in one file: an exported name is the same in all of them.
+The modules of the script import each other by name, for people and tools. A browser gets all
+modules in one file without imports, so an exported name must be unique in the script.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MODULES = (
     ),
     *("transcript", "notes", "why", "knew", "runs", "compare", "opening", "main"),
 )
-"""The modules of the script, each after those that it imports."""
+"""The modules of the script, each after the modules that it imports."""
 
 _MODULE_WORDS = re.compile(
     r'^import \{[^}]*\} from "\./[\w-]+\.js";\n|^export (?=\w)', re.MULTILINE
@@ -62,7 +62,7 @@ def content_hash(text: str) -> str:
 
 
 def page(*, title: str, head: str, script: str, fallback: str, data: str) -> str:
-    """Return the page. ``title`` is a text; the others are markup."""
+    """Return the page. ``title`` is a text; the other arguments are markup."""
     values = {
         "title": escape(title),
         "head": head,

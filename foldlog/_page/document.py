@@ -2,7 +2,7 @@
 places of its summaries.
 
 It is the document of ``/api/history``, described in ``docs/PAGE.md``. One pass over the log makes
-it; it can continue with later events.
+the document, and can continue with later events.
 """
 
 from __future__ import annotations
@@ -57,12 +57,11 @@ from foldlog.projections.units import WaitingCalls
 
 
 class PageFold:
-    """The columns of a conversation, made while its events go by. Give it the events in order, in
-    any number of parts.
+    """The columns of a conversation. Pass the events to ``take`` in order, in one or several calls.
 
-    ``limit`` is drawn as a limit of tokens. Tokens are counted as ``model`` counts them, or
-    estimated without one. ``redactions``, ``borders`` and ``key`` are as they were when it began:
-    it is right while they stay.
+    The page draws ``limit`` as a limit of tokens. ``model`` counts tokens; without a model they are
+    estimated. ``redactions``, ``borders`` and ``key`` are the values of the conversation at the
+    beginning. If one of them changes, the columns have to be made again.
     """
 
     def __init__(
@@ -101,8 +100,8 @@ class PageFold:
         return self._fold.version
 
     def take(self, found: Iterable[Logged | CorruptEvent]) -> None:
-        """Take the next events, and the errors in the place of those that cannot be read. Raises
-        what ``LifetimesFold.take`` raises.
+        """Add the next events. An error stands for an event that cannot be read. Raises what
+        ``LifetimesFold.take`` raises.
         """
         self._fold.take(self._noted(found))
 
@@ -131,7 +130,9 @@ class PageFold:
             yield event
 
     def _note_prompt(self, event: Event) -> None:
-        """Note how many tokens a source recorded of a prompt, and of the model's window."""
+        """Note the recorded number of tokens of a prompt, and the recorded context window of the
+        model.
+        """
         usage: Any = None
         if isinstance(event, Action | Message) and event.shown:
             usage = event.meta.get("usage")
@@ -203,7 +204,9 @@ class PageFold:
         left, by, sent, spans = _columns(lives.events, since)
         for event_id in self.problems:
             if event_id >= since:
-                left[event_id - since] = 0  # its row stays: whether a View showed it is not known
+                left[event_id - since] = (
+                    0  # its row stays, since it is unknown whether a View showed it
+                )
         sizes = lives.sizes if self._condensations else ()
         counted = filter(counted_in(self._replacing, self.version), self._condensations.values())
         savings = {event.id: saving_of(event, sizes) for event in counted}
@@ -261,9 +264,9 @@ class PageFold:
 
 
 def newest_history(conversation: str, events: Sequence[Event], total: int) -> HistoryDocument:
-    """Return the document of a history that has only these events: what a page shows while its own
-    is made. ``total`` is how many events there are. No tokens are counted, and what changes a View
-    is left out.
+    """Return the document of a history with only these events. A page shows it while the full
+    document is being made. ``total`` is the number of all events. No tokens are counted, and events
+    that change a View are left out.
     """
     calls = WaitingCalls()
     answers: list[int] = []
@@ -317,8 +320,8 @@ _KINDS = (*KINDS, DAMAGED)
 
 
 def _versions_returned_to(store: Store, conversation: str) -> list[int]:
-    """Return the versions that retractions return to. Cost: the structural events; all events where
-    one is damaged.
+    """Return the versions to which retractions return. Cost: the structural events, or all events
+    if one is damaged.
     """
     try:
         events = store.query(conversation, lambda read: list(read.structural_events()))
@@ -330,11 +333,12 @@ def _versions_returned_to(store: Store, conversation: str) -> list[int]:
 def _columns(
     events: Iterable[Lifetime], since: int
 ) -> tuple[list[int], list[int], list[int], list[Any]]:
-    """Return the columns ``left``, ``by`` and ``sent`` of the events from ``since`` on, and the
-    spans of those events whose life the columns cannot tell, or that changed since that version.
+    """Return the columns ``left``, ``by`` and ``sent`` of the events from ``since`` on. Also return
+    the spans of events that were shown more than once or changed since that version, because
+    columns cannot represent these.
 
     ``left`` is the version at which an event left the View: 0 if it is still shown, -1 if it was
-    never shown. ``sent`` is the version from which on a model is sent it; 0 if never.
+    never shown. ``sent`` is the first version at which it is sent to a model, or 0 if it never is.
     """
     left = []
     by = []
@@ -373,7 +377,9 @@ def _spans(one: Lifetime) -> list[Any]:
 
 
 def _steps(times: list[int | None]) -> list[int | None]:
-    """Return the times as differences, the first one from 0: differences compress better."""
+    """Return each time as the difference to the time before, since differences compress better. The
+    first difference is to 0.
+    """
     steps: list[int | None] = []
     before = 0
     for time in times:

@@ -1,6 +1,4 @@
-"""Write the page of one history into one file that needs nothing else: no network, no other
-file.
-"""
+"""Write the page of one history into a single file that needs no network and no other file."""
 
 from __future__ import annotations
 
@@ -32,8 +30,8 @@ from foldlog._words.safe_text import json_text, printable
 from foldlog.eventstore import CorruptEvent, Logged, Store
 
 _CHUNK_CHARACTERS = 256 * 1024
-"""The number of characters of texts that are compressed together: a browser decompresses them when
-one of them is shown.
+"""The number of characters of texts that are compressed together. When a browser shows one of these
+texts, it decompresses all of them.
 """
 _SPLIT = "\0split\0"
 _DOCTYPE = b"<!doctype html>"
@@ -56,14 +54,14 @@ def write_report(
 ) -> int:
     """Write the page of a conversation to ``path``, and return its size in bytes.
 
-    ``limit`` is drawn as a limit of tokens. Tokens are counted as ``model`` counts them, such as a
-    ``foldlog.LLM``; without one they are estimated. ``notes`` are shown beside the events. Costs
-    that no call tells are by ``prices``, by default those of an installed table.
+    The page draws ``limit`` as a limit of tokens. ``model``, such as a ``foldlog.LLM``, counts
+    tokens; without a model they are estimated. ``notes`` are shown beside the events. ``prices``
+    are for calls that record no cost; the default is an installed table.
 
-    The file appears whole or not at all, readable by its owner alone; a link in its place is
-    replaced, not followed. An event that cannot be read is shown as damaged. Raises
-    ``ConversationNotFound``, ``OSError``, and ``TokensUnknown`` where the tokenizer of the model is
-    missing. Cost: the events, once; memory for their columns.
+    The file appears whole or not at all, and only its owner can read it. A symbolic link at
+    ``path`` is replaced, not followed. An event that cannot be read is shown as damaged. Raises
+    ``ConversationNotFound``, ``OSError``, and ``TokensUnknown`` if the tokenizer of the model is
+    missing. Cost: reading all events once, and memory for their columns.
     """
     row = store.conversation(conversation)
     fold = PageFold(store, conversation, limit, model)
@@ -76,14 +74,14 @@ def write_report(
         with whole_file(path) as opened:
             file = io.TextIOWrapper(opened, encoding="utf-8")
             _write(file, document, texts, beside)
-            file.detach()  # written so far; the file is synced, then closed
+            file.detach()  # flushes the text; ``whole_file`` syncs and closes the file
     return path.stat().st_size
 
 
 def _spooled(
     found: Iterable[Logged | CorruptEvent], texts: IO[str], progress: Progress
 ) -> Iterator[Logged | CorruptEvent]:
-    """Yield the events, and write the page's document of each one into ``texts``, in chunks."""
+    """Yield the events, and write the page's document of each event into ``texts``, in chunks."""
     chunk: list[str] = []
     size = first = 0
     for done, entry in enumerate(found, 1):
@@ -101,8 +99,8 @@ def _spooled(
 
 
 def _write_data(file: IO[str], name: str, text: str, first: int = 0) -> None:
-    """Write an inert element with a compressed text. Its base64 has no character that ends an
-    element.
+    """Write an element that a browser does not run, with a compressed text. The text is in base64,
+    which contains no character that could end the element.
     """
     packed = b64encode(zlib.compress(text.encode("utf-8"), 6)).decode("ascii")
     file.write(f'<script type="text/plain" class="{name}" data-first="{first}">{packed}</script>\n')

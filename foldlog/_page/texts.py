@@ -1,4 +1,4 @@
-"""Make the document of one event for the page: all of its texts."""
+"""Make the document of one event for the page, with all its texts."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from foldlog._words.texts import SIGNATURES
 from foldlog.eventstore import CorruptEvent, Event, Logged
 
 LONG = 256
-"""A value without spaces that calls itself data is replaced by its size from this number of
-characters on.
+"""A value without spaces under a key such as ``data`` is replaced by its size if it has at least
+this number of characters.
 """
 
 _LEFT_OUT = ("origin", "extra")
@@ -20,8 +20,8 @@ _DATA_KEYS = SIGNATURES | {"data", "url", "image_url", "b64_json"}
 
 
 def text_document(event: Event) -> dict[str, Any]:
-    """Return the event as ``--json`` has it, without its source's record, and with the size of each
-    image in its place.
+    """Return the document of an event as ``--json`` prints it, without its source record. Replace
+    each image by its size.
     """
     document = {key: value for key, value in event_document(event).items() if key not in _LEFT_OUT}
     sizes = {
@@ -38,7 +38,7 @@ def text_document(event: Event) -> dict[str, Any]:
 
 
 def shown_document(found: Logged | CorruptEvent) -> dict[str, Any]:
-    """Return the document of an event, or what is wrong with one that cannot be read."""
+    """Return the document of an event. For an event that cannot be read, return its problem."""
     if isinstance(found, CorruptEvent):
         return {"id": found.event_id, "kind": DAMAGED, "problem": str(found)}
     return text_document(found.event)

@@ -1,6 +1,6 @@
 """What coding agents call: Claude Code, Codex CLI, Gemini CLI, OpenCode and Copilot CLI.
 
-programs.py   the five programs: where they keep transcripts and settings, and what they delete
+programs.py   the five programs: where they store transcripts and settings, and what they delete
 asking.py     which conversation a tool is asked about; answers.py: the five tools, as texts
 server.py     the tools for a program, over MCP
 hook.py       what a hook of a program does

@@ -38,9 +38,9 @@ _SHORT = 100
 _LONG = 240
 _ERROR_MAX = 300
 _NEWEST = 3
-"""How many compactions are described in full if the caller names none."""
+"""The number of compactions that are described in full if the caller names none."""
 _NAMES = 12
-"""How many names and messages of the user are shown for each."""
+"""The maximum number of names and of user messages that are shown for each compaction."""
 _HITS = 50
 _LISTED = 10
 _SEARCH_S = 5.0
@@ -49,8 +49,8 @@ _EVENT_ID = re.compile(r"-?[0-9]{1,18}")
 
 
 class Answers:
-    """The tools over one store. Every method returns a text; it never raises for a question that
-    has no answer.
+    """The tools of one store. Every method returns a text. If a question has no answer, the text
+    says so.
     """
 
     def __init__(self, store: Store, asking: Asking) -> None:
@@ -59,11 +59,11 @@ class Answers:
         self._views = Views(store)
 
     def dropped(self, conversation: str = "", compaction: int | None = None) -> str:
-        """Say what compactions dropped: the newest ones, or one by its id."""
+        """Return what the newest compactions dropped, or what the compaction with an id dropped."""
         return _answer(self._answer_about(conversation, partial(self._dropped, compaction)))
 
     def why(self, about: str, conversation: str = "", at: int | None = None) -> str:
-        """Say whether something is known, and what forgot it: words, or an event by its id."""
+        """Return whether words, or the event with an id, are known, and what forgot them."""
         return _answer(self._answer_about(conversation, partial(self._why, about, at)))
 
     def recall(
@@ -73,22 +73,22 @@ class Answers:
         path: str = "",
         conversation: str = "",
     ) -> str:
-        """Give back events by words, ids or a file: of one conversation, or by words of all
-        (``*``).
+        """Return events of a conversation by words, ids or a file. For all conversations (``*``),
+        only words can be searched.
         """
         if conversation == _ALL:
             return _answer(self._everywhere(query))
         return _answer(self._answer_about(conversation, partial(self._recall, query, ids, path)))
 
     def knew(self, at: int, conversation: str = "") -> str:
-        """Say what the agent was sent when the conversation had ``at`` events."""
+        """Return what the agent was sent when the conversation had ``at`` events."""
         return _answer(self._answer_about(conversation, partial(self._knew, at)))
 
     def sessions(
         self, words: str = "", directory: str = "", since: str = "", limit: int = _LISTED
     ) -> str:
-        """List conversations, the last active first: with words in an event, of a folder, since a
-        time.
+        """List conversations, the most recently active first. Options select conversations with
+        words in an event, in a folder, or since a time.
         """
         return _answer(self._sessions(words, directory, since, limit))
 
@@ -100,23 +100,23 @@ class Answers:
         except Unclear as error:
             choices = [*self._list_lines(error.choices, "", _LISTED)]
             if choices:
-                yield f"{error}. Give the id of your conversation, if it is one of these:"
+                yield f"{error}. If your conversation is one of these, call again with its id:"
             else:
-                yield f"{error}, and none is known that it could be; 'sessions' lists all"
+                yield f"{error}, and no conversation fits; 'sessions' lists all"
             yield from choices
             return
         if subject.problem:
-            yield f"NOTE: this is of the last import: {_quoted(subject.problem, _LONG)}"
+            yield f"NOTE: this is the state of the last import: {_quoted(subject.problem, _LONG)}"
         if subject.agents:
             agents = ", ".join(map(_name, subject.agents[:_LISTED]))
             yield (
-                "NOTE: this is of the session itself; a sub-agent that asks gives its own id, one"
-                f" of: {agents}"
+                "NOTE: this is about the session itself; a sub-agent has to pass its own id, one "
+                f"of: {agents}"
             )
         if subject.missing is not None:
             yield (
-                f"NOTE: a compaction began at {subject.missing.at}, and the program has not written"
-                " it yet: what it dropped is missing here, and what follows is how it was before"
+                f"NOTE: a compaction began at {subject.missing.at}, but the program has not "
+                f"written it to the transcript yet; this is the state before this compaction"
             )
         yield from answer(subject)
 
@@ -232,7 +232,7 @@ def _compaction_lines(dropped: Dropped) -> Iterator[str]:
     at = dropped.condensation.timestamp
     when = "" if at is None else f" at {at.isoformat(timespec='seconds')}"
     counts = f"dropped {len(dropped.events)} events (≈ {dropped.tokens} tokens)"
-    yield f"compaction {dropped.condensation.id}{when} {counts}; {summary} stands for them"
+    yield f"compaction {dropped.condensation.id}{when} {counts}; {summary} replaces them"
     needed = dropped.needed
     last_terms = dropped.terms[::-1][:_NAMES]
     if needed:
@@ -240,7 +240,7 @@ def _compaction_lines(dropped: Dropped) -> Iterator[str]:
         yield f"  {len(needed)} names in no shown event that the agent needed again: {names}"
     if last_terms:
         names = _names(last_terms)
-        yield f"  {len(dropped.terms)} names stand in no shown event, among them {names}"
+        yield f"  {len(dropped.terms)} names are in no shown event, among them {names}"
     requests = [event for event in dropped.events if label(event) == "user"]
     errors = [event for event in dropped.events if label(event) == "error"]
     lines = [*map(_line, requests[-_NAMES:]), *map(_line, errors[-_NEWEST:])]
@@ -272,13 +272,15 @@ def _name(conversation: str) -> str:
 
 
 def _quoted(text: str, length: int) -> str:
-    """Return a text of the past on one line, in quotation marks that it cannot end."""
+    """Return a text of a conversation on one line in quotation marks. Quotation marks in the text
+    are escaped.
+    """
     text = printable(" ".join(text.split()), one_line=True)
     return json.dumps(clipped(text, length), ensure_ascii=False)
 
 
 def _answer(lines: Iterable[str]) -> str:
-    """Return as many of the first lines as fit into an answer."""
+    """Return the first lines that fit into an answer."""
     answer = list[str]()
     room = TOKENS_MAX - 60
     left_out = 0

@@ -1,4 +1,4 @@
-"""Find the conversation that a tool is asked about, and import what its file has got since."""
+"""Find the conversation about which a tool is asked, and import the new records of its file."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from foldlog.eventstore import EventStoreError, Store
 _SESSION = "CLAUDE_CODE_SESSION_ID"
 _CHOICES = 10
 _IS_NAME = re.compile(r"[\w-]{1,200}", re.ASCII)
-"""An id that can name a file: it leads to no other folder, and is not a pattern."""
+"""An id that can be a file name: it contains no separator of folders and no pattern."""
 
 
 class Unclear(EventStoreError):
-    """It is not clear which conversation is meant. It is one of ``choices``; None stands for all
-    conversations.
+    """It is not clear which conversation is meant. It is one of ``choices``, or any conversation if
+    ``choices`` is None.
     """
 
     def __init__(self, problem: str, choices: Collection[str] | None) -> None:
@@ -35,11 +35,11 @@ class Unclear(EventStoreError):
 
 
 class Asked(NamedTuple):
-    """A conversation that a tool is asked about.
+    """A conversation about which a tool is asked.
 
     ``problem``   why its stored state may be old; empty if it is not
     ``missing``   a compaction that its program has not written yet
-    ``agents``    sub-agents at work; one of them may be the one that asks
+    ``agents``    sub-agents at work; one of them may be asking
     """
 
     conversation: str
@@ -49,8 +49,8 @@ class Asked(NamedTuple):
 
 
 class Asking:
-    """Finds the conversation that a program means: the one with a given id, or the session that
-    started this server. It never guesses: a program that names no session gets a list of the
+    """Finds the conversation that a program means: the conversation with an id, or the session that
+    started this server. It never guesses. If a program names no session, it gets a list of the
     conversations of the ``folder``.
     """
 
@@ -72,7 +72,7 @@ class Asking:
     def find(self, conversation: str) -> Asked:
         """Return the conversation, after its file was imported again. Raises ``Unclear``."""
         name = self._by_id(conversation) if conversation else self._of_session()
-        problem = "the store is open for reading only"
+        problem = "the store is read-only"
         if self._may_import:
             name, problem = refreshed(self._store, name, self._is_secret)
         agents = () if conversation else self._agents_of(name)
@@ -80,7 +80,7 @@ class Asking:
 
     def _agents_of(self, session: str) -> list[str]:
         """Return the sub-agents whose transcripts were written after the transcript of their
-        session. One of them may be the program that asks, since they use the same server.
+        session. One of them may be asking, since they use the same server as the session.
         """
         transcripts: list[Path] = []
         for path in map(Path, source_files(self._store, [session]).get(session, ())):
@@ -107,8 +107,7 @@ class Asking:
         import of its file.
 
         ``/clear`` and ``/resume`` begin another session in another file of the same folder, and the
-        server does not learn of it. So the session is known only while its file is the newest
-        written file.
+        server gets no notice. So the session is known only while its file is the newest file.
         """
         session = self._environ.get(_SESSION)
         if not session:
@@ -125,7 +124,7 @@ class Asking:
         )
         later_files = [path for path in other_files if _written_at(path) >= _written_at(file)]
         if later_files:
-            problem = f"another session was written after {session}, and may be the one that asks"
+            problem = f"another session was written after {session}, and it may be asking"
             newest = nlargest(_CHOICES - 1, later_files, key=_written_at)
             raise self._unclear(problem, self._import([file, *newest]))
         return next(iter(self._import([file])), None) or self._by_id(session)
@@ -138,7 +137,7 @@ class Asking:
         return []
 
     def _import(self, files: Sequence[Path]) -> list[str]:
-        """Import transcripts, and return the conversations that they became."""
+        """Import transcripts, and return their conversations."""
         if not self._may_import:
             return []
         outcomes = Import(self._store, files, is_secret=self._is_secret)

@@ -21,7 +21,7 @@ def look_at(store: Store, program: Program, hooks: Path) -> ProgramDocument:
     """Return the status of a program. ``hooks`` is the folder in which its hooks note that they
     fired. Cost: the status of its files.
     """
-    importing = Import(store, [])  # only asked which files are in the store
+    importing = Import(store, [])  # used only to check which files are in the store
     problem = None
     days: float | None = program.days
     try:

@@ -1,5 +1,5 @@
-"""What a hook of a program does: import the transcript, and after a compaction say what the model
-can ask for.
+"""Answer a hook of a program: import the transcript, and after a compaction tell the model what it
+can ask foldlog.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from foldlog._programs.programs import PROGRAMS
 from foldlog.eventstore import Store
 
 FIRED = "hooks"
-"""The folder with a file for each format: it is written when a hook fires, and holds the event."""
+"""The folder with a file for each format. When a hook fires, the name of its event is written to
+the file.
+"""
 
 _IS_PLAIN = re.compile(r"[\w.:@/-]{1,100}", re.ASCII)
 
@@ -27,11 +29,11 @@ def answer_hook(
     is_secret: Callable[[bytes], bool] | None = None,
 ) -> dict[str, Any]:
     """Import the transcript that the JSON of a hook names. The plugin of OpenCode names only its
-    program: then import the database of OpenCode.
+    program, so import the database of OpenCode.
 
-    Return what the hook prints: after a compaction a text for the model of at most 120 tokens, else
-    nothing. ``fired`` is the folder that notes the time. A record that ``is_secret`` is kept out.
-    Raises what the import raises.
+    Return what the hook prints: after a compaction, a text of at most 120 tokens for the model;
+    otherwise nothing. ``fired`` is the folder in which the time is noted. Records for which
+    ``is_secret`` is true are imported blank. Raises what the import raises.
     """
     event = str(given.get("hook_event_name") or "")
     session = str(given.get("session_id") or given.get("sessionId") or "")
@@ -40,7 +42,7 @@ def answer_hook(
     conversation = ""
     paths = _transcripts(given)
     for path in paths:
-        if not path.exists():  # Copilot writes it after its first turn
+        if not path.exists():  # Copilot writes the transcript after its first turn
             continue
         importing = Import(store, [path], only=session or None, where=where, is_secret=is_secret)
         for outcome in importing:
@@ -58,8 +60,9 @@ def answer_hook(
     is_compacted = event == "PostCompact" or starts_after_compaction
     is_claude_code = program == PROGRAMS["claude-code"].format
     noted = None
-    # Before a compaction it is noted for each program. After a compaction the transcript that was
-    # imported above has it already, except that of Claude Code, which writes it after its hooks.
+    # Before a compaction, note it for every program. After a compaction, the transcript that was
+    # imported above already contains it, except the transcript of Claude Code, which writes it
+    # after its hooks.
     if event == "PreCompact" or (is_compacted and is_claude_code):
         noted = note_compaction(store, conversation)
     if starts_after_compaction:
@@ -89,23 +92,23 @@ def _note_time(fired: Path, program: str, event: str) -> None:
 
 
 def _advice(about: str, conversation: str) -> str:
-    """Return what the model reads. The id is of the transcript: one that could pass for our words
-    is not in it.
+    """Return the text for the model. The id of the conversation comes from the transcript, so it is
+    left out if it could be read as an instruction.
     """
     if _IS_PLAIN.fullmatch(conversation):
         named = f" (conversation {conversation})"
     else:
         named = ""
     return (
-        f"foldlog: {about} left your context in this compaction; they are kept. Before you ask the"
-        " user for something that was said before, use the foldlog tools `dropped` and"
+        f"foldlog: {about} left your context in this compaction, but foldlog still has them. "
+        f"Before you ask the user again about something, use the foldlog tools `dropped` and"
         f" `recall`{named}."
     )
 
 
 def _of_agents(transcripts: Sequence[Path]) -> Iterator[Path]:
-    """Yield the folder of the sub-agents of a session of Claude Code: it deletes their transcripts
-    too.
+    """Yield the folder of the sub-agents of a session of Claude Code, which deletes their
+    transcripts too.
     """
     folders = (transcript.with_suffix("") / "subagents" for transcript in transcripts)
     return (folder for folder in folders if folder.is_dir())

@@ -20,8 +20,8 @@ _VARIABLE = re.compile(r"\$\{(\w+):-([^}]*)\}")
 
 
 class Target(NamedTuple):
-    """A file of settings, and the file of ``plugins/`` whose content goes there: as a file that
-    ``is_ours`` alone, or its values into those that are there.
+    """A file of settings, and the file of ``plugins/`` with the content for it. If ``is_ours``, the
+    whole file belongs to foldlog; otherwise the values are added to the values in the file.
     """
 
     plugin: str
@@ -32,13 +32,13 @@ class Target(NamedTuple):
 class Program(NamedTuple):
     """A coding agent.
 
-    ``format``    the format of its transcripts, which says where they are kept
-    ``files``     how the files with its conversations are called
-    ``home``      the folder that is there if it is installed
-    ``targets``   what ``foldlog setup`` writes; these are places of ``settings_at``, as is ``home``
-    ``days``      after how many days it deletes transcripts if its settings do not say; None: it
-                  does not
-    ``setting``   the file and the names of the setting that says it
+    ``format``    the format of its transcripts, which names their folders
+    ``files``     a pattern for the names of the files with its conversations
+    ``home``      the folder that exists if the program is installed
+    ``targets``   the files that ``foldlog setup`` writes; ``settings_at`` expands their paths and
+                  ``home``
+    ``days``      after how many days it deletes transcripts by default; None if it deletes none
+    ``setting``   the file and the names of the setting with this number of days
     """
 
     name: str
@@ -50,13 +50,13 @@ class Program(NamedTuple):
     setting: Sequence[str] = ()
 
     def transcripts(self) -> Iterator[Path]:
-        """Yield the files that hold its conversations."""
+        """Yield the files with its conversations."""
         roots = filter(None, map(place_at, format_named(self.format).kept_in))
         files = {path.resolve(): path for root in roots for path in sorted(root.rglob(self.files))}
         return (path for path in files.values() if path.is_file())
 
     def days_kept(self) -> float | None:
-        """Return after how many days it deletes a transcript; None if it deletes none. Raises
+        """Return after how many days it deletes a transcript, or None if it deletes none. Raises
         ``ValueError`` for settings that cannot be read.
         """
         if not self.setting:
@@ -74,16 +74,16 @@ class Program(NamedTuple):
 
 
 def place_at(place: str) -> Path | None:
-    """Return a place with ``~`` and variables of the environment as a path; None where a variable
-    is not set.
+    """Return a path with ``~`` and environment variables replaced, or None if a variable is not
+    set.
     """
     path = os.path.expanduser(os.path.expandvars(place))
     return None if path.startswith("$") else Path(path)
 
 
 def settings_at(place: str) -> Path:
-    """Return a place of settings as a path. In it ``${NAME:-default}`` is a variable of the
-    environment as programs read them: the default, where it is not set or empty.
+    """Return the path of settings. ``${NAME:-default}`` in it is an environment variable; the
+    default is used if the variable is not set or empty.
     """
     return (
         Path(_VARIABLE.sub(lambda found: os.environ.get(found[1]) or found[2], place))
@@ -93,8 +93,8 @@ def settings_at(place: str) -> Path:
 
 
 def text_at(path: Path) -> str | None:
-    """Return the text of a file; None if it is missing. Raises ``ValueError`` for bytes that are
-    no text.
+    """Return the text of a file, or None if the file is missing. Raises ``ValueError`` if its bytes
+    are not text.
     """
     return path.read_text("utf-8") if path.is_file() else None
 
@@ -111,7 +111,7 @@ def settings_in(path: Path, text: str | None) -> MutableMapping[str, Any]:
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
     if not isinstance(settings, dict):
-        raise ValueError(f"{path} holds no JSON object")  # noqa: TRY004 - as other contents that cannot be read
+        raise ValueError(f"{path} does not contain a JSON object")  # noqa: TRY004 - as other contents that cannot be read
     return settings
 
 

@@ -1,5 +1,5 @@
-"""The MCP server: the five tools of ``answers.py``, for a program over stdio, or mounted by
-``foldlog serve``.
+"""The MCP server of the five tools in ``answers.py``. A program uses it over stdio, or ``foldlog
+serve`` mounts it.
 """
 
 from __future__ import annotations
@@ -37,14 +37,16 @@ _READS = ToolAnnotations(
 
 
 class MountedTools(NamedTuple):
-    """The server as a part of another one: its ``routes``, and what runs while that one does."""
+    """The server as a part of another server: its ``routes``, and a context manager that must be
+    open while the other server runs.
+    """
 
     routes: list[BaseRoute]
     running: Callable[[], AbstractAsyncContextManager[None]]
 
 
 def mounted(answers: Answers) -> MountedTools:
-    """Return the server at the path ``/mcp`` of another one, which checks tokens, hosts and
+    """Return the server for the path ``/mcp`` of another server, which checks tokens, hosts and
     origins.
     """
     made = server(answers)
@@ -64,8 +66,8 @@ def server(answers: Answers) -> MCPServer:
 
 
 def well_formed_lines(lines: BinaryIO) -> io.TextIOWrapper:
-    """Return a stream of these lines without lone surrogates, such as an escape of half a
-    character: a request with one would get no answer from the server.
+    """Return a stream of these lines without lone surrogates (escapes of half a character). The MCP
+    server would not answer a request with a lone surrogate.
     """
     return io.TextIOWrapper(io.BufferedReader(_WellFormed(lines)), "utf-8", "replace")
 
@@ -91,7 +93,9 @@ class _WellFormed(io.RawIOBase):
 
 
 def _tool(method: Callable[..., str]) -> Tool:
-    """Return a method as a tool. Its definition is in every prompt, so it has types alone."""
+    """Return a method as a tool. Its definition is in every prompt, so its parameters have types
+    but no descriptions.
+    """
     tool = Tool.from_function(
         method,
         description=f"{_DESCRIPTIONS[method.__name__]} {_MATERIAL}",

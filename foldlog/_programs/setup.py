@@ -1,7 +1,7 @@
-"""Write the hooks and the server of foldlog into the settings of a program, and remove them.
+"""Write foldlog's hooks and MCP server into the settings of a program, and remove them.
 
-A record says what was written, so that nothing else is removed: the user may have a server or a
-file with our names.
+A record stores what was written, so that nothing else is removed. The user may have a server or a
+file with the same name.
 """
 
 from __future__ import annotations
@@ -20,16 +20,18 @@ from foldlog._programs.programs import Program, settings_at, settings_in, text_a
 from foldlog._whole_file import whole_file
 
 _RECORD = "setup.json"
-"""The file with the record: by the path of each file, our part of it."""
+"""The file with the record: by the path of each file, foldlog's part of the file."""
 _SECTIONS = ("hooks", "mcpServers", "mcp_servers")
-"""The parts of a plugin that belong into settings; other parts, such as its name, do not."""
+"""The sections of a plugin that are written into settings. Other parts, such as its name, are
+not.
+"""
 _WHOLE_FILE = ""
-"""In a record's list of the sections and names that setup made, stands for the file itself."""
+"""The entry for the file itself in a record's list of the sections and names that setup made."""
 
 
 class Written(NamedTuple):
     """The new state of a file of settings. ``text`` is None if the file is to be removed. ``ours``
-    is our part of it.
+    is foldlog's part of the file.
     """
 
     path: Path
@@ -40,9 +42,9 @@ class Written(NamedTuple):
 def settings_with(
     program: Program, command: Sequence[str], options: Sequence[str], record: Mapping[str, Any]
 ) -> Iterator[Written]:
-    """Yield the settings of a program with our hooks and server, which run ``command`` with
-    ``options``. Raises ``ValueError`` if settings cannot be read, or if the user has something
-    under our names, and ``OSError``.
+    """Yield the settings of a program with foldlog's hooks and server, which run ``command`` with
+    ``options``. Raises ``ValueError`` if settings cannot be read, or if the user has values under
+    foldlog's names. Raises ``OSError``.
     """
     texts_without_ours = {
         written.path: written.text for written in settings_without(program, record)
@@ -66,8 +68,8 @@ def settings_with(
 
 
 def settings_without(program: Program, record: Mapping[str, Any]) -> Iterator[Written]:
-    """Yield the settings of a program that have hooks or a server of ours, without these. Raises
-    what ``settings_with`` raises.
+    """Yield the files of settings that have foldlog's hooks or server, without these. Raises what
+    ``settings_with`` raises.
     """
     for target in program.targets:
         path = settings_at(target.path)
@@ -91,13 +93,13 @@ def recorded(folder: Path) -> dict[str, Any]:
 
 
 def write(written: Written, folder: Path) -> None:
-    """Write a file of settings, and our part of it into the record in a folder. The mode of the
-    file and links to it stay. Raises ``OSError``.
+    """Write a file of settings, and write foldlog's part of it into the record in ``folder``. The
+    mode of the file and links to it stay. Raises ``OSError``.
     """
     record = json.dumps({**recorded(folder), str(written.path): written.ours})
     path = written.path.resolve()
     if written.text is not None and written.ours is not None:
-        # The record comes first: after a kill it may say too much, but never too little.
+        # Write the record first: after a crash it may name too much, but never too little.
         _write(folder / _RECORD, record)
         _write(path, written.text)
         return
@@ -134,8 +136,8 @@ def _text_of(path: Path, settings: Mapping[str, Any]) -> str:
 
 
 def _with_command(text: str, command: Sequence[str], options: Sequence[str]) -> str:
-    """Return the text of a plugin with the command that starts foldlog on this machine. All plugin
-    languages write strings as JSON does.
+    """Return the text of a plugin with the command that starts foldlog on this machine. In all
+    languages of plugins, strings are written as in JSON.
     """
     program = json.dumps(command[0])
     arguments = json.dumps([*command[1:], "mcp", *options])
@@ -145,8 +147,8 @@ def _with_command(text: str, command: Sequence[str], options: Sequence[str]) -> 
 
 
 def _insert(settings: MutableMapping[str, Any], ours: Mapping[str, Any], path: Path) -> list[str]:
-    """Insert our values into the sections of settings. Return the new sections, and the new names
-    in them.
+    """Insert foldlog's values into the sections of settings. Return the new sections, and the new
+    names in them.
     """
     new_names = []
     for section, values in ours.items():
@@ -172,8 +174,8 @@ def _insert(settings: MutableMapping[str, Any], ours: Mapping[str, Any], path: P
 def _remove_ours(
     settings: MutableMapping[str, Any], ours: Mapping[str, Any], new_names: Sequence[str]
 ) -> bool:
-    """Remove our values from settings, and the sections that setup made if they are empty then.
-    Return whether there were values of ours.
+    """Remove foldlog's values from settings. If a section that setup made is empty after that,
+    remove it too. Return whether values were removed.
     """
     removed_any = False
     for section, values in ours.items():
@@ -196,9 +198,9 @@ def _remove_ours(
 
 
 def _without_ours(value: Any, ours: Any) -> Any:
-    """Return a value without foldlog's entries; None if it is foldlog's own. The value may be the
-    list of the hooks of an event: then groups that have only our hooks are left out, and groups
-    without our hooks stay as they are, an empty group too.
+    """Return a value without foldlog's entries, or None if the whole value is foldlog's. If the
+    value is the list of the hooks of an event, groups with only foldlog's hooks are left out.
+    Groups without foldlog's hooks stay unchanged, even an empty group.
     """
     if not isinstance(value, list) or not isinstance(ours, list):
         return None if value == ours else value

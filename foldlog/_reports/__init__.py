@@ -1,4 +1,4 @@
-"""Reports that are made from a store and kept outside of it.
+"""Reports about a store.
 
 audit_database.py   a SQLite database of events, Views and condensations, for SQL and Datasette
 audit_file.py       the file of that database: its tables, how it is made and opened
@@ -8,8 +8,8 @@ dropped.py          what a condensation took out of a View, and what was needed 
                     needed_again.py: of all of them
 replays.py          another condenser over a recorded history; recall_score.py: what the agent
                     needed again
-as_sent.py          the View as a model was sent it, by the rules that the log has; sent.py: which
-                    events of it
+as_sent.py          the View as it was sent to a model, by the rules in the log; sent.py: which
+                    of its events
 own_ids.py          what a condensation of V0 forgets
 runs.py             two conversations without a common past side by side
 """

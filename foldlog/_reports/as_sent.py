@@ -1,7 +1,8 @@
-"""Show a View as a model is sent it: without hidden events, with masks, and with shortened texts.
+"""Show a View as it is sent to a model: without hidden events, with masks, and with shortened
+texts.
 
-The View is the fold of the log. The rules by which a step sends less than the View are recorded in
-the log (``reports.newest_rules``). Here they are applied again, at any version.
+The View is the fold of the log. A step may send less than the View; it records its rules in the log
+(``reports.newest_rules``). This module applies the rules again, at any version.
 """
 
 from __future__ import annotations
@@ -29,15 +30,15 @@ _MASKS = (
     clearing.ClearToolUsesCondenser,
     clearing.ClearThinkingCondenser,
 )
-"""The condensers whose recorded rules are applied. A log may come from anywhere: it chooses among
-those that only show less, and no other code, no model and no key of an API.
+"""The condensers whose recorded rules are applied. A log may come from anywhere, so it can only
+select condensers that show less. It cannot run other code, call a model or use an API key.
 """
 
 
 @dataclass(frozen=True)
 class Sent:
-    """``view``, and ``sent``: the View as a model is sent it. ``rules`` names the recorded rules in
-    words; it is empty if there are none.
+    """A View and its sent form. ``sent`` is ``view`` as it is sent to a model. ``rules`` names the
+    recorded rules in words; it is empty if there are none.
 
     A rule that cannot be applied, such as the rule of your own condenser, changes nothing;
     ``rules`` says so, and then ``known`` is False.
@@ -53,8 +54,8 @@ class Sent:
         return {event.id: event for event in self.sent.events}
 
     def less(self, event_id: int) -> str:
-        """Return what the rules do to an event: ``hidden``, ``masked``, ``shortened``, ``unknown``,
-        or nothing.
+        """Return the effect of the rules on an event: ``hidden``, ``masked``, ``shortened``,
+        ``unknown``, or an empty text.
         """
         if not self.rules:
             return ""
@@ -69,8 +70,8 @@ class Sent:
 
 
 def sent(store: Store, conversation: str, view: View) -> Sent:
-    """Return a View of the conversation as a model is sent it. Cost: that View, and the last events
-    before it.
+    """Return a View of the conversation as it is sent to a model. Cost: the View, and the last
+    events before it.
     """
     at, reports = newest_rules(store, conversation, view.version)
     rules = [report for report in reports if report.get("outcome") != "above size"]
@@ -113,18 +114,18 @@ def _applied(rules: Iterable[Report], view: View) -> View:
 def why_sent(
     store: Store, views: Views, conversation: str, event_id: int, at: int | None = None
 ) -> Why:
-    """Return why a View shows an event or does not, as ``Views.why`` does, and what the recorded
-    rules do to it.
+    """Return why a View shows an event or does not, as ``Views.why`` does, and the effect of the
+    recorded rules on this event.
     """
     why = views.why(conversation, event_id, at)
     if not why.sent:
         return why
     found = sent(store, conversation, views.at(conversation, why.version))
     words = {
-        "hidden": "but no model is sent it: it is hidden by",
-        "masked": "and a model is sent a line in the place of its content: it is masked by",
-        "unknown": "but what a model was sent of it is not known: this is decided by",
-        "shortened": "and a model is sent its beginning and its end: it is shortened by",
+        "hidden": "but it is not sent to a model: it is hidden by",
+        "masked": "and a line is sent to the model in place of its content: it is masked by",
+        "unknown": "but it is not known how it was sent to a model: this is decided by",
+        "shortened": "and its beginning and its end are sent to the model: it is shortened by",
     }
     less = found.less(event_id)
     if not less:

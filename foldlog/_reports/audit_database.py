@@ -1,5 +1,5 @@
-"""Write a store as an ordinary SQLite database for auditors: tables to query, a full-text index,
-for Datasette too.
+"""Write a store as an ordinary SQLite database for auditors. It has tables and a full-text index,
+and can be opened in Datasette.
 
 A second run resumes where the first ended and adds only new events. ``docs/AUDIT.md`` has example
 queries.
@@ -54,13 +54,13 @@ from foldlog.projections.stored.revision_codec import PROJECTION
 _CHUNK = 1_000
 _NAME = "audit database "
 _SOME = "some conversations"
-"""Where a file holds conversations that were named: the position that the store had when these were
-added.
+"""The scope of a file with named conversations only. Its position is the position of the store when
+they were added last.
 """
 _REMAINS = "bytes of removed rows"
-"""A row of the table ``followed`` that has a mark instead of a position: bytes of deleted rows may
-still be in the file. It is written with each deletion, so that the next run completes one that was
-killed.
+"""A row of the table ``followed`` that is a mark, not a position: bytes of deleted rows may still
+be in the file. It is written with each deletion, so that the next run completes an interrupted
+deletion.
 """
 _OF_CONVERSATIONS = ("events", "condensations", "revisions", "damaged")
 _SQLITE_BITS = 64
@@ -72,13 +72,12 @@ def update(
     conversations: Sequence[str] | None = None,
     on_events: Callable[[int], object] = lambda added: None,
 ) -> AddedDocument:
-    """Update the audit database at ``path``, for some conversations, or for the whole store; make
-    it first if it does not exist. Content that was erased or redacted in the store is erased there
-    too.
+    """Update the audit database at ``path`` for some conversations, or for the whole store. If it
+    does not exist, create it. Content that was erased or redacted in the store is erased there too.
 
     Each step is one transaction, so the next run resumes an interrupted one. An event that cannot
-    be read is left out, and is named in the result and in the table ``damaged``. Raises
-    ``NoAuditDatabase``, and what reading the store raises. Cost: what is new.
+    be read is left out; the result and the table ``damaged`` name it. Raises ``NoAuditDatabase``,
+    and what reading the store raises. Cost: the new events.
     """
     with closing(AuditTables(store, path)) as tables, written(path):
         if conversations is None:
@@ -104,7 +103,7 @@ def name_of(path: Path) -> str:
 
 
 class AuditRow(NamedTuple):
-    """An event, and what the tables say of it."""
+    """An event, and its rows in the tables."""
 
     recorded: Recorded
     event: dict[str, Any]
@@ -112,11 +111,12 @@ class AuditRow(NamedTuple):
 
 
 class AuditTables(Derived[AuditRow]):
-    """The tables of an audit database, which apply what the store has recorded: ``apply``, then
+    """The tables of an audit database. First call ``apply`` with recorded events, then
     ``describe``.
 
-    ``events``, ``condensations`` and ``damaged`` are what was met since it was opened; ``touched``
-    are the conversations to describe. One thread may apply while another one describes.
+    ``events``, ``condensations`` and ``damaged`` are counted from its opening on; ``touched`` are
+    the conversations to describe. One thread may call ``apply`` while another thread calls
+    ``describe``.
     """
 
     batch_size = _CHUNK
@@ -144,7 +144,7 @@ class AuditTables(Derived[AuditRow]):
 
     @property
     def position(self) -> int:
-        """The position in the store up to which it is complete."""
+        """The position in the store up to which the audit database is complete."""
         with self._writing:
             return followed_up_to(self._database.conn)
 
@@ -176,7 +176,7 @@ class AuditTables(Derived[AuditRow]):
     def add(
         self, conversations: Iterable[str], on_events: Callable[[int], object] = lambda added: None
     ) -> None:
-        """Add the events of some conversations that it does not have, whatever the position is."""
+        """Add the missing events of some conversations, whatever the position is."""
         for name in dict.fromkeys(conversations):
             known = "SELECT state FROM conversations WHERE id = ?"
             row = self._database.execute(known, [storable(name)]).fetchone()
@@ -193,9 +193,9 @@ class AuditTables(Derived[AuditRow]):
             self.touched.add(name)
 
     def describe(self) -> int:
-        """Write the rows of the conversations that were touched, and their revisions; for an erased
-        one only its tombstone. Remove the bytes of deleted rows. Return the number of these
-        conversations.
+        """Write the rows and revisions of the ``touched`` conversations. For an erased
+        conversation, write only its tombstone. Remove the bytes of deleted rows. Return the number
+        of these conversations.
         """
         with self._writing:
             touched = self.touched
@@ -212,7 +212,7 @@ class AuditTables(Derived[AuditRow]):
                     lost = DamagedDocument.of(error, event=error.event_id)
                 except StoreDamaged as error:
                     lost = DamagedDocument(conversation=name, event=0, problem=str(error))
-                self._to_confirm = True  # what was erased of it may still be here
+                self._to_confirm = True  # erased content of it may still be in this database
                 self.touched.add(name)
                 if lost not in self.damaged:
                     self.damaged.append(lost)
@@ -220,8 +220,8 @@ class AuditTables(Derived[AuditRow]):
             return len(touched)
 
     def confirm(self) -> None:
-        """Record in the store that what was removed before the present position is removed here, if
-        it is.
+        """Record in the store that all removals before the present position are done in this
+        database, if they are.
         """
         if not self.store.database.recorder.writable:
             return
@@ -238,7 +238,7 @@ class AuditTables(Derived[AuditRow]):
             raise
 
     def refresh(self) -> None:
-        """Describe the conversations that have new events, and confirm what was removed."""
+        """Describe the conversations that have new events, and confirm the removals."""
         self.describe()
         self.confirm()
 
@@ -308,7 +308,7 @@ class AuditTables(Derived[AuditRow]):
         self._to_confirm = True
 
     def _replace(self, conversation: str, event_ids: Sequence[int]) -> None:
-        """Remove redacted events, in forks too, and add what is left of them."""
+        """Remove redacted events, also from forks, and add them again without their content."""
         self._to_confirm = True
         known = "SELECT taken_back FROM events WHERE conversation = ? AND id = ?"
         forks = list[str]()
@@ -331,8 +331,8 @@ class AuditTables(Derived[AuditRow]):
                         _take_back(self._database, name, event_id, event_id)
 
     def _purge(self) -> None:
-        """Remove the bytes of deleted rows from the index and from free pages, unless that was
-        done.
+        """Remove the bytes of deleted rows from the index and from free pages, unless they are
+        already removed.
         """
         database = self._database
         if not database.execute("SELECT 1 FROM followed WHERE scope = ?", [_REMAINS]).fetchone():
@@ -343,16 +343,16 @@ class AuditTables(Derived[AuditRow]):
         busy, *_ = database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         if busy:
             raise StoreUnavailable(
-                f"the {self._name} is being read, so deleted rows stay in its log; try again when"
-                " its readers end",
+                f"the {self._name} has open readers, so deleted rows stay in its log; try again "
+                f"when they are closed",
                 kind="read",
             )
         with self._transaction():
             database.execute("DELETE FROM followed WHERE scope = ?", [_REMAINS])
 
     def _state(self, conversation: str) -> str:
-        """Return a text that changes where rows that are here may be wrong: with each redaction,
-        and where the id of an erased conversation is used again.
+        """Return a text that changes when the rows of a conversation may have become wrong: with
+        each redaction, and when a new conversation gets the id of an erased conversation.
         """
         with suppress(ConversationErased):
             return self.store.query(
@@ -394,9 +394,9 @@ class AuditTables(Derived[AuditRow]):
 def _missing(
     store: Store, database: Database, conversation: str
 ) -> Iterator[Recorded | CorruptEvent]:
-    """Yield the events of one conversation that the database does not have, and an error in the
-    place of an event that cannot be read. A fork that was detached may lack its first events. Yield
-    nothing for an erased conversation.
+    """Yield the events of one conversation that the database does not have. For an event that
+    cannot be read, yield an error instead. For a detached fork, the first events may be missing.
+    Yield nothing for an erased conversation.
     """
     known = (
         "SELECT id FROM events WHERE conversation = ? UNION SELECT id FROM damaged WHERE"
@@ -428,15 +428,13 @@ def _missing(
 def _recorded(
     store: Store, conversation: str, start: int, stop: int | None = None
 ) -> Iterator[Recorded | CorruptEvent]:
-    """Yield events of one conversation, and an error in the place of an event that cannot be
-    read.
-    """
+    """Yield events of one conversation. If an event cannot be read, yield an error instead."""
     for one in logged(store, conversation, start, stop):
         yield one if isinstance(one, CorruptEvent) else Recorded(0, conversation, *one)
 
 
 def _take_back(database: Database, conversation: str, first: int, last: int) -> None:
-    """Mark events that an import took back, and copies: figures count neither, see
+    """Mark events that an import took back, and copies. Figures count neither of them: see
     ``counted_in``.
     """
     imported = (
@@ -501,7 +499,7 @@ def _plain(value: Any) -> str | None:
 
 
 def _number(value: Any) -> int | float | str | None:
-    """Return a number that SQLite can hold; any other value as text."""
+    """Return a number that SQLite can store, or any other value as text."""
     if isinstance(value, float) or (isinstance(value, int) and value.bit_length() < _SQLITE_BITS):
         return value
     return _plain(value)

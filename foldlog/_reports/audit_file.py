@@ -1,6 +1,4 @@
-"""The file of an audit database: its tables, how it is made and opened, and which store it is
-of.
-"""
+"""The file of an audit database: create and open it, and check its tables and its store."""
 
 from __future__ import annotations
 
@@ -89,7 +87,7 @@ class NoAuditDatabase(EventStoreError):
     remedy.
     """
 
-    def __init__(self, path: Path, problem: str, remedy: str = "give another file") -> None:
+    def __init__(self, path: Path, problem: str, remedy: str = "use another file") -> None:
         super().__init__(f"{path} cannot be the audit database: {problem}; {remedy}")
 
 
@@ -108,22 +106,22 @@ def _remedy(error: sqlite3.Error | OSError) -> str:
         case (sqlite3.SQLITE_FULL, _) | (_, errno.ENOSPC):
             return "free some space"
         case (sqlite3.SQLITE_BUSY, _):
-            return "another program writes it: try again when that program has ended"
+            return "another program is writing it; try again when that program has ended"
         case (sqlite3.SQLITE_IOERR, _) | (_, errno.EIO):
-            return "look at its disk, or give another file"
+            return "check its disk, or use another file"
         case (sqlite3.SQLITE_READONLY | sqlite3.SQLITE_CANTOPEN, _) | (
             _,
             errno.EACCES | errno.EPERM | errno.EROFS,
         ):
-            return "give this user the right to write the file and its folder, or give another file"
+            return "let this user write the file and its folder, or use another file"
         case _:
-            return "give another file"
+            return "use another file"
 
 
 def check_target(store: Store, path: Path, conversations: Sequence[str] | None = None) -> None:
-    """Check that ``open_database`` can open or make an audit database at ``path``, and for a new
-    one, that the store's first event can be read, or that of the first of some conversations. Call
-    it before long work.
+    """Check that ``open_database`` can open or create an audit database at ``path``. For a new
+    database, also check that the first event of the store or of the named conversations can be
+    read. Call it before long work.
 
     Raises ``NoAuditDatabase`` and ``KeyUnavailable``. Nothing is changed.
     """
@@ -134,7 +132,7 @@ def check_target(store: Store, path: Path, conversations: Sequence[str] | None =
     if path.is_file() and path.stat().st_size:
         with written(path), closing(sqlite3.connect(path)) as connection:
             _check_connected(store, path, connection)
-            connection.execute("BEGIN IMMEDIATE")  # it can be written now
+            connection.execute("BEGIN IMMEDIATE")  # checks that the file can be written now
     elif conversations is None:
         next(followed(store, 0), None)
     else:
@@ -142,8 +140,8 @@ def check_target(store: Store, path: Path, conversations: Sequence[str] | None =
 
 
 def open_database(store: Store, path: Path) -> Database:
-    """Open the audit database of ``store`` at ``path``; make it first if nothing or an empty file
-    is there.
+    """Open the audit database of ``store`` at ``path``. If there is no file or an empty file,
+    create it.
 
     A new file appears under its name when its tables are complete, so a process that is killed
     never leaves an unusable file. Raises ``NoAuditDatabase``.
@@ -162,8 +160,8 @@ def open_database(store: Store, path: Path) -> Database:
 
 
 def _make(store: Store, path: Path) -> None:
-    """Make an audit database without events. Where another process makes it at the same time, its
-    file stays.
+    """Create an audit database without events. If another process creates it at the same time, the
+    file of the other process stays.
     """
     empty = path.exists()
     if empty and not path.is_file():
@@ -185,7 +183,7 @@ def _make(store: Store, path: Path) -> None:
             )
             table_of(database, "events").create_index(["kind", "tool"])
             table_of(database, "store").insert({"uuid": store.database.uuid}, pk="uuid")
-            database.enable_wal()  # last: without a log, a full disk is an error at once
+            database.enable_wal()  # last, since without a log a full disk is an error at once
         sync(part)
         if empty:
             os.replace(part, target)
@@ -214,10 +212,10 @@ def _check_connected(store: Store, path: Path, connection: sqlite3.Connection) -
     else:
         row = None
     if row is None:
-        raise NoAuditDatabase(path, "it is a database of another kind")
+        raise NoAuditDatabase(path, "it is another kind of database")
     if row[0] != store.database.uuid:
         problem = f"it is the audit database of store {row[0]}, not of {store.database.uuid}"
-        raise NoAuditDatabase(path, problem, "give another file, or delete this one")
+        raise NoAuditDatabase(path, problem, "use another file, or delete this one")
 
 
 def followed_up_to(connection: sqlite3.Connection) -> int:

@@ -1,4 +1,4 @@
-"""Strategies side by side, over the same history: the figures of each."""
+"""Compare the figures of several strategies over the same history."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def describe_condenser(condenser: Condenser, model: AgentModel | None) -> dict[s
 
 
 def _limits(condenser: Condenser, model: AgentModel) -> list[tuple[int | None, int | None]]:
-    """Return the events and the tokens of a View above which a condenser, and each part of it,
-    condenses.
+    """Return the limits of a condenser and of each part of it: the numbers of events and tokens of
+    a View above which it condenses.
     """
     limits = getattr(condenser, "limits", None)
     if limits is None:
@@ -65,8 +65,8 @@ def comparison(
     price: Price,
     condensers: Mapping[str, Mapping[str, Any]] = {},
 ) -> list[StrategyFiguresDocument]:
-    """Return the figures of each strategy: its description, and what the model was shown, the cost,
-    and what was lost. ``condensers`` are the descriptions: see ``describe_condenser``.
+    """Return the figures of each strategy: its description, what the model was shown, the cost, and
+    what was lost. ``condensers`` are the descriptions: see ``describe_condenser``.
 
     ``asks`` are the ids of the user's messages in the history. ``cost`` is the cost of the prompts
     at this price and of the condenser's own model. Figures that could not be counted are None, and
@@ -98,8 +98,8 @@ def comparison(
 
 
 class _Measure(NamedTuple):
-    """The figure by which strategies are compared, and the words for it. ``about`` is written
-    before an estimate.
+    """The figure by which strategies are compared, and its name. ``about`` is the text before an
+    estimate.
     """
 
     figure: str
@@ -131,10 +131,10 @@ def verdict_of(
     """Return sentences about the figures of ``comparison``: which strategy to choose, and what each
     of them loses.
 
-    It is the cheapest strategy that loses no message of the user, compared with noop. The recorded
-    condensations cannot be chosen. If a cost is not known, strategies are compared by the tokens
-    that they send, or else by the sizes of their Views. ``priced`` names the model with this price;
-    ``about`` is written before estimates.
+    The chosen strategy is the cheapest that loses no user message, and is compared with noop. The
+    recorded condensations cannot be chosen. If a cost is not known, strategies are compared by the
+    tokens that they send; if these are not known either, by the sizes of their Views. ``priced``
+    names the model with this price; ``about`` is written before estimates.
     """
     offered = [row for row in rows if row.condenser is not None]
     measures = (
@@ -151,8 +151,8 @@ def verdict_of(
         first = _cheapest(offered, noop, measure)
     new, repeated = (1_000_000 * price.of_prompt(*tokens) for tokens in ((0, 0, 1), (0, 1)))
     at = (
-        f"At the price of {priced}: ${new:,.2f} for a million new tokens, ${repeated:,.2f} for as"
-        " many repeated ones."
+        f"At the price of {priced}: ${new:,.2f} for a million new tokens, ${repeated:,.2f} for a "
+        f"million repeated tokens."
     )
     sentences = [first, *map(_loss, sorted(rows, key=measure.of))]
     if not any(row.needed_again for row in rows):
@@ -163,8 +163,8 @@ def verdict_of(
 def _equal(
     rows: Sequence[StrategyFiguresDocument], noop: StrategyFiguresDocument, measure: _Measure
 ) -> str:
-    """Return a text about equal condensers: what all of them cost or send. If none of them
-    condenses, it says so.
+    """Return a text about condensers with equal figures: their cost, or the tokens that they send.
+    If none of them condenses, the text says so.
     """
     figure = f"{measure.text_for(noop)}{measure.unit}"
     offered = [row for row in rows if row.condenser is not None]

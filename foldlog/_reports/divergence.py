@@ -1,4 +1,4 @@
-"""Where two conversations that share a past diverge."""
+"""Find where two conversations with shared events diverge."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from foldlog._figures.prices import Prices
 
 _LOOKED_AT = 50
-"""Events in which the first one with a time is looked for."""
+"""The number of first events among which an event with a time is searched."""
 
 
 def find_divergence(
     store: Store, one: str, other: str, shared: int, prices: Prices
 ) -> DivergenceDocument:
-    """Find the first event that differs: events below ``shared`` are stored once for both; those
-    from there to it were recorded in each of them and are equal except for their times. Cost: the
-    events of both.
+    """Find the first event that differs. Events before ``shared`` are stored once for both. From
+    there to the difference, both have their own events, which are equal except for their times.
+    Cost: the events of both.
     """
     from foldlog._reports.runs import run_of
 
@@ -55,15 +55,16 @@ def find_divergence(
 
 
 def _equal(one: Event, other: Event) -> bool:
-    """Return whether two events are equal except for their times: a replay has the times of the
-    replay.
+    """Return whether two events are equal except for their times, since a replay records its own
+    times.
     """
     return replace(one, timestamp=None) == replace(other, timestamp=None)
 
 
 def common_past(store: Store, one: str, other: str) -> int | None:
-    """Return the version up to which two conversations share stored events; 0 if they only begin
-    with an equal event of the same time, as two imports of one source do; None for two runs.
+    """Return the version up to which two conversations share stored events. Return 0 if they share
+    none but begin with an equal event of the same time, like two imports of one source. Otherwise
+    return None: they are two runs.
     """
     reach = _reach(store, one)
     other_reach = _reach(store, other)

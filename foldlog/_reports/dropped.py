@@ -1,5 +1,5 @@
-"""What a condensation took out of a View, and what of it the agent needed again. No model is
-asked.
+"""What a condensation took out of a View, and which terms of it the agent needed again. No model is
+called.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from foldlog.eventstore import (
 from foldlog.projections import View, Views, begins_reply, contains, intervals_kept, summary_event
 
 NEWEST = 50
-"""Of how many condensations of a range the dropped terms are named: a long history has
-thousands.
+"""The maximum number of condensations of a range whose dropped terms are found. A long history has
+thousands of condensations.
 """
 EVENTS_AFTER = 10_000
-"""How many events after a condensation are searched for the terms that it dropped."""
+"""The number of events after a condensation that are searched for its dropped terms."""
 
 
 class DroppedTerm(NamedTuple):
-    """A term (``docs/RECALL.md``) that was in the View before a condensation and stands nowhere in
-    the View after it.
+    """A term (``docs/RECALL.md``) that was in the View before a condensation and is nowhere in the
+    View after it.
 
-    ``term``       the term as it stood there
-    ``event``      the last event that had it of those that left; the id of a summary, where only
-                   one had it
+    ``term``       the term as it was written
+    ``event``      the last event with the term that left the View; the id of a summary, if only
+                   a summary had it
     ``needed_in``  the first of the next 10,000 events in which the agent wrote it again; None if
                    there is none
     """
@@ -49,9 +49,9 @@ class DroppedTerm(NamedTuple):
 class Dropped:
     """What ``condensation`` took out of the View.
 
-    ``events``   those that left the View, earlier summaries too, in its order; ``tokens`` is their
+    ``events``   the events and summaries that left the View, in its order; ``tokens`` is their
                  estimate
-    ``summary``  the summary that it put in their place; None without one
+    ``summary``  the summary that replaced them, or None
     ``terms``    the terms of these events that neither the summary nor another shown event has,
                  also not as a part of a
                  longer term: in the order of the events, then of the alphabet
@@ -70,7 +70,7 @@ class Dropped:
 
     @property
     def needed(self) -> tuple[DroppedTerm, ...]:
-        """The terms that the agent wrote again later, in the order in which it did."""
+        """The terms that the agent wrote again later, in the order of writing."""
         again = [(term.needed_in, term) for term in self.terms if term.needed_in is not None]
         return tuple(term for _, term in sorted(again))
 
@@ -84,8 +84,8 @@ class Dropped:
 def dropped_by(
     store: Store, views: Views, conversation: str, condensation: int | None = None
 ) -> Dropped | None:
-    """Return what a condensation dropped; without an id the newest one that was not taken back.
-    None if there is none.
+    """Return what a condensation dropped. By default, it is the newest condensation that is not
+    retracted. Return None if there is none.
 
     Raises ``InvalidArgument`` for the id of another event. Cost: two Views, and at most the 10,000
     events after the condensation.
@@ -105,9 +105,7 @@ def dropped_by(
 def dropped(
     action: CondensationAction, before: View, after: View, later: Iterable[Event]
 ) -> Dropped:
-    """Return what a condensation dropped: from the Views before and after it, and the events after
-    it.
-    """
+    """Compute what a condensation dropped. ``later`` are the events after it."""
     loss = _loss(action, before, after)
     waiting = {term: [loss] for term in loss.terms}
     for event in later:
@@ -119,7 +117,7 @@ def dropped_in(
     store: Store, conversation: str, start: int = 0, stop: int | None = None
 ) -> list[Dropped]:
     """Return what the newest 50 condensations with ``start <= id < stop`` dropped, oldest first.
-    Without ``stop``, these are the newest 50 of the conversation.
+    Without ``stop``, these are the newest 50 condensations of the conversation.
 
     Raises ``CorruptEvent``. Cost: the View before the first of them, two Views for each, and the
     events from the first one to at most 10,000 events after the last.
@@ -141,8 +139,8 @@ def dropped_in(
 
 @dataclass(frozen=True, slots=True)
 class _Loss:
-    """What a condensation dropped: the events, the terms each with its last event, and the terms
-    that the agent wrote again, each with the event in which it did.
+    """What a condensation dropped: the events, the terms with their last events, and the terms that
+    the agent wrote again, with the events in which it wrote them.
     """
 
     action: CondensationAction
@@ -171,9 +169,7 @@ def _loss(action: CondensationAction, before: View, after: View) -> _Loss:
 def _losses_in(
     view: View, events: Iterable[Event], actions: Mapping[int, CondensationAction]
 ) -> list[_Loss]:
-    """Return what each of these condensations dropped. ``events`` begin at the version of
-    ``view``.
-    """
+    """Return what each of these condensations dropped. The first of ``events`` follows ``view``."""
     losses: list[_Loss] = []
     waiting: dict[str, list[_Loss]] = {}
     since_view: list[Event] = []
@@ -195,8 +191,8 @@ def _losses_in(
 
 
 def _find_terms_again(event: Event, waiting: dict[str, list[_Loss]]) -> None:
-    """If the agent writes dropped terms again in an event, note it with the losses that wait for
-    these terms.
+    """If the agent writes dropped terms again in an event, note the event in the losses with these
+    terms.
     """
     if not waiting or not event.shown or not begins_reply(event):
         return
@@ -207,8 +203,8 @@ def _find_terms_again(event: Event, waiting: dict[str, list[_Loss]]) -> None:
 
 
 def lost_terms(before: View, after: View) -> tuple[tuple[Event, ...], dict[str, int]]:
-    """Return the events that left a View, and the terms that left with them, each with its last
-    event.
+    """Return the events that left a View, and the terms that left the View with them. Each term
+    comes with its last event.
     """
     still_shown = {event.id for event in after}
     gone = tuple(event for event in before if event.id not in still_shown)
@@ -227,8 +223,8 @@ def lost_terms(before: View, after: View) -> tuple[tuple[Event, ...], dict[str, 
 
 
 def condensations(store: Store, conversation: str) -> list[CondensationAction]:
-    """Return the condensations that made the View of a conversation, oldest first, without those
-    that a retraction took back or that forgot nothing. Cost: the structural events.
+    """Return the condensations that made the View of a conversation, oldest first. Retracted
+    condensations, and condensations that forgot nothing, are left out. Cost: the structural events.
     """
     structural = store.query(
         conversation, lambda reading: [*reading.structural_events(0, reading.version)]

@@ -1,4 +1,6 @@
-"""Which dropped terms the agent needed again, for the newest condensations of a conversation."""
+"""Find the dropped terms that the agent needed again, for the newest condensations of a
+conversation.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,8 @@ from foldlog.eventstore import CorruptEvent, Store
 
 
 def needed_again(store: Store, conversation: str) -> list[NeededDocument]:
-    """Return for each of the newest 50 condensations which terms it dropped that the agent needed
-    again, oldest first; an empty list if an event is damaged. Cost: see ``dropped_in``.
+    """Return for each of the newest 50 condensations the dropped terms that the agent needed again,
+    oldest first. If an event is damaged, return an empty list. Cost: see ``dropped_in``.
     """
     try:
         return [_needed_document(dropped) for dropped in dropped_in(store, conversation)]

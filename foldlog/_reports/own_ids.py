@@ -1,5 +1,5 @@
-"""The ids of events that a condensation names, as the log has them: one of OpenHands V0 names ids
-of its source.
+"""Translate the ids in a condensation of OpenHands V0, which are ids of its source, into ids of the
+log.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from foldlog.projections.v0_dialect import entomb, is_buried
 
 
 def in_own_ids(store: Store, conversation: str) -> Callable[[Event], Event]:
-    """Return a function that returns an event as it is, and a condensation of V0 with the ids of
-    the events before it that it forgets. Cost: for one of V0 the events before it, each once.
+    """Return a function that returns a condensation of V0 with the ids of the log. Any other event
+    is returned unchanged. Cost: for condensations of V0, all events before them, once.
     """
     before: list[Annotation] = []
 

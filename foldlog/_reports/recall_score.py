@@ -24,41 +24,41 @@ _OCCURRENCES_NAMED = 3
 
 _WORD = re.compile(r"[\w./-]+")
 _WORD_LEAST = 3
-"""The least length of a word that can stand beside a term."""
+"""The minimum length of a neighbour word of a term."""
 _NEAR = 120
-"""A prompt shows a fact if its term stands at most this many characters from a word that stood
-beside it.
+"""A prompt shows a fact if at most this number of characters are between its term and one of its
+neighbour words.
 """
 
 
 def terms_of(text: str) -> set[str]:
-    """Return the terms of a text: paths, identifiers and long numbers. Words of a language are
-    none.
+    """Return the terms of a text: paths, identifiers and long numbers. Words of a natural language
+    are not terms.
     """
     return terms_in({*text.split()})
 
 
 def terms_in(words: Iterable[str]) -> set[str]:
-    """Return the terms in the words of a text, between spaces. Most of these are short or
-    repeated.
-    """
+    """Return the terms in the words of a text, which was split at spaces."""
     text = " ".join([word for word in words if len(word) >= _LENGTH_LEAST])
     found = (term.strip(_EDGES) for term in _TERM.findall(text))
     return {term for term in found if len(term) >= _LENGTH_LEAST and _OF_A_NAME.search(term)}
 
 
 def event_terms(event: Event) -> set[str]:
-    """Return the terms in an event as a model is sent it, without names of tools and arguments."""
+    """Return the terms in an event as it is sent to a model, without names of tools and
+    arguments.
+    """
     return terms_in(event_words(event))
 
 
 def event_words(event: Event) -> set[str]:
-    """Return the words in an event as a model is sent it, each once."""
+    """Return the words in an event as it is sent to a model, each once."""
     return set().union(*map(str.split, event_texts(event)))
 
 
 def event_texts(event: Event) -> list[str]:
-    """Return the texts that a model is sent of an event, without names of tools and of
+    """Return the texts of an event that are sent to a model, without names of tools and of
     arguments.
     """
     match event:
@@ -72,8 +72,8 @@ def event_texts(event: Event) -> list[str]:
 
 
 def words_beside(texts: Iterable[str], terms: Collection[str]) -> dict[str, frozenset[str]]:
-    """Return the words that stand before and after each of ``terms`` in the last line that has it.
-    A term that is alone in that line has none.
+    """Return the neighbour words of each of ``terms``: the words before and after it in the last
+    line with the term. If a term is alone in that line, it has none.
     """
     beside = dict.fromkeys(terms, frozenset[str]())
     for text in texts:
@@ -92,7 +92,7 @@ def _words(text: str) -> list[str]:
 
 
 def is_near(text: str, term: str, words: Set[str]) -> bool:
-    """Return whether one of ``words`` stands near ``term`` somewhere in a text."""
+    """Return whether one of ``words`` is near ``term`` somewhere in a text."""
     place = text.find(term)
     while place >= 0:
         end = place + len(term)
@@ -106,15 +106,15 @@ def is_near(text: str, term: str, words: Set[str]) -> bool:
 
 
 def _in_words(content: Content) -> Content:
-    """Return a content without its images and files."""
+    """Return a content without images and files."""
     if isinstance(content, str):
         return content
     return tuple(part for part in content if part.get("type") not in ("image_url", "image", "file"))
 
 
 class Needs:
-    """Follows a replay: call ``show`` before each call of the agent's model, and ``take`` with each
-    event, in order.
+    """Counts the terms that an agent needs again in a replay. Call ``show`` before each call of the
+    agent's model, and ``take`` with each event, in order.
 
     Memory: the texts of the history, and each term with the events that have it.
     """
@@ -122,24 +122,26 @@ class Needs:
     def __init__(self) -> None:
         self.missing: list[MissingDocument] = []
         self.used: list[str] = []
-        """Each use of a term that had occurred before, once for a reply."""
+        """The uses of terms that had occurred before. A use in a reply counts once."""
         self.facts = 0
-        """How many of these uses had words beside the term in the line in which it last stood."""
+        """The number of these uses whose term has neighbour words in its last line."""
         self.facts_shown = 0
         self._texts: dict[int, str] = {}
         self._occurred: dict[str, dict[int, frozenset[str]]] = {}
-        """The words beside each term in the last line that has it, by the event of the line."""
+        """For each term, the ids of the events with the term, and its neighbour words in the last
+        line of the event.
+        """
         self.show(View.from_events(()))
 
     def show(self, view: View) -> None:
-        """Note the events from which the model writes the next reply."""
+        """Note the View from which the model writes the next reply."""
         self._view = view
         self._shown: _Shown | None = None
         self._in_reply: set[str] = set()
 
     def take(self, event: Event, ids: Mapping[int, int]) -> None:
-        """Count the uses in an event of the agent. ``ids`` has the ids to report by those of the
-        replay.
+        """Count the uses of terms in an event of the agent. ``ids`` maps the ids of the replay to
+        the ids to report.
         """
         if not event.shown:
             return
@@ -174,8 +176,8 @@ class Needs:
             )
 
     def _is_near(self, term: str, words: Set[str], shown: _Shown, before: Iterable[int]) -> bool:
-        """Return whether the prompt has a term near one of ``words``, in an event that is whole or
-        in what is left of another.
+        """Return whether the prompt has a term near one of ``words``, in a whole event or in a
+        summary or shortened event.
         """
         if term in shown.changed_terms and is_near(shown.changed_text, term, words):
             return True
@@ -185,9 +187,8 @@ class Needs:
 
 
 class _Shown(NamedTuple):
-    """What a prompt shows: the ids of its whole events, the text of its summaries and masked
-    events, their terms, and the ids of events at the ends of lines of a summary, or in what is left
-    of a cleared event.
+    """What a prompt shows: the ids of its whole events; the text and the terms of its summaries and
+    masked events; and the ids of events that end the lines of this text.
     """
 
     whole: frozenset[int]

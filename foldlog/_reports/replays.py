@@ -1,8 +1,8 @@
 """Replay a history with another strategy, in memory, without changing the store. The recorded
 condensations are left out.
 
-The condenser is asked wherever the agent's model was called, as if it had been used from the start.
-So two strategies are compared over the same work.
+The condenser runs before each call of the agent's model, as if it had been used from the beginning.
+So strategies are compared over the same work.
 """
 
 from __future__ import annotations
@@ -49,29 +49,28 @@ _CONDENSATIONS_MAX_A_TURN = 10
 _WHOLE = 10_000_000
 """The length of a digest that leaves nothing out."""
 CACHED_LEAST = 1_024
-"""Providers cache prompts of at least this many tokens."""
+"""The minimum number of tokens of a prompt that providers cache."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
     """The figures of one strategy over a history. All ids are ids of the history.
 
-    ``condensations``  the id of the next event at each of them
+    ``condensations``  for each condensation, the id of the next event
     ``declined``    how often a condensation was required and impossible
     ``final``       the View at the end
-    ``summarized``  events that a summary in that View is about
-    ``lost``        events that a call was neither shown nor told of by a summary: forgotten, or
-                    left out
-    ``masked``      events that a call was shown only in part
+    ``summarized``  events that are in a summary of that View
+    ``lost``        events that neither a prompt nor a summary in it showed at some call: forgotten,
+                    or left out
+    ``masked``      events that a prompt showed only in part
     ``reports``     the reports of the condenser, with its model's usage and cost
-    ``condenser_cost``  what its model cost in US dollars; None if a price is unknown, or one was
-                        not recorded
+    ``condenser_cost``  what its model cost in US dollars; None if a price or a cost is unknown
     ``needed``      the terms that the agent used and that had occurred before, one for each use in
                     a reply
     ``missing``     the terms among them that its prompt did not show: see ``docs/RECALL.md``
-    ``facts``       of how many of ``needed`` the line in which it last stood says something
-    ``facts_in_prompts``  for how many of these the prompt had the term near a word that stood
-                          beside it there
+    ``facts``       how many of ``needed`` have neighbour words in the last line with the term
+    ``facts_in_prompts``  for how many of these the prompt shows the term near one of these
+                          words
     """
 
     turns: Sequence[CallDocument]
@@ -109,16 +108,16 @@ class Replay:
 
     @property
     def needed_named(self) -> float | None:
-        """The percentage of ``needed`` that was shown, or whose event a digest named: ``recall``
-        can read it.
+        """The percentage of ``needed`` that was shown, or whose event a digest named so that
+        ``recall`` can read it.
         """
         lost = sum(not each.named for each in self.missing)
         return 100 * (1 - lost / len(self.needed)) if self.needed else None
 
     @property
     def tokens_sent(self) -> int | None:
-        """The tokens of all prompts that the agent's model would have been sent; None if one was
-        not counted.
+        """The tokens of all prompts that would have been sent to the agent's model. None if a
+        prompt was not counted.
         """
         return _sum(turn.tokens for turn in self.turns)
 
@@ -131,15 +130,15 @@ class Replay:
 
     @property
     def tokens_repeated(self) -> int | None:
-        """The part of ``tokens_sent`` that the previous prompt began with too; None if a prompt was
-        not counted.
+        """The part of ``tokens_sent`` that repeats the beginning of the previous prompt. None if a
+        prompt was not counted.
         """
         return _sum(turn.repeated for turn in self.turns)
 
     def prompts_cost(self, price: Price) -> float | None:
-        """Return what the prompts cost in US dollars; None if one was not counted. Repeated tokens
-        come from the provider's cache, which is assumed to be warm, and the others go there, where
-        a prompt is long enough for it.
+        """Return the cost of the prompts in US dollars, or None if a prompt was not counted. If a
+        prompt is long enough for the provider's cache, repeated tokens are read from the cache and
+        the other tokens are written to it.
         """
         costs = 0.0
         for sent, repeated in ((turn.tokens, turn.repeated) for turn in self.turns):
@@ -152,7 +151,7 @@ class Replay:
 
     @property
     def tokens_peak(self) -> int | None:
-        """The largest prompt, of those that were counted."""
+        """The largest counted prompt, in tokens."""
         return max((turn.tokens for turn in self.turns if turn.tokens is not None), default=None)
 
     @property
@@ -162,12 +161,12 @@ class Replay:
 
     @property
     def condenser_failures(self) -> int:
-        """How often the condenser's own model gave a reply that could not be used."""
+        """How often the condenser's own model returned an unusable reply."""
         return sum("failure" in report for report in self.reports)
 
     def cost(self, price: Price) -> float | None:
-        """Return what the prompts and the condenser's own model cost; None if one of the two is not
-        known.
+        """Return the cost of the prompts and of the condenser's own model, or None if one of them
+        is not known.
         """
         return _sum((self.prompts_cost(price), self.condenser_cost))
 
@@ -180,8 +179,8 @@ def _sum(counts: Iterable[_Number | None]) -> _Number | None:
 def replay(
     events: Iterable[Event], condenser: Condenser | None, agent_llm: AgentModel | None = None
 ) -> Replay:
-    """Replay ``events``, a history from its first event on, with ``condenser``; with None as it was
-    recorded. Events that a retraction took back are left out.
+    """Replay ``events``, a history from its first event on, with ``condenser``. If ``condenser`` is
+    None, replay the recorded condensations. Retracted events are left out.
 
     ``agent_llm`` counts tokens and sets the limits of a budget. A condenser with a model calls that
     model. Raises the errors of the condenser except ``NoCondensationAvailable``;
@@ -208,7 +207,7 @@ class _Past:
         self._log: list[Event] = []
 
     def then(self, view: View, event: Event) -> View:
-        """Return the View after an event, with this past."""
+        """Add an event to the log, and return the View after it."""
         self._log.append(event)
         view = view.then((event,))
         return dataclasses.replace(view, state=dataclasses.replace(view.state, past=self))
@@ -221,16 +220,16 @@ class _Past:
 
 
 class Replaying:
-    """A replay in progress: give it the events of a history with ``take``, in order, then ask for
-    its ``result``.
+    """A replay in progress. Pass the events of a history to ``take`` in order, then call
+    ``result``.
 
-    Leave out the events that a retraction took back, and the retraction: see
-    ``foldlog.projections.retractions``. The history gets new ids, since it has other condensations.
-    Memory: the events, and the terms of the history.
+    Leave out retracted events and the retractions: see ``foldlog.projections.retractions``. The
+    events get new ids, since the replay has other condensations. Memory: the events, and the terms
+    of the history.
 
-    Without a condenser the condensations of the history are made where they stand in it.
-    ``agent_llm`` counts for the limits of the condenser as it does in ``prepare``: without one they
-    are estimated. ``counter`` counts what was sent.
+    Without a condenser, the condensations of the history are made at their places. ``agent_llm``
+    counts tokens for the limits of the condenser, as in ``prepare``; without it they are estimated.
+    ``counter`` counts the tokens that were sent.
     """
 
     def __init__(
@@ -246,10 +245,10 @@ class Replaying:
         self._past = _Past()
         self._view = View.from_events(())
         self._new_ids: dict[int, int] = {}
-        """The ids in the replay, by those in the history."""
+        """The ids in the replay, by the ids in the history."""
         self._old_ids: dict[int, int] = {}
         self._summarized: dict[int, Collection[int]] = {}
-        """The ids in the history of the events of which each summary tells."""
+        """For each summary, the ids in the history of the events that it describes."""
         self._lost: set[int] = set()
         self._masked: set[int] = set()
         self._turns: list[CallDocument] = []
@@ -262,7 +261,7 @@ class Replaying:
         """The events of the last prompt."""
 
     def take(self, event: Event) -> None:
-        """Go on with the next event of the history. Raises what ``replay`` raises."""
+        """Replay the next event of the history. Raises what ``replay`` raises."""
         if isinstance(event, CondensationAction):
             if self._condenser is None:
                 self._make(event)
@@ -279,8 +278,8 @@ class Replaying:
         self._view = self._past.then(self._view, event)
 
     def _take_turn(self, event_id: int) -> None:
-        """Condense as often as needed before the call of the model that gave the event with this
-        id.
+        """Condense as often as needed before the call of the model that returned the event with
+        this id.
         """
         if self._condenser is None:
             self._send(self._view, event_id)
@@ -305,7 +304,7 @@ class Replaying:
         )
 
     def _send(self, shown: View, event_id: int) -> None:
-        """Take note of the prompt from which the model gave the event with this id."""
+        """Count the prompt to which the model replied with the event with this id."""
         self._needs.show(shown)
         if len(shown) < len(self._view):
             sent = {event.id for event in shown}
@@ -333,7 +332,7 @@ class Replaying:
         for report in reports:
             if (
                 self._condenser is not None and report.get("failure") in OUT_OF_REACH
-            ):  # which says nothing of the strategy; an unusable reply does
+            ):  # this is not a property of the strategy, unlike an unusable reply
                 raise ModelCallFailed(report["model"], report["failure"], report["problem"], report)
             self._reports.append(report)
 
@@ -347,7 +346,7 @@ class Replaying:
             self._view = self._past.then(self._view, declined)
 
     def _make(self, action: CondensationAction) -> None:
-        """Make a condensation of the history, with the ids of the replay."""
+        """Repeat a condensation of the history with the ids of the replay."""
         self._recorded.append(recorded_cost(action))
         new_id = self._view.version
         self._new_ids[action.id], self._old_ids[new_id] = new_id, action.id
@@ -428,8 +427,9 @@ class Replaying:
 
 
 def _left_out(view: View, forgotten: Iterable[Event], text: str) -> set[int]:
-    """Return the ids of the events with a line in the whole digest and none in ``text``; empty
-    where ``text`` is not a digest. Lines with names do not count. Cost: as ``digest_of``.
+    """Return the ids of the events that have a line in the whole digest but none in ``text``.
+    Return none if ``text`` is not a digest. Lines with names do not count. Cost: the cost of
+    ``digest_of``.
     """
     if not text.startswith(TITLE):
         return set()

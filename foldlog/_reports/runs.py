@@ -1,4 +1,4 @@
-"""Compare two runs: conversations without a common past, aligned by their requests and calls.
+"""Compare two runs: conversations that share no events, aligned by their requests and calls.
 
 A *step* is a request of the user, or a call. If one of the runs has no calls, the messages of the
 agents are steps too. Two steps are equal if they have the same content: the text of a request, or
@@ -53,7 +53,7 @@ from foldlog.projections import (
 GIST = 160
 """The number of characters of a line."""
 _MANY = 2_000
-"""If a run has more steps, frequent ones are not aligned: that would take too long."""
+"""If a run has more steps, frequent steps are not aligned, since that would take too long."""
 
 
 class _Step(NamedTuple):
@@ -267,8 +267,8 @@ def _view(store: Store, name: str, version: int | None) -> View:
 
 
 def _knowledge(view: View, other: View) -> KnewDocument:
-    """Return what a View shows. ``alone`` are the events that the other View does not show; the
-    same event may have another id there.
+    """Return what a View shows. ``alone`` are the events that the other View does not show. The
+    same event may have another id in the other run.
     """
     sent = [view[position] for position in view.fit_positions]
     other_sent = [other[position] for position in other.fit_positions]
@@ -286,8 +286,8 @@ def _knowledge(view: View, other: View) -> KnewDocument:
 def _with_differing_parts(
     store: Store, names: tuple[str, str], knew: tuple[KnewDocument, KnewDocument]
 ) -> tuple[KnewDocument, KnewDocument]:
-    """Return the knowledge of two runs. Lines that begin alike get the parts of their texts that
-    differ.
+    """Return what the agents of two runs were shown. For lines with the same beginning, show the
+    parts of their texts that differ.
     """
     first, second = knew
     lines = [*first.alone]
@@ -316,7 +316,7 @@ def _line(event: Event) -> LineDocument:
 
 def _align(steps: Sequence[_Step], others: Sequence[_Step]) -> Iterator[StepDocument]:
     """Yield the steps of both runs in one order; a step that both have comes once. Requests with
-    the same number and different texts stand beside each other.
+    the same number and different texts are side by side.
     """
     matcher = SequenceMatcher(
         None, _places(steps, others), _places(others, steps), autojunk=len(others) > _MANY

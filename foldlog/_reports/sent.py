@@ -1,5 +1,5 @@
-"""Which events of a View a model is sent, and which of them whole. A call waits for its
-observation, and for those of its parallel calls; a condenser may hide or mask events.
+"""Find which events of a View are sent to a model, and which of them whole. A call is sent when it
+and its parallel calls have their observations. A condenser may hide or mask events.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def states_of(found: Sent) -> Sequence[str]:
     """Return the state of each event of a View: sent, hidden, masked, shortened, unknown, pending
-    or unsent. ``unsent``: a condensation forgot another part of its call.
+    or unsent. An event is ``unsent`` if a condensation forgot another part of its call.
     """
     view = found.view
     fit = {position for position in view.fit_positions if not is_unseen(view[position])}
@@ -32,7 +32,9 @@ def states_of(found: Sent) -> Sequence[str]:
 
 
 def sent_of(found: Sent) -> tuple[int, int]:
-    """Return how many events and how many summaries a model is sent, including masked events."""
+    """Return the numbers of events and of summaries that are sent to a model, including masked
+    events.
+    """
     states = zip(found.view, states_of(found), strict=True)
     sent = [event for event, state in states if state in {"sent", "masked", "shortened"}]
     summaries = sum(isinstance(event, CondensationSummary) for event in sent)

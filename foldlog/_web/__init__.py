@@ -1,8 +1,8 @@
-"""The page over a store while it is used: ``foldlog serve``. It writes no event; notes are beside
-them.
+"""The server of ``foldlog serve`` for the pages of a store in use. It appends no events; notes are
+stored beside the events.
 
 ``app.py`` has the paths, described in ``docs/PAGE.md``; ``access.py`` decides which requests are
-answered. ``conversations.py`` are the rows of the list with sums over them, and ``choosing.py``
-reads its search line. ``pages.py`` keeps the documents of open pages, and ``notes.py`` what their
-readers note. ``metrics.py`` has the figures for Prometheus.
+answered. ``conversations.py`` makes the rows and sums of the list, and ``choosing.py`` reads its
+search line. ``pages.py`` makes the documents of open pages, and ``notes.py`` stores the notes of
+their readers. ``metrics.py`` has the figures for Prometheus.
 """

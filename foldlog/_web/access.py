@@ -1,7 +1,8 @@
-"""Decide which requests the server answers: those with its token, for an expected host name.
+"""Decide which requests the server answers: requests with its token, for an expected host name.
 
-A page on another site can make a browser send requests to this machine. But it does not know the
-token, the browser names its origin, which is refused, and so is a foreign name that points here.
+A page on another site can make a browser send requests to this machine. But the page does not know
+the token. The browser sends the origin of the page, and a foreign origin is refused. A foreign host
+name that points to this machine is refused too.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ POLICY = (
 _FOR_PROGRAMS = ("/api/", "/metrics", "/healthz", "/mcp")
 _MCP = "/mcp"
 _POSTED = {_MCP: ("POST", "DELETE"), "/api/notes": ("POST",)}
-"""The paths that take another method: calls of tools, which only read, and notes, which are beside
+"""The paths that accept POST: calls of tools, which only read, and notes, which are stored beside
 the events.
 """
 _HEADERS = {
@@ -41,11 +42,10 @@ _HEADERS = {
 
 
 class Access:
-    """Lets a request through, or refuses it, and puts the same headers on every response.
+    """Accepts or refuses each request, and adds the same headers to every response.
 
-    With the ``token`` None, every request that reaches the server is answered. ``names`` are the
-    host names of the server, besides ``localhost`` and addresses: an address cannot be made to
-    point elsewhere.
+    If ``token`` is None, no token is required. ``names`` are the host names of the server, in
+    addition to ``localhost`` and IP addresses, which no attacker can point to another machine.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Access:
         await (self._app if response is None else response)(scope, receive, with_headers)
 
     def _answered(self, request: Request) -> Response | None:
-        """Return the response to a refused request; None for an allowed one."""
+        """Return the response to a refused request, or None if the request is allowed."""
         refusal = self._refusal(request)
         if refusal is not None:
             status, reason = refusal
@@ -86,7 +86,8 @@ class Access:
         path = request.scope["path"]
         if self._token is None or "token" not in asked or path.startswith(_FOR_PROGRAMS):
             return None
-        # The token leaves the address, where the browser's history and a copied link would keep it.
+        # Remove the token from the address, since the browser's history and a copied link would
+        # contain it.
         left = urlencode({name: value for name, value in asked.items() if name != "token"})
         response = RedirectResponse(f"{path}{'?' if left else ''}{left}", 303)
         response.set_cookie(self._cookie, self._token, httponly=True, samesite="strict")
@@ -97,7 +98,10 @@ class Access:
         headers = request.headers
         path = request.scope["path"]
         if not self._is_expected(headers.getlist("host")):
-            return (400, "this server is not known by that name; start it with --allow-host NAME")
+            return (
+                400,
+                "this server does not accept this host name; start it with --allow-host NAME",
+            )
         if request.method not in ("GET", "HEAD", *_POSTED.get(path, ())):
             return (405, "this server only reads events: use GET")
         if (
@@ -107,7 +111,7 @@ class Access:
         ):
             return (
                 403,
-                "a note is sent as application/json, which the form of another site cannot",
+                "send a note as application/json, which a form of another site cannot do",
             )
         if path.startswith(("/api/", _MCP)) and _is_of_another_page(headers):
             return (403, "a page of another site may not send requests to this server")
@@ -141,8 +145,8 @@ class Access:
 
 
 def _is_of_another_page(headers: Headers) -> bool:
-    """Return whether a browser says that a page of another origin sends this: at another port too,
-    to which the browser sends the cookie.
+    """Return whether a browser sent this request from a page of another origin. Another port is
+    another origin too, although the browser sends it the same cookie.
     """
     if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
         return True

@@ -1,5 +1,5 @@
-"""The paths of the server: the page, its two files, the JSON documents below ``/api/``, and those
-for monitors.
+"""The paths of the server: the page, its two files, the JSON documents below ``/api/``, and the
+paths for monitoring.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ if TYPE_CHECKING:
 _POLL_S = 0.3
 _BEAT_S = 15.0
 _SEARCH_S = 5.0
-"""A search of a larger store ends after this time, and says how much it read."""
+"""A search ends after this time, and reports how much it read."""
 _SEARCHED_MAX = 1_000
 _NOTE_MAX = 200_000
-"""Bytes: more than JSON has for the longest note."""
+"""The maximum number of bytes of a request with a note. The longest note as JSON is shorter."""
 
 _STATUS: dict[type[EventStoreError], int] = {
     ConversationNotFound: 404,
@@ -83,13 +83,13 @@ def application(
     is_ending: Callable[[], bool] = lambda: False,
     tools: MountedTools | None = None,
 ) -> Starlette:
-    """Return the ASGI application over an open ``store``. It only reads, and does not close the
+    """Return the ASGI application of an open ``store``. It only reads, and does not close the
     store.
 
     ``token``, ``names``, ``port``: see ``Access``. ``limit`` is a limit of tokens to draw,
-    ``model`` counts tokens, and ``prices`` are for calls that tell no cost. ``completed`` names the
-    store in the commands of a message. Once ``is_ending()`` is true, streams of events end.
-    ``tools`` are those of ``foldlog mcp``, at ``/mcp``.
+    ``model`` counts tokens, and ``prices`` are for calls that record no cost. ``completed`` names
+    the store in the commands of a message. When ``is_ending()`` is true, streams of events end.
+    ``tools`` are the tools of ``foldlog mcp``, at ``/mcp``.
     """
     pages = Pages(store, limit, model, prices)
     conversations = ServedConversations(store, prices)
@@ -179,7 +179,7 @@ def application(
 
 def _no_such_path(request: Request, error: Exception) -> Response:
     return _refused(
-        f"there is no path {request.url.path!r}; docs/PAGE.md lists those below /api/", 404
+        f"there is no path {request.url.path!r}; docs/PAGE.md lists the paths below /api/", 404
     )
 
 
@@ -189,7 +189,7 @@ def _failed(request: Request, error: Exception) -> Response:
 
 
 async def _healthz(check: Callable[[], object], request: Request) -> Response:
-    """Say whether the store can be read."""
+    """Answer whether the store can be read."""
     try:
         await to_thread.run_sync(check)
     except EventStoreError as error:
@@ -198,9 +198,8 @@ async def _healthz(check: Callable[[], object], request: Request) -> Response:
 
 
 def _standing(store: Store) -> Callable[[], object]:
-    """Return a check that raises ``StoreUnusable`` where the store is closed, or its file is not
-    the one that was there at first: a restore put another in its place, and reads would go on in
-    the former.
+    """Return a check that raises ``StoreUnusable`` if the store is closed or its file was replaced,
+    for example by a restore. Without the check, the server would go on reading the former file.
     """
     first = store.path and identity(store.path)
 
@@ -240,7 +239,9 @@ def _path(
     document: Callable[[Request], documents.Document | Response],
     path: str | None = None,
 ) -> Route:
-    """Return a path that gives the document as JSON, made in a thread, or says what is wrong."""
+    """Return the handler of a path. It makes a document in a thread and returns it as JSON, or an
+    error.
+    """
 
     def made(request: Request) -> documents.Document | Response:
         check()
@@ -263,7 +264,7 @@ def _status(error: EventStoreError) -> int:
 
 
 def _problem(error: EventStoreError) -> str:
-    # the remedy is one for Python
+    # the remedy is for Python
     if isinstance(error, ConversationErased):
         return error.problem
     return str(error)
@@ -289,8 +290,8 @@ def _id(request: Request) -> str:
 
 
 def _whole_id(store: Store, given: str) -> str:
-    """Return the one id that a person means by its beginning; the text itself where there is none,
-    or several.
+    """Return the only id that begins with a text. If there is none, or more than one, return the
+    text itself.
     """
     try:
         found = list(islice(ids_meant(store, given), 2))
@@ -308,7 +309,7 @@ def _number(request: Request, name: str, default: int | None = None) -> int:
     if given is None and default is not None:
         return default
     if given is None:
-        raise InvalidArgument(f"the parameter {name!r} is missing: a whole number from 0")
+        raise InvalidArgument(f"the parameter {name!r} is missing; send a whole number from 0")
     if not (given.isascii() and given.isdigit() and len(given) <= 15):
         raise InvalidArgument(
             f"the parameter {name!r} must be a whole number from 0, not {given!r}"
@@ -322,7 +323,7 @@ def _events(pages: Pages, request: Request) -> documents.EventsDocument:
 
 
 async def _answered(check: Callable[[], object], made: Callable[[], Response]) -> Response:
-    """Return a response that is made in a thread, or what is wrong."""
+    """Return a response that is made in a thread, or the response for its error."""
 
     def checked() -> Response:
         check()
@@ -344,7 +345,9 @@ async def _notes(check: Callable[[], object], notes: Notes, request: Request) ->
     async for part in request.stream():
         body += part
         if len(body) > _NOTE_MAX:
-            return _refused(f"a note is sent in at most {_NOTE_MAX:,} bytes", 413)
+            return _refused(
+                f"the request with a note has more than {_NOTE_MAX:,} bytes; shorten the note", 413
+            )
     return await _answered(check, lambda: _json(notes.change(_id(request), body)))
 
 
@@ -375,12 +378,12 @@ def _event(pages: Pages, request: Request) -> documents.ShownDocument | Response
 
 
 def _follow(store: Store, request: Request, is_ending: Callable[[], bool]) -> Response:
-    """Send each new version of a conversation, or, without an id, each change of the store, as
-    server-sent events.
+    """Send server-sent events: for an id each new version of the conversation, and without an id
+    each change of the store.
     """
     given = request.query_params.get("id")
     if given is not None:
-        store.query(given, _present)  # one that does not exist, or was erased, is refused at once
+        store.query(given, _present)  # raises an error at once if it does not exist or was erased
     if request.method == "HEAD":
         return Response(media_type="text/event-stream")
 
@@ -416,9 +419,9 @@ def _follow(store: Store, request: Request, is_ending: Callable[[], bool]) -> Re
 
 
 def _present(reading: ReadTransaction) -> documents.FollowedDocument:
-    """Return a value that changes whenever a page of the conversation has to change. For a fork,
-    the redactions of its parents are included, and its borders, which it loses when its parent is
-    erased.
+    """Return a value that changes whenever a page of the conversation has to change. For a fork, it
+    includes the redactions of its parents. It also includes the borders of the fork, because they
+    change when its parent is erased.
     """
     return documents.FollowedDocument(
         version=reading.version, redactions=reading.redactions, borders=len(reading.lineage)

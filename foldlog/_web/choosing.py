@@ -1,5 +1,5 @@
-"""Read the search line of the list: words that name a facet, such as ``has:error tool:Bash``, and
-words of texts.
+"""Read the search line of the list. It has filters such as ``has:error tool:Bash``, and words to
+search in texts.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from foldlog._words.times import moment_of
 from foldlog.eventstore import InvalidArgument
 
 KEYS = ("state", "program", "tool", "model", "attribute", "has", "since", "until")
-"""The names before a colon that choose by a figure; any other word is searched in texts."""
+"""The names of filters before a colon. Any other word is searched in texts."""
 
 _FACET = re.compile(rf'(?:^|(?<=\s))({"|".join(KEYS)}):(?:"([^"]*)"|(\S+))')
 
 
 def chosen_by(line: str, found: Callable[[str], Collection[str]]) -> Where:
-    """Return which conversations a search line chooses. ``found`` returns the ids of those that
-    contain some words. Raises ``InvalidArgument`` for a value that there is not.
+    """Return the filter that a search line describes. ``found`` returns the ids of the
+    conversations that contain some words. Raises ``InvalidArgument`` for an unknown value.
     """
     chosen: dict[str, Any] = {"companions": False, "attributes": {}}
     for key, quoted, plain in _FACET.findall(line):
@@ -44,13 +44,13 @@ def _choose(chosen: dict[str, Any], key: str, value: str) -> None:
         case "has":
             if value not in ("error", "errors"):
                 raise InvalidArgument(
-                    f"has:{value} is not known; has:error chooses runs with an error"
+                    f"has:{value} is not known; use has:error for conversations with an error"
                 )
             chosen["has_error"] = True
         case "since" | "until":
             chosen[key] = _moment(key, value)
         case "state" if value not in STATES:
-            raise InvalidArgument(f"state:{value} is not known; give one of {', '.join(STATES)}")
+            raise InvalidArgument(f"state:{value} is not known; use one of {', '.join(STATES)}")
         case _:
             chosen[key] = value
 

@@ -1,7 +1,6 @@
-"""The list of conversations with their figures, and the figures over all of them.
+"""The list of conversations with their figures, and totals over all conversations.
 
-Conversations that were never counted are counted by a thread, some at a time, while the list is
-already shown.
+A thread counts new conversations, some at a time, while the list is already shown.
 """
 
 from __future__ import annotations
@@ -33,30 +32,36 @@ from foldlog._web.metrics import size_of
 from foldlog.eventstore import EventStoreError, Store
 
 LIMIT_MAX = 10_000
-"""Conversations in one answer."""
+"""The maximum number of conversations in one answer."""
 _AT_ONCE = 20
-"""Conversations that are counted before an answer; the others follow in a thread."""
+"""The maximum number of conversations that are counted before an answer. A thread counts the
+others.
+"""
 _HITS_MAX = 1_000
 _SEARCH_S = 5.0
 LISTED = Where(companions=False)
-"""The conversations of the list: without those that runtimes keep for themselves."""
+"""The conversations of the list, without conversations that runtimes use internally."""
 
 
 class ServedConversations:
     """The list, from the figures in the store. Thread-safe; ``close`` ends its thread."""
 
     def __init__(self, store: Store, prices: Prices | None = None) -> None:
-        """``prices`` are for calls that tell no cost."""
+        """``prices`` are for calls that record no cost."""
         self._store, self._prices = store, prices or Prices()
         self.figures = FiguresOfStore(store, prices=self._prices)
         self.complete = False
-        """Whether each conversation was counted once: before, sums over all of them only grow."""
+        """Whether each conversation was counted at least once. Before that, the sums over all
+        conversations are too low.
+        """
         self._searched: tuple[str, int, frozenset[str]] = "", -1, frozenset()
-        """The words that were searched last, the state of the store then, and the conversations
-        that have them.
+        """The words of the last search, the state of the store at that time, and the conversations
+        with these words.
         """
         self._totals: tuple[int, Stats] = -1, Stats()
-        """The state of the store when all conversations were added up last, and their totals."""
+        """The last totals of all conversations, and the state of the store for which they are
+        valid.
+        """
         self._wanted = threading.Event()
         self._ended = False
         self._thread = threading.Thread(target=self._count, name="foldlog-figures", daemon=True)
@@ -85,7 +90,7 @@ class ServedConversations:
                 self.refresh()
 
     def where(self, line: str) -> Where:
-        """Return which conversations a search line chooses. Raises ``InvalidArgument``."""
+        """Return the filter that a search line describes. Raises ``InvalidArgument``."""
         return chosen_by(line, self._having)
 
     def ids(self, line: str) -> Collection[str] | None:
@@ -99,7 +104,7 @@ class ServedConversations:
         return self.figures.ids(where)
 
     def _having(self, words: str) -> Collection[str]:
-        """Return the ids of conversations that contain all words, in their events or their id."""
+        """Return the ids of conversations that contain all words in an event or in their id."""
         version = self._store.database.data_version()
         if self._searched[:2] != (words, version):
             hits = search(self._store, words, limit=_HITS_MAX, seconds=_SEARCH_S).hits
@@ -108,7 +113,7 @@ class ServedConversations:
         return self._searched[2]
 
     def _ids_with(self, words: str) -> Iterator[str]:
-        """Yield the ids that have all words, in upper or lower case."""
+        """Yield the ids that contain all words. Case does not matter."""
         wanted = [part.removesuffix("…") for part in words.lower().replace('"', " ").split()]
         for row in self._store.iter_conversations():
             name = row.id.lower()
@@ -116,15 +121,13 @@ class ServedConversations:
                 yield row.id
 
     def row(self, conversation: str) -> ConversationDocument | None:
-        """Return a conversation with its figures as they were counted last; None where they never
-        were.
-        """
+        """Return a conversation with its last counted figures, or None if it was never counted."""
         page = self.figures.page(Where(only=(conversation,)), limit=1)
         return document_of(*page.rows[0], self._prices) if page.rows else None
 
     def overview(self, line: str, import_command: str) -> OverviewDocument:
-        """Return the sums and facets of the conversations that a search line chooses, and their
-        days, also those outside of its span of time.
+        """Return the sums, facets and days of the conversations that a search line selects. The
+        days also include days outside of the selected span of time.
         """
         left = self.refresh()
         where = self.where(line)
@@ -157,8 +160,8 @@ class ServedConversations:
         )
 
     def _everything(self, left: int) -> Stats:
-        """Return the totals of all conversations, as they were last while the store has not
-        changed.
+        """Return the totals of all conversations. If the store has not changed, return the last
+        totals.
         """
         version = self._store.database.data_version()
         if left or self._totals[0] != version:
@@ -166,7 +169,7 @@ class ServedConversations:
         return self._totals[1]
 
     def fleet(self, import_command: str) -> FleetDocument:
-        """Return the figures over all conversations that are counted by now."""
+        """Return the totals of all conversations that are counted."""
         left = self.refresh()
         stats = self.figures.totals(LISTED)
         reasons = self.figures.reasons(LISTED)

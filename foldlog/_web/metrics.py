@@ -1,5 +1,5 @@
-"""``/metrics``: figures of the store in Prometheus' text format. None of them has the content of an
-event.
+"""``/metrics``: figures of the store in Prometheus' text format. No figure contains the content of
+an event.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ _Sample = tuple[dict[str, str], float]
 
 
 def metrics(store: Store, fleet: FleetDocument, *, complete: bool = True) -> str:
-    """Return the figures; unless ``complete``, without sums over Views and calls, which would seem
-    to have fallen. Cost: one page of facts of the store; ``fleet`` has the rest.
+    """Return the figures. Unless ``complete``, leave out the sums over Views and calls, because
+    incomplete sums would look like a decrease. Cost: a look at the files and the followers of the
+    store.
     """
     lines = []
     for name, about, samples in chain(_facts(store, fleet), _sums(fleet) if complete else ()):
@@ -60,7 +61,7 @@ def _sums(fleet: FleetDocument) -> Iterator[tuple[str, str, list[_Sample]]]:
     saved = Counter[str]()
     for reason in fleet.reasons:
         parts = set(reason.reason.split("; ")[0].split(", "))
-        # a condenser of one's own says what it likes
+        # a user's own condenser may write any reason
         told = reason.reason if parts <= set(WORDS.values()) else "other"
         made[told] += reason.condensations
         saved[told] += reason.tokens_saved or 0
@@ -69,7 +70,7 @@ def _sums(fleet: FleetDocument) -> Iterator[tuple[str, str, list[_Sample]]]:
     yield "condensation_cost_usd", "Recorded cost of condensations.", _known(fleet.cost)
     yield (
         "model_cost_usd",
-        "Cost of all calls of models that the log tells.",
+        "Recorded cost of all calls of models.",
         _known(fleet.spent.cost),
     )
 
@@ -113,12 +114,14 @@ def _by_reason(counted: Counter[str]) -> list[_Sample]:
 
 
 def _known(figure: float | None) -> list[_Sample]:
-    """Return the sample of a figure; none where it is not known, which is not 0."""
+    """Return the sample of a figure. If the figure is not known, return no sample, since 0 would be
+    wrong.
+    """
     return [] if figure is None else [({}, figure)]
 
 
 def size_of(path: str) -> int:
-    """Return the size of a file; 0 where there is none."""
+    """Return the size of a file, or 0 if it does not exist."""
     return os.path.getsize(path) if os.path.exists(path) else 0
 
 

@@ -1,8 +1,8 @@
-"""Notes and bookmarks of the readers of a page: beside the events of a conversation, never among
-them.
+"""Notes and bookmarks of the readers of a page. They are stored beside the events of a
+conversation, never as events.
 
-They are kept as figures are: in the store, encrypted with the conversation, and gone with its
-erasure. A redaction removes them too, since a note may quote what is redacted.
+They are stored in the store, encrypted with the conversation, and erased with it. A redaction
+removes all notes of the conversation, since a note may quote the redacted content.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from foldlog._documents import NoteDocument, NotesDocument
 from foldlog.eventstore import InvalidArgument, Store, StoreUnavailable
 
 TEXT_MAX = 10_000
-"""Characters of a note."""
+"""The maximum number of characters of a note."""
 _KEPT = "notes", 1
 _TRIES = 20
 
@@ -42,9 +42,9 @@ class Notes:
             )
 
     def change(self, conversation: str, body: bytes) -> NotesDocument:
-        """Put a note in the place of that of its event, or take it away: ``{"event": 12, "text":
-        "…"}``, where a ``text`` that is null takes it away. Raises ``InvalidArgument``,
-        ``StoreUnavailable`` where the store cannot be written. On disk when it returns.
+        """Write a note, such as ``{"event": 12, "text": "…"}``. It replaces the note of the same
+        event; if ``text`` is null, the note is removed. Raises ``InvalidArgument``, and
+        ``StoreUnavailable`` if the store cannot be written. Durability: on disk when it returns.
         """
         event, text = _change_in(body)
         with self._lock:
@@ -53,7 +53,8 @@ class Notes:
                 row = self._store.conversation(conversation)
                 if event is not None and event >= row.version:
                     raise InvalidArgument(
-                        f"conversation {conversation!r} has no event {event}: it has {row.version}"
+                        f"conversation {conversation!r} has no event {event}; it has "
+                        f"{row.version} events"
                     )
                 others = [note for note in self._load(kept, conversation) if note.event != event]
                 if text is not None:
@@ -72,7 +73,9 @@ class Notes:
 
     def _load(self, kept: KeptBeside, conversation: str) -> tuple[NoteDocument, ...]:
         row = self._store.conversation(conversation)
-        self._store.query(conversation, lambda reading: reading.version)  # an erased one is refused
+        self._store.query(
+            conversation, lambda reading: reading.version
+        )  # raises ConversationErased
         notes: tuple[NoteDocument, ...] = kept.load(
             [row], tuple[NoteDocument, ...], of_any_version=True
         ).get(row.id, ())

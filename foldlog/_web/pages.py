@@ -1,4 +1,4 @@
-"""The documents for the pages of some conversations, kept while the pages are open."""
+"""The documents for the pages of conversations. The documents of open pages stay in memory."""
 
 from __future__ import annotations
 
@@ -42,25 +42,31 @@ _WANTED = re.compile(r'"([^"]*)"|(\S+)')
 _BEFORE = 14
 _AFTER = 12
 _AFTER_LAST = 160
-"""Characters of an excerpt: before each word that was found, after it, and after the last one."""
+"""The number of characters of an excerpt after the last word. The numbers above are for the text
+before and after each word.
+"""
 _KEPT = 8
 _HITS_MAX = 1_000
 _EVENTS_MAX = 500
 _NEWEST = 60
-"""Events, or records of a source, that are shown while the page of their conversation is made."""
+"""The number of events, or of records of a source, that are shown while the page of their
+conversation is being made.
+"""
 _TEXT_MAX = 500_000
-"""Characters of events in one answer, after which it ends."""
+"""The number of characters of events after which an answer ends."""
 _TELL_EVERY = 1_000
 _LONG = 5_000
-"""From this number of events on, what a page takes long to make is kept beside the conversation."""
+"""If a conversation has at least this number of events, the documents of its page are cached beside
+it.
+"""
 _CODE = 3
-"""The version of what is kept."""
+"""The version of the cached documents."""
 
 D = TypeVar("D", bound=Document)
 
 
 class Pages:
-    """The folds of the conversations that were requested last. Thread-safe."""
+    """The page folds of the conversations that were requested last. Thread-safe."""
 
     def __init__(
         self,
@@ -74,16 +80,17 @@ class Pages:
         self._model = model
         self._lock = threading.Lock()
         self._reached: dict[str, int] = {}
-        """The version up to which the fold of a conversation has come that is being made."""
+        """The version that the fold in progress has reached, by conversation."""
         self._folds = Recent[str, tuple[threading.Lock, list[PageFold]]](_KEPT)
-        """Each with a lock for its use; without a fold before the first one, and while it is
-        used.
+        """By conversation, a lock and a list with the fold. The list is empty before the first
+        fold, and while the fold is used.
         """
 
     def history(self, conversation: str, since: int = 0) -> HistoryDocument:
         """Return the document of a conversation: see ``PageFold.document``. Raises what
-        ``Store.log`` raises, except for damaged events. Cost: the events, once; those that are new;
-        where the page of a long conversation was opened before at this version, that document.
+        ``Store.log`` raises, except for damaged events. Cost: all events the first time, later only
+        the new events. If the page of a long conversation was opened at this version before, only
+        reading the cached document.
         """
         row = self._store.conversation(conversation)
         if since == 0:
@@ -104,8 +111,8 @@ class Pages:
         return document
 
     def opening(self, conversation: str, row: ConversationDocument | None) -> OpeningDocument:
-        """Return what is shown while the page of a conversation is made: its figures, and its
-        newest events. Cost: these.
+        """Return what is shown while the page of a conversation is being made: its figures, and its
+        newest events. Cost: these events.
         """
         present = self._store.conversation(conversation, pending=True)
         if present.pending:
@@ -128,7 +135,7 @@ class Pages:
         return ModelsDocument(conversation=conversation, models=models)
 
     def event(self, conversation: str, event_id: int) -> ShownDocument | None:
-        """Return an event in full, or None where there is none with this id."""
+        """Return an event in full, or None if no event has this id."""
         if event_id >= 0:
             found = list(logged(self._store, conversation, event_id, event_id + 1))
         else:
@@ -138,8 +145,8 @@ class Pages:
         return None
 
     def events(self, conversation: str, start: int, stop: int) -> EventsDocument:
-        """Return the events ``start`` to ``stop`` in full, fewer where they are long; always one
-        where there is one.
+        """Return the events ``start`` to ``stop`` in full. If they are long, return fewer, but at
+        least one.
         """
         documents: list[dict[str, Any]] = []
         size = 0
@@ -152,8 +159,8 @@ class Pages:
         return EventsDocument(conversation=conversation, start=start, events=tuple(documents))
 
     def dropped(self, conversation: str) -> NeededListDocument:
-        """Return what each condensation dropped that was needed again. Cost: see ``needed_again``;
-        of a long conversation once for each version.
+        """Return the dropped terms of each condensation that were needed again. Cost: see
+        ``needed_again``; for a long conversation only once for each version.
         """
         row = self._store.conversation(conversation)
         document = self._kept(row, "needed again", NeededListDocument)
@@ -164,7 +171,7 @@ class Pages:
         return document
 
     def _kept(self, row: ConversationRow, name: str, kind: type[D]) -> D | None:
-        """Return a document that was kept beside a long conversation at this version."""
+        """Return a cached document of a long conversation at this version."""
         if row.version < _LONG:
             return None
         document: D | None = self._beside(name).load([row], kind).get(row.id)
@@ -198,7 +205,7 @@ class Pages:
         )
 
     def progress(self, conversation: str) -> ProgressDocument:
-        """Return how far the page is that is being opened. Cost: a row."""
+        """Return the progress of a page that is being opened. Cost: a row."""
         row = self._store.conversation(conversation, pending=True)
         step = "made" if row.pending else "read"
         if row.pending:
@@ -211,7 +218,7 @@ class Pages:
 
     def find(self, conversation: str, words: str) -> Iterator[FoundDocument]:
         """Yield the events that contain all words, each with the text around them, at most 1,000.
-        Words in double quotes are one, with their spaces.
+        Words in double quotes are searched as one text with its spaces.
         """
         wanted = [
             word
@@ -230,33 +237,34 @@ class Pages:
 
     @contextmanager
     def _fold(self, conversation: str) -> Iterator[PageFold]:
-        """Yield the fold of a conversation with all of its events, for one request at a time."""
+        """Yield the fold of a conversation with all its events. Only one request at a time can use
+        it.
+        """
         self._store.conversation(conversation)
         with self._lock:
             self._folds[conversation] = lock, folds = self._folds.get(
                 conversation, (threading.Lock(), [])
             )
         with lock:
-            # one that takes a part of the events is gone
+            # taken out of the list: a fold that fails halfway is dropped
             fold = folds.pop() if folds else self._begun(conversation)
             past = self._store.query(
                 conversation, lambda reading: (reading.key, reading.redactions, reading.lineage)
             )
             if past != (fold.key, fold.redactions, fold.borders):
-                # it holds content that was erased, or a parent's name
+                # it may contain erased content, or the name of an erased parent
                 fold = self._begun(conversation)
             try:
                 fold.take(self._followed(conversation, fold.version))
-            except (
-                LookupError
-            ):  # a retraction to a version that was not kept: begin again, knowing it
+            except LookupError:
+                # A retraction to a version that the fold did not store: begin again with it.
                 fold = self._begun(conversation)
                 fold.take(self._followed(conversation, 0))
             folds.append(fold)
             yield fold
 
     def _followed(self, conversation: str, start: int) -> Iterator[Logged | CorruptEvent]:
-        """Yield the events from one on, and note how far they were read."""
+        """Yield the events from ``start`` on, and note how far they were read."""
         for number, found in enumerate(logged(self._store, conversation, start), start):
             if number % _TELL_EVERY == 0:
                 self._reached[conversation] = number
@@ -283,7 +291,9 @@ _HIDDEN = frozenset(
 
 
 def matches(document: dict[str, Any], words: list[str]) -> str | None:
-    """Return the text around each word where all words are in the texts of an event; else None."""
+    """Return the text around each word if all words are in the texts of an event. Otherwise return
+    None.
+    """
     text = " · ".join(
         text for key, value in document.items() if key not in _HIDDEN for text in texts_in(value)
     )
@@ -294,8 +304,8 @@ def matches(document: dict[str, Any], words: list[str]) -> str | None:
 
 
 def _excerpt(text: str, places: list[tuple[int, int]]) -> str:
-    """Return the parts of a text around some places. No place is cut, and all are near the
-    beginning.
+    """Return the parts of a text around some matches, without the long parts between them. No match
+    is cut.
     """
     parts: list[list[int]] = []
     for number, (at, length) in enumerate(places, 1):

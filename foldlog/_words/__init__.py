@@ -1,4 +1,4 @@
-"""Events in words, for people who look through a history, and as JSON for programs.
+"""Describe events in words for people, and as JSON for programs.
 
 gist         an event in one line
 reasons      why something was forgotten; dropped: what a condensation dropped

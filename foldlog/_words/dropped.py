@@ -1,4 +1,4 @@
-"""What a condensation dropped, in words."""
+"""Describe what a condensation dropped."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ if TYPE_CHECKING:
     from foldlog._documents import DroppedDocument, DroppedTermDocument
 
 _NAMED = 5
-"""Terms that a sentence names."""
+"""The maximum number of terms that a sentence names."""
 
 
 def dropped_words(found: DroppedDocument) -> str:
-    """Return in words how much a condensation dropped, and what of it was needed again."""
+    """Return a sentence about how much a condensation dropped, and which terms of it were needed
+    again.
+    """
     said = (
         f"condensation {found.condensation} dropped {count(len(found.events), 'event')} of ≈"
         f" {found.tokens:,} tokens; the View after it lacks {count(len(found.terms), 'term')} of"
@@ -26,8 +28,8 @@ def dropped_words(found: DroppedDocument) -> str:
 
 
 def needed_words(terms: Sequence[DroppedTermDocument]) -> str:
-    """Return in words which terms the agent needed again, the first ones by name; empty if it
-    needed none.
+    """Return a text about the terms that the agent needed again, with the first terms by name.
+    Return an empty text if it needed none.
     """
     again = sorted((term.needed_in, term.term) for term in terms if term.needed_in is not None)
     named = ", ".join(f"{term} (event {event})" for event, term in again[:_NAMED])

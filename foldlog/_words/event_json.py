@@ -13,9 +13,9 @@ from foldlog.eventstore import Event, UnknownEvent
 
 
 def event_document(event: Event, recorded_at: datetime | None = None) -> dict[str, Any]:
-    """Return the event as it is stored, with its id, its ``timestamp`` (None where it has none),
-    and, where it is given, ``recorded_at``. An event that this version does not know: as its writer
-    wrote it.
+    """Return the stored event with its id, its ``timestamp`` (perhaps None), and ``recorded_at`` if
+    this argument is set. If this version does not know the kind of the event, return it as its
+    writer wrote it.
     """
     if recorded_at is None:
         times = {}
@@ -33,7 +33,7 @@ def event_document(event: Event, recorded_at: datetime | None = None) -> dict[st
 
 
 def shown_document(event: Event, recorded_at: datetime | None = None) -> dict[str, Any]:
-    """Return ``event_document`` with the ``label`` that lists and filters have for the event: an
-    observation that is an error is an ``error`` there.
+    """Return ``event_document`` with the ``label`` of the event in lists and filters. The label of
+    an observation that is an error is ``error``.
     """
     return {**event_document(event, recorded_at), "label": label(event)}

@@ -1,4 +1,4 @@
-"""An event in a few words, for a person who looks through a history."""
+"""Describe an event in a few words, for people."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from foldlog._documents import SpentDocument
 
 _SHELL = ("-c", "-lc")
-"""The option of a shell before the command that it runs."""
+"""The option of a shell before the command to run."""
 UNLIMITED = sys.maxsize
 """The length of a line that is never cut."""
 INTERVALS_MAX = 6
-"""The most intervals of ids in a line of limited length."""
+"""The maximum number of intervals of ids in a line of limited length."""
 
 
 def gist(event: Event, length_max: int) -> str:
@@ -52,7 +52,7 @@ def _words(event: Event, length_max: int) -> str:
         case events.DocumentChanges(changed=changed):
             return ", ".join(_document(name, change) for name, change in changed.items())
         case events.CondensationRequest(reason=reason):
-            return reason or "a condensation is asked for"
+            return reason or "a condensation is requested"
         case events.CondensationAction():
             return _condensation(event, UNLIMITED if length_max == UNLIMITED else INTERVALS_MAX)
         case events.Retraction(version=version, reason=reason):
@@ -70,8 +70,8 @@ def _words(event: Event, length_max: int) -> str:
 
 
 def _document(name: str, change: dict[str, Any]) -> str:
-    """Return the name of a document; of the attributes also their values, as ``foldlog attributes``
-    shows them.
+    """Return the name of a document. For the attributes, also return their values as ``foldlog
+    attributes`` shows them.
     """
     if "deleted" in change:
         return f"{name} (deleted)"
@@ -82,9 +82,7 @@ def _document(name: str, change: dict[str, Any]) -> str:
 
 
 def _thought(data: Any) -> str:
-    """Return the model's reasoning in an annotation: the blocks of its thinking, or their
-    summary.
-    """
+    """Return the model's reasoning in an annotation: its blocks of thinking, or their summary."""
     blocks = data.get("summary") if isinstance(data, dict) else data
     blocks = blocks if isinstance(blocks, list) else []
     texts = (
@@ -110,8 +108,8 @@ def _condensation(event: CondensationAction, intervals_max: int) -> str:
 
 
 def events_and_summaries(events: int, summaries: int) -> str:
-    """Return ``46 events and 2 summaries``: only events of the log are counted as events. Empty if
-    both are 0.
+    """Return a text such as ``46 events and 2 summaries``. Return an empty text if both numbers are
+    0.
     """
     parts = [count(events, "event")] if events else []
     if summaries:
@@ -120,28 +118,26 @@ def events_and_summaries(events: int, summaries: int) -> str:
 
 
 def interval_words(intervals: Sequence[tuple[int, int]], most: int = UNLIMITED) -> str:
-    """Return intervals of ids as people write them: ``3-9, 12, 40-77``; ``most`` of them at
-    most.
-    """
+    """Return at most ``most`` intervals of ids as text: ``3-9, 12, 40-77``."""
     words = [str(first) if first == last else f"{first}-{last}" for first, last in intervals[:most]]
     return ", ".join([*words, *(["…"] if len(intervals) > most else [])])
 
 
 def id_words(event_id: int) -> str:
-    """Return the id of an event as people read it: ``S260`` is the summary of condensation 260."""
+    """Return the id of an event for people: ``S260`` is the summary of condensation 260."""
     if event_id < NOT_RECORDED:
         return f"S{summary_of(event_id)}"
     return str(event_id)
 
 
 def count(number: int, one: str, many: str | None = None) -> str:
-    """Return ``1 event``, ``1,204 events``."""
+    """Return a number with its noun, such as ``1 event`` or ``1,204 events``."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def content(events: int, records: int) -> str:
-    """Return the numbers of events, and of records that are no events yet: ``6 events and 4 records
-    of sources``.
+    """Return the numbers of events, and of records whose events are not made yet: ``6 events and 4
+    records of sources``.
     """
     return count(events, "event") + (
         f" and {count(records, 'record')} of sources" if records else ""
@@ -149,8 +145,8 @@ def content(events: int, records: int) -> str:
 
 
 def _arguments(arguments: dict[str, Any] | str | None) -> str:
-    """Return the most telling part of a call: the command, or the file or place it acts on, before
-    the rest.
+    """Return the arguments of a call as one text. If one of them is a command, return only the
+    command and the path.
     """
     arguments = parsed(arguments)
     if not isinstance(arguments, dict):
@@ -171,8 +167,8 @@ def _arguments(arguments: dict[str, Any] | str | None) -> str:
 
 
 def cost_words(cost: float | None, *, estimated: bool = False) -> str:
-    """Return a cost in words, in US dollars, a tiny one with two digits: ``unknown`` for None, with
-    ≈ if it is one at the prices of a table.
+    """Return a cost in US dollars as text; a very small cost has two significant digits. None is
+    ``unknown``. A cost by the prices of a table begins with ≈.
     """
     if cost is None:
         return "unknown"
@@ -181,23 +177,25 @@ def cost_words(cost: float | None, *, estimated: bool = False) -> str:
 
 
 def spent_words(spent: SpentDocument) -> str:
-    """Return what calls of models cost."""
+    """Return the cost of calls of models as text."""
     return cost_words(spent.cost, estimated=spent.costs_estimated > 0)
 
 
 def number_words(number: int | None) -> str:
-    """Return a number as people write it; ``unknown`` for None."""
+    """Return a number as text for people, or ``unknown`` for None."""
     return "unknown" if number is None else f"{number:,}"
 
 
 def calls_words(spent: SpentDocument) -> str:
-    """Return a number of calls of models: ``96 + 2`` are 96 of the agent's and 2 of condensers."""
+    """Return a number of calls of models as text. ``96 + 2`` means 96 calls of the agent and 2 of
+    condensers.
+    """
     by = spent.condenser_calls
     return f"{spent.calls - by:,}" + (f" + {by:,}" if by else "")
 
 
 def compact(value: Any) -> str:
-    """Return a value as JSON, a text as it is, and None as an empty text."""
+    """Return a value as JSON, a text unchanged, and None as an empty text."""
     if value is None:
         return ""
     if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""Why events were forgotten, in the words of every command."""
+"""Describe why events were forgotten, with the same words in every command."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WORDS = {
     "tokens": "too many tokens",
     "events": "too many events",
 }
-"""The words for people for the reasons in a condensation's metadata, ``request, tokens``."""
+"""The words for the reasons in a condensation's metadata, such as ``request, tokens``."""
 
 
 def because(
@@ -24,12 +24,13 @@ def because(
     *,
     brief: bool = False,
 ) -> str:
-    """Return why a condensation was made, in printable words: ``View of 90 events exceeded 80,
-    asked for (the prompt was too long)``; for a condensation without these figures: ``too many
-    events``.
+    """Return why a condensation was made, such as ``View of 90 events exceeded 80, asked for (the
+    prompt was too long)``. If the condensation has no figures, the text is for example ``too many
+    events``. The text is safe to print.
 
-    ``requests`` are those that it fulfils: see ``requests_before``. Empty if no reason is recorded.
-    With ``brief``, reasons of one kind are equal: they have no figures and no words of a request.
+    ``requests`` are the requests that the condensation answers: see ``requests_before``. The result
+    is empty if no reason is recorded. With ``brief``, reasons of the same kind are the same text,
+    without figures and words of a request.
     """
     from foldlog.condensers import reports_of  # the help of a command needs no condenser
 
@@ -51,7 +52,7 @@ def because(
         given = "; ".join(dict.fromkeys(request.reason for request in requests if request.reason))
     text = ", ".join(f"{word} ({given})" if word == _ASKED and given else word for word in words)
     if outcome == "reset":
-        text += "; no less would do: the context was reset"
+        text += "; less was not enough: the context was reset"
     failures = [
         each for each in reports_of(condensation) if isinstance(each, Mapping) and "failure" in each
     ]
@@ -72,8 +73,8 @@ def _in_words(code: str, told: Mapping[str, Any]) -> str:
 def requests_before(
     store: Store, conversation: str, condensation_id: int
 ) -> tuple[CondensationRequest, ...]:
-    """Return the requests that a condensation fulfils: those since the condensation before it.
-    Cost: the structural events before it.
+    """Return the requests that a condensation answers: the requests since the condensation before
+    it. Cost: the structural events before it.
     """
     found: list[CondensationRequest] = []
     for event in store.query(

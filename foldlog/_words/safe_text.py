@@ -1,6 +1,6 @@
-"""Text and JSON that are safe to print on a terminal.
+"""Make text and JSON that are safe to print on a terminal.
 
-Control characters, and characters that turn the direction of writing, become escapes.
+Control characters, and characters that change the direction of writing, become escapes.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _NON_FINITE = re.compile(r'"(?:[^"\\]|\\.)*"|-?Infinity|NaN')
 
 
 def printable(text: str, *, one_line: bool = False) -> str:
-    """Return ``text`` with escapes in place of characters that control a terminal; with
-    ``one_line``, in place of line breaks and tabs as well.
+    """Return ``text`` with escapes in place of characters that control a terminal. With
+    ``one_line``, also replace line breaks and tabs.
     """
     if text.isprintable():  # which none of these characters is
         return text
@@ -30,8 +30,8 @@ def printable(text: str, *, one_line: bool = False) -> str:
 
 
 def typed_id(conversation: str) -> str:
-    """Return an id as a person types it in a shell such as bash or zsh: with escapes if it has
-    characters that control a terminal or break the line, as ``$'tab\\tx'``; otherwise unchanged.
+    """Return an id as it can be typed in a shell such as bash or zsh. If the id has control
+    characters or line breaks, they are escaped, as in ``$'tab\\tx'``; otherwise it is unchanged.
     """
     if not _STEERS_OR_BREAKS.search(conversation):
         return conversation
@@ -46,11 +46,10 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def json_text(value: Any, *, indent: int | None = None, exact: bool = False) -> str:
-    """Return ``value`` as JSON that every parser takes and that is safe to print on a terminal:
-    control characters and lone surrogates are escaped, and a number beyond all doubles is written
-    as one (``1e999``), not as ``Infinity``, and ``NaN`` as ``null``; ``exact`` leaves it, for a
-    record as its source wrote it. Bytes are written in base64, and documents without their unset
-    fields.
+    """Return ``value`` as JSON that every parser accepts and that is safe to print on a terminal.
+    Control characters and lone surrogates are escaped. An infinite number is written as ``1e999``,
+    and ``NaN`` as ``null``; with ``exact``, ``NaN`` stays, for a record as its source wrote it.
+    Bytes are written in base64, and documents without their unset fields.
     """
     if indent is None:
         encoded = _encoded(value)
@@ -70,16 +69,16 @@ def json_text(value: Any, *, indent: int | None = None, exact: bool = False) -> 
 
 
 def well_formed(text: str) -> str:
-    """Return the JSON of ``json_text`` for parsers that refuse lone surrogates, as ``jq`` does:
-    they become the text that ``printable`` shows, such as ``\\ud800``. Two values may be the same
-    then.
+    """Return the JSON of ``json_text`` for parsers such as ``jq`` that refuse lone surrogates. Each
+    becomes the text that ``printable`` shows, such as ``\\ud800``. So two different values may
+    become equal.
     """
     return _LONE.sub(r"\1\\\\u", text) if r"\ud" in text else text
 
 
 def _encoded(value: Any) -> bytes | None:
-    """Return ``value`` as msgspec writes it, three times as fast; None if msgspec might write
-    something else, such as a null for a number that is not finite.
+    """Return ``value`` as msgspec writes it, which is three times as fast. Return None if msgspec
+    may write something else than ``json_text``, such as null for an infinite number.
     """
     import msgspec  # the help does without it
 

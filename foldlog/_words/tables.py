@@ -19,12 +19,12 @@ _LENGTH = 160
 """The length of the text of an event."""
 _HEAD = 10
 _TAIL = 20
-"""The number of events at the beginning and at the end of a long table."""
+"""The number of events at the beginning, and at the end, of a long table."""
 
 
 class Table(NamedTuple):
-    """A heading, and rows of cells. ``columns`` are their names; none is shown where they are
-    empty.
+    """A heading, and rows of cells. ``columns`` are the names of the columns. If they are empty, no
+    names are shown.
     """
 
     heading: str
@@ -50,7 +50,7 @@ class Table(NamedTuple):
 
 
 def show_as_table(kind: type[T], table: Callable[[T], Table]) -> None:
-    """Have notebooks show the objects of a class as tables."""
+    """Let notebooks show the objects of a class as tables."""
     setattr(kind, "_repr_html_", lambda self: table(self).html())  # noqa: B010 - a checker knows no such attribute
 
 
@@ -81,7 +81,9 @@ def _difference_table(difference: Difference) -> Table:
 
 
 def rows_of(events: Sequence[Event], mark: str = "") -> list[list[str]]:
-    """Return a row for each event, or for the first and the last ones of many."""
+    """Return a row for each event. If there are many, return rows only for the first and the last
+    events.
+    """
     given = [mark] if mark else []
     if len(events) <= _HEAD + _TAIL + 1:
         return [[*given, *event_row(event)] for event in events]
@@ -98,7 +100,9 @@ def event_row(event: Event) -> list[str]:
 
 
 def _escaped(text: str) -> str:
-    from html import escape  # its table of entities takes time, in each process, and few make HTML
+    from html import (
+        escape,
+    )  # imported here, since its table of entities takes time and few processes make HTML
 
     return escape(printable(text, one_line=True))
 

@@ -1,4 +1,4 @@
-"""The words of an event as one text, for full-text indexes."""
+"""Join the texts of an event into one text, for full-text indexes."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from foldlog.eventstore import Event, events
 from foldlog.projections import content_texts
 
 SIGNATURES = frozenset({"signature", "encrypted_content"})
-"""Fields of a block of thinking that only its server reads."""
+"""The fields of a block of thinking that only the model's server can read."""
 
 
 def text_of(event: Event) -> str:
-    """Return the words of the event: the model's thinking first, then its content, its tool with
-    thought and arguments, or its summary.
+    """Return the texts of an event as one text. The model's thinking comes first, then the content,
+    the tool with thought and arguments, or the summary.
     """
     # the help of a command needs no condenser
     from foldlog.condensers.prompts.rendering import readable
@@ -64,9 +64,7 @@ def thinking_texts(event: Event) -> list[str]:
 
 
 def _unsigned(block: Any) -> Any:
-    """Return a block of a model's thinking without what has no words: its signature, and what is
-    encrypted.
-    """
+    """Return a block of a model's thinking without its signature and its encrypted parts."""
     if not isinstance(block, dict):
         return block
     if block.get("type") == "redacted_thinking":
@@ -77,7 +75,7 @@ def _unsigned(block: Any) -> Any:
 
 
 def storable(text: str) -> str:
-    """Return a text that every database holds: lone surrogates are shown as escapes."""
+    """Return a text that every database can store: lone surrogates become escapes."""
     if text.isascii():
         return text
     return text.encode("utf-8", "backslashreplace").decode()

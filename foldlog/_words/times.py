@@ -1,4 +1,4 @@
-"""When events happened."""
+"""The times of events, and texts for times."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
 
 def moment_of(text: str) -> datetime:
-    """Return the moment that a text names: a date, a time (UTC unless it names a zone), or a span
-    before now, such as ``7d``. Raises ``ValueError``.
+    """Return the moment that a text names: a date, a time (in UTC unless it has a zone), or how
+    long ago, such as ``7d``. Raises ``ValueError``.
     """
     try:
         if span := _SPAN.fullmatch(text.strip()):
@@ -29,12 +29,14 @@ def moment_of(text: str) -> datetime:
         moment = datetime.fromisoformat(text.strip())
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError) as error:
-        raise ValueError(f"{text[:80]!r} is not a time; give 2026-03-01 or 7d") from error
+        raise ValueError(
+            f"{text[:80]!r} is not a time; write a date such as 2026-03-01, or 7d"
+        ) from error
 
 
 def time_words(at: datetime | str) -> str:
-    """Return a time as people read it: ``2026-03-01 14:03:05``, in UTC, or without a zone where its
-    source names none. A text is such a time as ISO 8601.
+    """Return a time as text for people: ``2026-03-01 14:03:05``. It is in UTC, or without a zone if
+    its source names none. The argument may be a text in ISO 8601.
     """
     if isinstance(at, str):
         return at.replace("T", " ", 1)[:19]
@@ -42,9 +44,7 @@ def time_words(at: datetime | str) -> str:
 
 
 def duration_words(seconds: float) -> str:
-    """Return a time that something took: ``0.6 s``, ``42 s``, ``9 m 50 s``, ``1 h 04 m``, ``3 d 4
-    h``.
-    """
+    """Return a duration as text: ``0.6 s``, ``42 s``, ``9 m 50 s``, ``1 h 04 m``, ``3 d 4 h``."""
     whole = round(seconds)
     if seconds < 9.95:
         return f"{seconds:.1f} s"
@@ -58,12 +58,11 @@ def duration_words(seconds: float) -> str:
 
 
 def told_at(event: Event, recorded_at: datetime) -> EventTime | None:
-    """Return when the event happened, by its own time, or else by the time of its recording. The
-    time has no zone if the source names none.
+    """Return when the event happened. The time has no zone if the source names none.
 
-    For an event of a format whose records say when they happened, and for one of a history that was
-    imported, it is the time that its source wrote, or None: the time of the import says nothing
-    about it.
+    If the event has no ``timestamp``, it is the time of its recording. But if it was imported in a
+    format whose records have times, it is the time that the source wrote, or None, since the time
+    of an import is not the time of the event.
     """
     if event.timestamp is not None:
         return EventTime(event.timestamp)  # the codec has checked it
@@ -76,13 +75,15 @@ def told_at(event: Event, recorded_at: datetime) -> EventTime | None:
 
 
 def happened_at(event: Event, recorded_at: datetime) -> EventTime | None:
-    """Return the time that ``told_at`` returns, to compare with others: see ``in_utc``."""
+    """Return the result of ``told_at`` as a time that can be compared: see ``in_utc``."""
     at = told_at(event, recorded_at)
     return None if at is None else in_utc(at)
 
 
 def time_text(event: Event, recorded_at: datetime) -> str | None:
-    """Return the time that ``told_at`` returns as ISO 8601; another text of its source as it is."""
+    """Return the result of ``told_at`` as ISO 8601. If the source wrote another text, return this
+    text.
+    """
     at = told_at(event, recorded_at)
     if at is not None:
         return at.isoformat()
@@ -90,12 +91,14 @@ def time_text(event: Event, recorded_at: datetime) -> str | None:
 
 
 def known_format(format: str, read: Callable[[Format], T]) -> T | None:
-    """Return what is read of a format; None for an unknown one."""
+    """Return the result of ``read`` for the format with this name, or None if the format is
+    unknown.
+    """
     from foldlog._formats.registry import format_named  # loads all formats; most events need none
 
     try:
         return read(format_named(format))
     except (
         EventStoreError
-    ):  # it is unknown, or a package brings one that cannot be used: an import says so
+    ):  # the format is unknown, or a package has an unusable one, which an import reports
         return None

@@ -279,7 +279,7 @@ def test_closing_open_calls_says_which_had_begun(history):
     told = [each.event.content for each in history.close_open_calls("the machine was restarted")]
     assert told == [
         (
-            f"unknown: this call may have run, key {key}: look before you repeat it (the machine"
+            f"unknown: this call may have run, key {key}: check before you repeat it (the machine"
             " was restarted)"
         ),
         "not begun: the machine was restarted",
@@ -332,7 +332,7 @@ def test_what_a_tool_returns_or_raises_is_recorded(history, tool, state, content
 
 def test_a_beginning_needs_the_lease_and_an_open_call_of_this_history(history):
     call, bank = called(history), Bank()
-    with pytest.raises(InvalidArgument, match="no lease is held"):
+    with pytest.raises(InvalidArgument, match="an effect needs a lease"):
         history.run(call, bank.pay)
     with history.lease():
         with pytest.raises(InvalidArgument, match="takes no argument 'key'"):

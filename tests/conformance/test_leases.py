@@ -144,7 +144,7 @@ def test_a_worker_that_was_overtaken_appends_nothing(workers, free, caplog):
             still.append_tool_result("x", "of no call")
         other.append_tool_result("k", "closed")
         with pytest.raises(
-            LeaseTaken, match=r"'still' has ended.*; the outcome was recorded all the same"
+            LeaseTaken, match=r"'still' has ended.*; the outcome was still recorded"
         ):
             still.append_tool_result("k", "late", extras={"took_s": 3})
         (late,) = still.tail(1)
@@ -177,7 +177,10 @@ def test_an_append_that_is_made_after_its_block_is_refused(workers):
 
 def test_one_history_is_in_one_block_and_a_block_has_bounds(workers):
     history = workers()
-    with history.lease(), pytest.raises(InvalidArgument, match=r"needs its own: histories\['c'\]"):
+    with (
+        history.lease(),
+        pytest.raises(InvalidArgument, match=r"make another History: histories\['c'\]"),
+    ):
         history.lease().__enter__()
     with pytest.raises(InvalidArgument, match=r"ttl_s is 0; use a number of seconds from 0[.]01"):
         history.lease(ttl_s=0)
@@ -198,7 +201,8 @@ def test_no_other_worker_closes_the_calls_of_a_living_one(workers):
         one.append([said("hi"), CALL])
         assert to_resume(other) == []
         with pytest.raises(
-            LeaseTaken, match=r"'one' has it until .*; nothing was appended; leave its calls to it"
+            LeaseTaken,
+            match=r"'one' has it until .*; nothing was appended; leave its calls to this worker",
         ):
             other.close_open_calls()
         assert len(one.open_calls()) == 1

@@ -194,7 +194,7 @@ def test_a_database_of_another_kind_stays_as_it_is(store: Store, tmp_path: Path)
     open_store(f"sqlite:///{tmp_path}/other.db").close()
     for path in (tmp_path / "foreign.db", tmp_path / "other.db"):
         before = path.read_bytes()
-        with pytest.raises(NoAuditDatabase, match="give another file"):
+        with pytest.raises(NoAuditDatabase, match="use another file"):
             update(store, path)
         assert path.read_bytes() == before
 
@@ -336,7 +336,7 @@ def test_an_audit_database_that_is_read_as_rows_are_erased_from_it_says_that_the
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM events").fetchone()
         with pytest.raises(
-            StoreUnavailable, match="is being read, so deleted rows stay in its log"
+            StoreUnavailable, match="has open readers, so deleted rows stay in its log"
         ):
             update(store, audit)
     update(store, audit)
@@ -351,16 +351,16 @@ def test_an_audit_database_that_is_read_as_rows_are_erased_from_it_says_that_the
         (OSError(errno.ENOSPC, "No space left on device"), "free some space"),
         (
             sqlite3.SQLITE_BUSY_SNAPSHOT,
-            "another program writes it: try again when that program has ended",
+            "another program is writing it; try again when that program has ended",
         ),
-        (sqlite3.SQLITE_IOERR_WRITE, "look at its disk, or give another file"),
-        (OSError(errno.EIO, "Input/output error"), "look at its disk, or give another file"),
+        (sqlite3.SQLITE_IOERR_WRITE, "check its disk, or use another file"),
+        (OSError(errno.EIO, "Input/output error"), "check its disk, or use another file"),
         (
             sqlite3.SQLITE_READONLY_DIRECTORY,
-            "the right to write the file and its folder, or give another file",
+            "let this user write the file and its folder, or use another file",
         ),
-        (PermissionError(errno.EACCES, "Permission denied"), "its folder, or give another file"),
-        (sqlite3.SQLITE_NOTADB, "it; give another file"),
+        (PermissionError(errno.EACCES, "Permission denied"), "its folder, or use another file"),
+        (sqlite3.SQLITE_NOTADB, "it; use another file"),
     ],
 )
 def test_an_error_of_its_file_names_the_remedy(
@@ -397,7 +397,7 @@ def test_a_follower_whose_file_is_locked_says_so_in_one_line(
     ran = foldlog("export --follow", f"--to={tmp_path}/audit.db", f"--db={tmp_path}/store.db")
     assert (ran.status, ran.err.count("\n")) == (2, 2), ran.err
     assert (
-        "audit.db cannot be the audit database: database is locked; another program writes it"
+        "audit.db cannot be the audit database: database is locked; another program is writing it"
         in ran.err
     )
 

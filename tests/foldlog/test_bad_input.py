@@ -62,7 +62,7 @@ REFUSED = {
     "view five --at 7": "7",
     "view five --at=-1": "'--at': give at least 0",
     "log five --start 4 --stop 2": "--stop 2 is before --start 4",
-    "export five --output missing/here.out": "missing/here.out has no folder missing",
+    "export five --output missing/here.out": "the folder missing of missing/here.out does not exist",
     "store backup missing/here.out": "missing/here.out: No such file or directory",
     "log gone --json": "'gone' asked for",
     "view gone --json": "'gone' asked for",

@@ -204,7 +204,7 @@ def test_an_interrupted_import_keeps_whole_records_and_goes_on_there(foldlog, tm
     _, err = importing.communicate()
     assert importing.returncode == 130
     assert err.splitlines() == [
-        "foldlog: note: what was read is here, up to a whole record; the same import goes on there",
+        "foldlog: note: all records that were read are stored; the same command continues after them",
         "foldlog: interrupted: completed work was kept, no partial data was written",
     ]
     then = records_in(store)

@@ -163,7 +163,7 @@ def test_the_hook_imports_the_transcripts_of_sub_agents_which_are_deleted_too(hi
     assert answers(histories).dropped("s1").startswith("NOTE: a compaction began at ")
 
 
-ASKING = "Give the id of your conversation, if it is one of these:"
+ASKING = "If your conversation is one of these, call again with its id:"
 
 
 def in_folder_of_claude(tmp_path, name, cwd="/srv/project") -> Session:
@@ -181,7 +181,7 @@ def test_a_program_that_names_no_session_chooses_from_a_list_also_of_one(histori
             first, *listed = told.splitlines()
             assert first.startswith("this program does not say which session asks")
             assert (
-                (ASKING in first) == ("none is known that it could be" not in first) == bool(listed)
+                (ASKING in first) == ("no conversation fits" not in first) == bool(listed)
             )
             assert sorted(line.split()[1] for line in listed) == [f"{name}:" for name in choices]
     assert answers(histories).why("yes", "a").startswith("conversation a at version 2")
@@ -192,7 +192,7 @@ def test_the_session_of_claude_code_is_imported_before_it_is_asked_about(histori
     in_folder_of_claude(tmp_path, "a")
     tools = answers(histories, environ)
     assert tools.why("yes").startswith(
-        "session e has no transcript yet, and none is known that it could be"
+        "session e has no transcript yet, and no conversation fits"
     )
     in_folder_of_claude(tmp_path, "e")
     assert tools.why("yes").startswith("conversation e at version 2: 'yes' is known")
@@ -221,7 +221,7 @@ def test_the_session_that_was_cleared_is_not_asked_about(histories, tmp_path):
     for written_at in (after.path.stat().st_mtime_ns, 1):  # later, or as the clock stands
         os.utime(after.path, ns=(written_at, written_at))
         first, *listed = tools.why("yes").splitlines()
-        assert first.startswith("another session was written after before, and may be the one that")
+        assert first.startswith("another session was written after before, and it may be asking")
         assert {line.split()[1] for line in listed} == {"before:", "after:"}
     os.utime(after.path, ns=(0, 0))
     before.user("resumed")
@@ -571,7 +571,7 @@ def test_a_sub_agent_that_gives_no_id_reads_that_the_answer_is_of_its_session(hi
     answer_hook(histories.store, session.hook("Stop"))
     asked = answers(histories, {"CLAUDE_CODE_SESSION_ID": "s1"}).why("bug")
     assert asked.startswith(
-        "NOTE: this is of the session itself; a sub-agent that asks gives its own id, one of: "
+        "NOTE: this is about the session itself; a sub-agent has to pass its own id, one of: "
     )
     assert "agent-x1" in asked.splitlines()[0]
     assert "NOTE" not in answers(histories, {}).why("bug", conversation="s1")

@@ -85,7 +85,7 @@ def test_a_conversation_that_stays_keeps_its_companions(opened):
     row = opened.store.conversation("t")
     with pytest.raises(ConversationHasForks):
         opened.erase("t", **WHY)
-    with pytest.raises(InvalidArgument, match="either erased or kept"):
+    with pytest.raises(InvalidArgument, match="use only one of the two"):
         opened.erase("t", **WHY, with_forks=True, detach_forks=True)
     opened["t"].append(said("more"))
     with pytest.raises(VersionConflict):

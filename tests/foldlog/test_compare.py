@@ -92,10 +92,10 @@ def test_each_condenser_is_replayed_over_the_whole_history_and_the_store_is_not_
 def test_limits_are_counted_as_by_an_agent_with_the_same_configuration(foldlog, work, config):
     file, shown = config("digest", "max_tokens = 1500"), []
     for model, says in (
-        (None, "Limits of condensers are estimated, as for an agent without agent_llm."),
+        (None, "The limits of condensers are estimated, as for an agent without agent_llm."),
         (
             "gpt-4o",
-            "An agent counts its limits so only with agent_llm=LLM(LLMConfig(model='gpt-4o')).",
+            "For an agent, limits are counted like this only with agent_llm=LLM(LLMConfig(model='gpt-4o')).",
         ),
     ):
         agent_llm = None if model is None else library.LLM(library.LLMConfig(model=model))
@@ -215,7 +215,7 @@ def test_a_given_price_needs_no_litellm(foldlog, work, config, monkeypatch, tmp_
         assert install_command("llm") in ran.out
     assert foldlog("compare c1 --agent-model other --prices prices.json").status == 2
     (tmp_path / "prices.json").write_text("{}")
-    assert "name that of the agent" in foldlog("compare c1 --prices prices.json").err
+    assert "name the agent's model with" in foldlog("compare c1 --prices prices.json").err
 
 
 def test_who_named_no_model_is_told_which_one_the_agent_called(foldlog, work, config, monkeypatch):

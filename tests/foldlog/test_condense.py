@@ -186,7 +186,7 @@ def test_a_condenser_that_leaves_a_request_unanswered_is_a_finding(
     monkeypatch.setitem(registry.CONDENSER_REGISTRY, ShyConfig, Shy)
     ran = foldlog("condense c1 --config", config('[condenser]\ntype = "shy"\n'))
     assert (ran.status, ran.out) == (1, "")
-    assert "the condenser 'shy' did not fulfil the request" in ran.err
+    assert "the condenser 'shy' did not condense" in ran.err
 
 
 def test_a_summary_that_makes_the_view_larger_is_named(foldlog, monkeypatch):

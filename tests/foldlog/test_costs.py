@@ -153,7 +153,7 @@ def test_prices_that_cannot_be_read_are_refused(tmp_path):
     ]:
         path = tmp_path / "prices.json"
         path.write_text(text)
-        with pytest.raises(InvalidArgument, match=r"prices\.json.*give JSON such as"):
+        with pytest.raises(InvalidArgument, match=r"prices\.json.*write JSON such as"):
             Prices(path)
         with (
             pytest.raises(InvalidArgument, match=r"missing\.json"),
@@ -176,7 +176,7 @@ def test_a_reply_has_a_cost_meta_and_a_time(history):
     (figures,) = history.stats().models.values()
     assert (figures.model, figures.cost, figures.prompt_tokens) == ("mine", 0.5, None)
     for wrong in (-1, float("nan"), "1", True):
-        with pytest.raises(InvalidArgument, match=r"give US dollars"):
+        with pytest.raises(InvalidArgument, match=r"use a number of US dollars"):
             history.append_reply(reply, cost=wrong)
     assert len(history) == 2
 

@@ -239,8 +239,8 @@ def test_a_fact_says_by_what_it_is_known_and_what_forgot_it(history):
             (4,),
             "by event 4; before that it was known until version 3, condensation 3 forgot it",
         ),
-        ("nowhere", None, (), "no event that was ever shown has 'nowhere'"),
-        ("MAX_SIZE", 2, (), "no event that was ever shown has 'MAX_SIZE'"),
+        ("nowhere", None, (), "no event that was ever shown contains 'nowhere'"),
+        ("MAX_SIZE", 2, (), "no event that was ever shown contains 'MAX_SIZE'"),
     ):
         fact = history.fact(words, at)
         assert (fact.known_by, reason in fact.reason) == (known_by, True), fact
@@ -249,7 +249,7 @@ def test_a_fact_says_by_what_it_is_known_and_what_forgot_it(history):
 def test_what_is_not_sent_is_not_known(history):
     history.append(Action(tool="read", arguments={"path": "left_open.py"}))
     fact = history.fact("left_open.py")
-    assert (fact.is_known, "but no model is sent that" in fact.reason) == (False, True)
+    assert (fact.is_known, "but is not sent to a model" in fact.reason) == (False, True)
 
 
 CONDENSED = [

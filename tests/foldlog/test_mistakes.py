@@ -17,7 +17,7 @@ def test_a_host_that_this_machine_does_not_have_is_named(foldlog, host):
     foldlog("append c hi --new")
     ran = foldlog("serve --port 0 --host", host)
     assert (ran.status, f"cannot listen at {host} port 0: " in ran.err) == (2, True)
-    assert "choose another with --host" in ran.err
+    assert "use another value of --host" in ran.err
 
 
 def test_a_database_of_another_program_is_recognized_where_a_history_is_imported(foldlog):

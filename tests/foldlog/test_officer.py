@@ -394,7 +394,7 @@ def test_a_text_is_found_in_numbers_in_escaped_json_and_in_each_form_as_by_a_sea
         histories["c"].append(events)
         maintenance = histories.maintenance
         assert maintenance.redact_matching(text, reason="asked to").events == {"c": tuple(found)}
-        with pytest.raises(InvalidArgument, match="the receipt keeps it"):
+        with pytest.raises(InvalidArgument, match="the receipt would store it"):
             maintenance.redact_matching(text, reason=f"{text} leaked")
 
 

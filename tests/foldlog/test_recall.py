@@ -57,10 +57,10 @@ def test_words_find_the_best_first_ids_are_read_as_given_and_a_path_gives_calls_
     assert ids_in(text) == [3, 2, 6, 1], "3 has both words; 2 is forgotten; 6 is newer than 1"
     assert ("The order is 4711-X." in text, "SECRET" in text) == (True, False)
     assert ids_in(text := recall(ids=[5, 3, 5, 99, 0, 8])) == [5, 3]
-    assert text.startswith("not to be read: 99, 0, 8")
-    assert recall(ids=[99]) == "not to be read: 99"
+    assert text.startswith("cannot be read: 99, 0, 8")
+    assert recall(ids=[99]) == "cannot be read: 99"
     assert ids_in(recall(path="orders.txt")) == [6, 7, 2, 3], "the newest first"
-    assert recall(path="/no/such") == "no event of this conversation has that"
+    assert recall(path="/no/such") == "no event of this conversation matches"
     history.append(Message(source="agent", content="nothing here either"))
     assert ids_in(recall("nothing here")) == [5, history.version() - 1], (
         "of equally good ones those that are forgotten"
@@ -148,11 +148,11 @@ def test_what_was_taken_back_or_redacted_is_not_found(history):
     history.redact(redacted, reason="asked to", by="ann")
     tool = history.recall_tool()
     assert ids_in(tool.recall("word")) == [redacted - 1]
-    assert tool.recall(ids=[redacted]) == f"not to be read: {redacted}"
+    assert tool.recall(ids=[redacted]) == f"cannot be read: {redacted}"
     history.append(Retraction(version=redacted - 1))
-    assert tool.recall("word") == "no event of this conversation has that"
+    assert tool.recall("word") == "no event of this conversation matches"
     assert (
-        tool.recall(ids=[redacted - 1, redacted]) == f"not to be read: {redacted - 1}, {redacted}"
+        tool.recall(ids=[redacted - 1, redacted]) == f"cannot be read: {redacted - 1}, {redacted}"
     )
 
 
@@ -164,7 +164,7 @@ def test_results_of_the_tool_are_not_found_again(history):
     (result,) = history.tail(1)
     assert isinstance(result, Observation)
     assert (
-        tool.recall(ids=[recorded.id, result.id]) == f"not to be read: {recorded.id}, {result.id}"
+        tool.recall(ids=[recorded.id, result.id]) == f"cannot be read: {recorded.id}, {result.id}"
     )
 
 
@@ -173,10 +173,10 @@ def test_a_call_that_cannot_be_used_is_answered(history):
         ("{", "as a JSON object"),
         ([], "as a JSON object"),
         ({"queri": "x"}, "as a JSON object"),
-        ({}, "takes one of"),
-        ({"query": "x", "path": "y"}, "takes one of"),
-        ({"query": " "}, "takes one of"),
-        ({"query": 5}, "as texts"),
+        ({}, "use one of"),
+        ({"query": "x", "path": "y"}, "use one of"),
+        ({"query": " "}, "use one of"),
+        ({"query": 5}, "must be texts"),
         ({"ids": ["3"]}, "whole numbers"),
         ({"ids": [True]}, "whole numbers"),
     ]:
@@ -198,7 +198,7 @@ def test_a_call_is_given_as_the_model_wrote_it(history):
         Action(tool="recall", arguments={"ids": [5], "path": None}),
     ):
         assert tool(given_as) == want
-    assert tool("a text").endswith("these arguments were given: a text")
+    assert tool("a text").endswith("these are not valid arguments: a text")
 
 
 def test_the_schema_has_the_shape_of_each_dialect(history):
@@ -253,7 +253,7 @@ def test_a_conversation_without_events_has_nothing(history):
     with foldlog.open("memory:") as histories:
         tool = histories["new"].recall_tool()
         for given_as in ({"query": "x"}, {"ids": [0]}, {"path": "x"}):
-            assert tool(given_as) == "no event of this conversation has that"
+            assert tool(given_as) == "no event of this conversation matches"
 
 
 @examples(80)

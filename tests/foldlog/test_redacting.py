@@ -72,10 +72,10 @@ def test_the_command_names_the_values_that_go_with_an_event_unless_a_later_event
         for value in (2, 3):
             histories["c"].append((), documents={"b": value})
     redact = "store redact c 1 --reason x --yes"
-    assert "it held the values of 'a': set them again" in foldlog(redact).out
+    assert "it set 'a': set the values again" in foldlog(redact).out
     (receipt,) = foldlog(f"{redact} --json").document["receipts"]
     assert receipt["documents_lost"] == ["a"]
-    assert "set them again" not in foldlog("store redact c 2 --reason x --yes").out
+    assert "set the values again" not in foldlog("store redact c 2 --reason x --yes").out
 
 
 def test_each_command_that_takes_an_event_takes_the_id_of_a_summary():
@@ -238,7 +238,7 @@ def test_a_read_model_that_has_not_read_the_receipt_is_named(foldlog: Any, tmp_p
     ran = foldlog("store redact c 0 --yes --reason 'asked to'")
     assert ran.status == 1
     assert (
-        "a read model may still hold the content, because it has not confirmed the redaction: other"
+        "a read model has not confirmed the redaction and may still contain the content: other"
         in ran.err
     )
     assert "slow" not in ran.err

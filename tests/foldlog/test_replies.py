@@ -138,7 +138,7 @@ def test_a_map_of_arguments_that_the_store_cannot_hold_is_its_text(history):
 @pytest.mark.parametrize(
     "reply, why",
     [
-        ({"choices": [1, 2]}, "has 2 choices; give the message of one"),
+        ({"choices": [1, 2]}, "has 2 choices; pass the message of one"),
         ({"choices": [{"delta": {"content": "x"}}]}, "a chunk of a stream"),
         ((chunk for chunk in "ab"), r"of type generator.*collect the chunks"),
         ("hi", "type str"),
@@ -384,7 +384,7 @@ def test_a_store_is_named_by_a_url_a_path_or_a_path_object(tmp_path, monkeypatch
         ("h.db", {"durability": "ful"}, "use full or relaxed"),
         ("h.db", {"event_bytes_max": 0}, "event_bytes_max is 0"),
         ("h.db", {"condenser": "recnt"}, r"allowed are .*recent_events.*end in \.toml"),
-        ("h.db", {"condenser": 5}, "condenser is of type int; give the name of a strategy"),
+        ("h.db", {"condenser": 5}, "condenser is of type int; use the name of a strategy"),
         ("h.db", {"condenser": {"type": "digset"}}, "digset"),
         ("h.db", {"condenser": {"type": "digest", "max_size": "many"}}, "max_size"),
         ("h.db", {"condenser": "nowhere.toml"}, r"nowhere\.toml"),

@@ -159,7 +159,7 @@ def test_a_run_that_ended_early_tells_what_it_found_and_where_to_go_on(
             changed.setattr(SQLiteReader, question, ending)
         ran = foldlog(command)
     assert (ran.status, "conversation 'one'" in ran.err) == (status, True), ran
-    assert f"'foldlog {command} --from one' goes on" in ran.err
+    assert f"'foldlog {command} --from one' continues it" in ran.err
     again = foldlog(f"{command} --from two --json")
     assert ("conversation 'one'" in again.err, again.rows()) == (False, ["two"])
     for wrong in ("two", "--print-heads"):

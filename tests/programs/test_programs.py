@@ -64,7 +64,7 @@ def test_what_a_compaction_dropped_is_named_and_read_again(program):
     model.answers = [*asked, "end"]
     program.say("Look it up.")
     dropped, why, recalled, listed = [*answers_in(model.requests[before:])][-4:]
-    assert "Give the id of your conversation" in listed
+    assert "If your conversation is one of these" in listed
     assert conversation in listed
     assert f"compaction {fact['by']} at " in dropped
     assert f"condensation {fact['by']} forgot it; its summary does not contain it" in why
@@ -94,4 +94,4 @@ def test_two_programs_on_one_store_are_never_mistaken_for_one_another(tmp_path):
             program.say("Look it up.")
             told = "".join(answers_in(program.model.requests[before:]))
             assert f"I am {other.name}." not in told
-            assert "is known, by event" in told or "Give the id of your conversation" in told
+            assert "is known, by event" in told or "If your conversation is one of these" in told

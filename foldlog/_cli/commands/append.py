@@ -20,7 +20,7 @@ from foldlog.eventstore import ANY_VERSION, InvalidEvent, VersionConflict
 
 
 class Role(StrEnum):
-    """Who writes a message."""
+    """The role of the writer of a message."""
 
     USER = "user"
     ASSISTANT = "assistant"
@@ -37,7 +37,11 @@ def run(
     ] = None,
     role: Annotated[Role, typer.Option("--role", help="The author of TEXT.")] = Role.USER,
     new: Annotated[
-        bool, typer.Option("--new", help="Begin a conversation with this id, and a store.")
+        bool,
+        typer.Option(
+            "--new",
+            help="Begin a conversation with this id. If the store does not exist, create it.",
+        ),
     ] = False,
     expected: Annotated[
         int | None,
@@ -53,16 +57,17 @@ def run(
         typer.Option(
             "--key",
             metavar="KEY",
-            help="Append once, however often a command with this key is run.",
+            help="Append only once, even if several commands are run with this key.",
         ),
     ] = None,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
-    """Append a message, or chat messages in JSON from stdin, one a line, all or none.
+    """Append a message, or chat messages from stdin, one JSON object a line. Either all are
+    appended or none.
 
     A message is {"role": "user", "content": "…"}, with tool_calls and tool_call_id as in OpenAI's
-    API. The command ends when they are on disk.
+    API. The command ends when the messages are on disk.
 
     Example: foldlog append tidewatch "Now write the changelog."
     """

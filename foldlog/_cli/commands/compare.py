@@ -44,13 +44,12 @@ def run(
             "--config",
             metavar="FILE",
             help=(
-                "A TOML file with [condenser]; once for each. The default condenser and noop, which"
-                " forgets nothing, "
-                "are always there."
+                "A TOML file with [condenser]. Use the option once for each file. The default "
+                "condenser and noop, which forgets nothing, are always compared."
             ),
             show_default=(
-                "the default one with less room: 32,000 tokens where its limit is higher, else 80"
-                " events"
+                "the default condenser with a lower limit: 32,000 tokens if its limit is higher, "
+                "otherwise 80 events"
             ),
         ),
     ] = None,
@@ -59,9 +58,9 @@ def run(
         output_option(
             "--curve",
             help=(
-                "Write a plot of recall at retained tokens: what several strategies, each of"
-                " several sizes, and the "
-                "recorded condensations show of what was needed again."
+                "Write a plot of recall at retained tokens: the share of what was needed again "
+                "that is shown, for several strategies at several sizes and for the recorded "
+                "condensations."
             ),
         ),
     ] = None,
@@ -71,15 +70,15 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
-    """Replay a conversation under several condensers. Say which costs least, and what each loses
-    for it.
+    """Replay a conversation with several condensers. Show which condenser costs least, and what
+    each one drops.
 
     The replay leaves out the recorded condensations, except in the column "as recorded". A
-    condenser that uses a model calls the model. No history is changed. The cost covers all prompts
-    to the agent's model and to the condenser's own. A token is repeated if the prompt before began
-    with it too: it costs what the provider charges for its cache. --agent-model names the model
-    whose price is used, from --prices or litellm's table. Without it a new token costs ten times as
-    much as a repeated one.
+    condenser that uses a model calls the model. No history is changed. The cost includes all
+    prompts to the agent's model and to the condenser's model. Tokens at the beginning that equal
+    the previous prompt are repeated: they cost what the provider charges for cached tokens.
+    --agent-model names the model whose price is used, from --prices or litellm's table. By default
+    a new token costs ten times as much as a repeated token.
 
     Example: foldlog compare tidewatch --config small.toml
     """
@@ -90,8 +89,8 @@ def run(
     agent = agent or table.only
     if prices is not None and agent is None:
         raise Refused(
-            "--prices has the prices of many models; name that of the agent with --agent-model"
-            " MODEL"
+            "--prices has the prices of many models; name the agent's model with --agent-model "
+            "MODEL"
         )
     with open_existing(db) as store:
         conversation = resolved(store, conversation)
@@ -135,6 +134,6 @@ def run(
         show_curve(curve, found)
     if called is not None:
         terminal.note(
-            f"its replies are of {called}; to count and price as that one: --agent-model"
-            f" {shlex.quote(called)}"
+            f"its replies come from {called}; to use the tokenizer and price of this model, add "
+            f"--agent-model {shlex.quote(called)}"
         )

@@ -38,12 +38,14 @@ def run(
             "--config",
             metavar="FILE",
             help="A TOML file with [condenser].",
-            show_default="one that needs no model",
+            show_default="the default condenser, which needs no model",
         ),
     ] = None,
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", help="Append nothing. A condenser with a model still asks it."),
+        typer.Option(
+            "--dry-run", help="Append nothing. A condenser with a model still calls the model."
+        ),
     ] = False,
     agent: AgentModelName = None,
     db: Db = DEFAULT_DB,
@@ -52,11 +54,11 @@ def run(
     """Request a condensation of a conversation, run a condenser, and show what was forgotten and
     why.
 
-    Without a file, the default condenser is used: it needs no model and writes a digest. To forget
+    Without a file, the default condenser is used. It needs no model and writes a digest. To forget
     without a summary, give a file with the two lines [condenser] and type = "conversation_window".
 
-    Exit status 1 if nothing was forgotten, because the model gave no summary or because no event
-    can be spared.
+    Exit status 1 if nothing was forgotten: the model returned no summary, or no event can be
+    forgotten.
 
     Example: foldlog condense tidewatch --dry-run
     """
@@ -75,7 +77,7 @@ def run(
         except NoCondensationAvailable as error:
             return _declined(conversation, dry_run, str(error), error.reports, as_json)
         if made is None:
-            problem = f"the condenser {histories.condenser.type!r} did not fulfil the request"
+            problem = f"the condenser {histories.condenser.type!r} did not condense"
             return _declined(conversation, dry_run, problem, (), as_json)
         with terminal.working("counting tokens"):
             tokens = (
@@ -84,8 +86,8 @@ def run(
             )
         if not dry_run and source_files(store, [conversation]):
             terminal.note(
-                "when its source grows, 'foldlog import' continues it in a fork: this one has a"
-                " condensation"
+                "when its source grows, 'foldlog import' adds the new records to a fork, because "
+                "this conversation now has a condensation"
             )
     if tokens[0] is not None and tokens[1] is not None and tokens[1] > tokens[0]:
         terminal.note(
@@ -111,7 +113,7 @@ def _condense(histories: Histories, conversation: str) -> Made | None:
 
 
 def _preview(histories: Histories, conversation: str) -> Made | None:
-    """Do what ``_condense`` does, in memory and without appending."""
+    """Run ``_condense`` in memory. Nothing is appended to the store."""
     histories._handler.check_handles_requests()
     view = histories.views.current(conversation)
     request = CondensationRequest(id=view.version, reason=_REASON)

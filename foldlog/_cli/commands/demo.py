@@ -30,12 +30,12 @@ def run(
             "--db",
             metavar="STORE",
             callback=use_store,
-            help="The store to make; it stays, so that you can try commands on it.",
+            help="The store to create. It is not deleted, so you can try commands on it.",
         ),
     ] = DEMO_DB,
 ) -> None:
-    """Show the main job on the shipped history: an agent's work of 286 events, condensed while it
-    goes on.
+    """Show on the shipped history what foldlog is for: it condenses an agent's work of 286 events
+    while the work goes on.
 
     Example: foldlog demo --db try.db
     """
@@ -50,8 +50,8 @@ def run(
 
 
 def _work_again(store: Store, history: History) -> Iterator[Event]:
-    """Append what the imported agent and its user did, as a runtime does: a step before each call
-    of the model.
+    """Append the events of the imported agent and its user, as a runtime does: run a step before
+    each call of the model.
 
     Yields each event. Events that an interrupted demo appended are not appended again.
     """
@@ -64,7 +64,7 @@ def _work_again(store: Store, history: History) -> Iterator[Event]:
         and isinstance(last[0], Annotation)
         and last[0].data == getattr(imported[-1], "data", None)
     ):
-        return  # all of the work was appended before: it ends with this annotation
+        return  # the work ends with this annotation, so all of it was appended before
     for event in imported:
         yield event
         if is_structural(event) or isinstance(event, UnknownEvent):

@@ -44,15 +44,15 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
-    """Show which events entered the View of a conversation between two versions, which left it, and
-    their summaries.
+    """Show which events the View of a conversation got and lost between two versions, and the
+    summaries of the lost events.
 
     Without versions, show what the newest condensation dropped.
 
     With two conversations, show both runs side by side: calls of each tool, tokens, cost, last
-    answers. Then show the events of both since their common past, and the first one that differs.
-    Without a common past, show the first difference, what each model was shown then, and the later
-    requests and calls that only one of them has.
+    answers. Then show the events of both after their shared events, and the first event that
+    differs. If they share no events, show the first difference, what each model was shown at that
+    point, and the later requests and calls that only one of them has.
 
     Example: foldlog diff tidewatch 90 100
     """
@@ -107,7 +107,7 @@ def _show_conversations(
             for run in document.runs
         )
         if has_unknown_cost and not as_json:
-            terminal.note(f"a cost is not known, since a model has no price: {prices_hint()}")
+            terminal.note(f"a cost is not known, because a model has no price; {prices_hint()}")
 
 
 def _show_newest_condensation(conversation: str, db: str) -> None:

@@ -1,4 +1,6 @@
-"""``foldlog doctor``: say what of coding agents is kept, and what will be lost."""
+"""``foldlog doctor``: report which transcripts of coding agents are stored, and which will be
+lost.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ _NAMED = 5
 
 
 def run(db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
-    """Say of each coding agent which transcripts are not in the store, which it will delete and
+    """Show for each coding agent which transcripts are not in the store, which it will delete and
     when, and whether its hooks fire.
 
     Exit status 1 if a transcript is not in the store.
@@ -41,8 +43,8 @@ def _show(found: DoctorDocument) -> None:
     for program in found.programs:
         terminal.say((program.program, "bold"))
         fired = (
-            f"never fired; 'foldlog setup {program.program}' writes them, for the next start of the"
-            " program"
+            f"never fired; 'foldlog setup {program.program}' writes the hooks, which the program "
+            f"reads at its next start"
         )
         if program.hook_fired_at is not None:
             fired = f"fired last at {program.hook_fired_at}, at {program.hook_event}"

@@ -1,4 +1,4 @@
-"""``foldlog export``: write a conversation as its source wrote it, or conversations as a
+"""``foldlog export``: write a conversation in the format of its source, or conversations as a
 database.
 """
 
@@ -41,15 +41,16 @@ def run(
             show_default="the format of its source",
             autocompletion=lambda: [*formats()],
             help=(
-                "The format to write. For an imported conversation: the format of its source, or"
-                " openai-chat."
+                "The format to write: for an imported conversation the format of its source, or "
+                "openai-chat."
             ),
         ),
     ] = None,
     view: Annotated[
         bool,
         typer.Option(
-            "--view", help="Write the messages that a model is sent now, by default as openai-chat."
+            "--view",
+            help="Write the messages that would be sent to a model now, by default as openai-chat.",
         ),
     ] = False,
     output: Annotated[
@@ -63,8 +64,8 @@ def run(
             "--to",
             metavar="FILE",
             help=(
-                "Make or update a database of the named or of all conversations, for SQL and"
-                " Datasette."
+                "Create or update a database of the named conversations, or of all, for SQL and "
+                "Datasette."
             ),
             callback=new_file,
         ),
@@ -75,10 +76,11 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
-    """Write a conversation as its source wrote it: with forgotten events, without retracted ones.
+    """Write a conversation in the format of its source: with forgotten events, without retracted
+    events.
 
-    With --to: a SQLite database of all events and condensations, to which later runs add what is
-    new.
+    With --to, write a SQLite database of all events and condensations. Later runs add the new
+    events.
 
     Example: foldlog export tidewatch --output exported.jsonl
     """

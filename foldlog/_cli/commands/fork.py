@@ -1,4 +1,4 @@
-"""``foldlog fork``: begin a conversation that shares the past of another."""
+"""``foldlog fork``: begin a conversation that shares the first events of another."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def run(
             "--at-source",
             metavar="SOURCE_ID",
             help=(
-                "Begin after the record with this id of the imported source, such as the tip of a"
-                " branch."
+                "Begin after the record with this id in the imported source, such as the last "
+                "record of a branch."
             ),
             show_default=False,
         ),
@@ -50,7 +50,7 @@ def run(
     No event is copied. Example: foldlog fork tidewatch tidewatch-other --at 120
     """
     if at is not None and at_source is not None:
-        raise Refused("--at and --at-source both say where the fork begins; give one of them")
+        raise Refused("--at and --at-source both set where the fork begins; use only one of them")
     with open_existing(db) as store:
         conversation = whole(store, conversation)
         try:

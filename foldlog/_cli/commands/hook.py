@@ -7,11 +7,11 @@ from foldlog._cli.quick_hook import answer
 
 
 def run(redact_secrets: RedactSecrets = False, db: Db = DEFAULT_DB) -> None:
-    """Import the transcript that a program names in JSON on stdin, and say after a compaction what
-    its model can ask.
+    """Import the transcript that a program names in JSON on stdin. After a compaction, print what
+    its model can ask foldlog.
 
-    A program runs it: see 'foldlog setup'. It ends with 0 whatever happens, so that it never stops
-    the program; what went wrong is on stderr.
+    A program runs it: see 'foldlog setup'. Its exit status is always 0, so it never stops the
+    program. Errors are on stderr.
 
     Example: foldlog hook --db agents.db
     """

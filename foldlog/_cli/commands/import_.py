@@ -1,4 +1,4 @@
-"""``foldlog import``: keep histories of other agents."""
+"""``foldlog import``: import histories of other agents."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ def run(
             metavar="FORMAT",
             show_default=False,
             autocompletion=lambda: formats_with_places(),
-            help="Where the program of this format keeps its histories, for example claude-code.",
+            help="Import from where the program of this format stores its histories, for example "
+            "claude-code.",
         ),
     ] = None,
     format: Annotated[
@@ -61,21 +62,21 @@ def run(
             "--prefix",
             metavar="TEXT",
             show_default=False,
-            help="A text before the id of each conversation.",
+            help="A text to put before the id of each conversation.",
         ),
     ] = "",
     check: Annotated[
-        bool, typer.Option("--check", help="Read unchanged files too, and compare them.")
+        bool, typer.Option("--check", help="Also read unchanged files, and compare them.")
     ] = False,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Import what grows and what is new, until Ctrl-C.")
+        bool, typer.Option("--watch", help="Import new and growing files until Ctrl-C.")
     ] = False,
     use: Annotated[
         bool,
-        typer.Option("--use", help="Make the events at once, for programs that follow the store."),
+        typer.Option("--use", help="Make the events now, for programs that follow the store."),
     ] = False,
     again: Annotated[
-        bool, typer.Option("--again", help="Import a source that was erased here, too.")
+        bool, typer.Option("--again", help="Also import sources that were erased from the store.")
     ] = False,
     redact_secrets: RedactSecrets = False,
     strict: Annotated[
@@ -87,11 +88,11 @@ def run(
     """Import histories from files and folders. Importing the same source again adds only new
     records.
 
-    The source is stored as it is, and its events are made at the first use of the conversation. A
-    source that was written again becomes a fork at the first record that differs. A record that
-    cannot be read is named, and all others are imported. A history without a name gets its file's
-    (kite), with the folder's if you import that or the name is common (FOLDER/chat1). Unchanged
-    files are skipped.
+    The source is stored unchanged, and its events are made at the first use of the conversation. A
+    rewritten source becomes a fork at the first record that differs. If a record cannot be read, it
+    is reported, and all others are imported. A history without a name gets the name of its file
+    (kite). If you import the folder, or if the name is common, the folder's name comes first
+    (FOLDER/chat1). Unchanged files are skipped.
 
     Example: foldlog import --from claude-code
     """
@@ -101,7 +102,7 @@ def run(
     if watch and (as_json or Path("-") in paths):
         raise Refused("--watch follows files until Ctrl-C; leave out --json and -")
     if conversation is not None and prefix:
-        raise Refused("--conversation is the whole name; leave out --prefix")
+        raise Refused("--conversation sets the whole name; leave out --prefix")
     with TemporaryDirectory(prefix="foldlog-stdin-") as folder, open_or_create(db) as store:
         store.register(Views(store))  # Views are folded while their events are written
         options = ImportOptions(
@@ -116,9 +117,9 @@ def run(
                 before = importing.wait(before)
                 importing.run(again=True)
         except KeyboardInterrupt:
-            if not watch:  # which ends so
+            if not watch:  # Ctrl-C is the usual end
                 terminal.note(
-                    "what was read is here, up to a whole record; the same import goes on there"
+                    "all records that were read are stored; the same command continues after them"
                 )
                 raise
 

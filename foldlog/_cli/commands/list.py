@@ -23,7 +23,7 @@ def run(
         list[str] | None,
         typer.Argument(
             metavar="NAME=VALUE",
-            help="Your attributes to have: see foldlog attributes.",
+            help="Only conversations with these attributes: see 'foldlog attributes'.",
             show_default="any",
         ),
     ] = None,
@@ -32,19 +32,19 @@ def run(
         typer.Option(
             "--match",
             metavar="TEXT",
-            help="Only those whose id, title or format contains it, in any case.",
+            help="Only conversations with this text in id, title or format, in any case.",
         ),
     ] = None,
     here: Annotated[
         bool,
-        typer.Option("--here", help="Only those that a program wrote in this folder, or below it."),
+        typer.Option("--here", help="Only conversations written in this folder, or below it."),
     ] = False,
     since: Annotated[
         str | None,
         typer.Option(
             "--since",
             metavar="TIME",
-            help="Only those whose last event happened since: 2026-03-01, 2h. None without a time.",
+            help="Only conversations with an event since this time, such as 2026-03-01 or 2h.",
         ),
     ] = None,
     sort: Annotated[
@@ -71,17 +71,18 @@ def run(
             "--long/--short",
             "-l/-s",
             help=(
-                "With or without errors, tokens, condensations and cost: they take reading what is"
-                " new."
+                "With or without errors, tokens, condensations and cost. To count them, new "
+                "events are read."
             ),
-            show_default="long where the list is short",
+            show_default="long if the list is short",
         ),
     ] = None,
     to_be_resumed: Annotated[
         bool,
         typer.Option(
             "--to-resume",
-            help="Only those that a worker left: open calls and no lease, or a lease that ended.",
+            help="Only conversations that a worker left unfinished: with open calls and no lease, "
+            "or with an expired lease.",
         ),
     ] = False,
     every: Annotated[
@@ -89,13 +90,14 @@ def run(
         typer.Option(
             "--all",
             "-a",
-            help="Also those that runtimes keep for themselves, such as shared states.",
+            help="Also conversations that runtimes use internally, such as shared states.",
         ),
     ] = False,
     followers: Annotated[
         bool,
         typer.Option(
-            "--followers", help="Of a PostgreSQL store: how far its followers are behind, and why."
+            "--followers",
+            help="For a PostgreSQL store: how far its followers are behind, and why.",
         ),
     ] = False,
     prices: PricesFile = None,
@@ -103,14 +105,14 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """List the conversations of a store, or some of them: id, number of events, time of the last
-    event, format and title. Before the first use of an import, it shows the number of records, and
-    what the model is sent is unknown.
+    event, format and title. For an import that was not used yet, it shows the number of records,
+    and the size of the next prompt is unknown.
 
-    Times are in UTC, or without a zone. sent+sum. and ≈ tokens are the events and summaries that
-    the model is sent now; errors, results that their source marks so. Tokens and cost are what the
-    model calls reported; without a reported cost, the price of the tokens. A fork counts only what
-    it did itself. A terminal shows forks below their parents. Piped, rows are in order of ids, with
-    tabs.
+    Times are in UTC, or without a zone. sent+sum. and ≈ tokens count the events and summaries that
+    would be sent to the model now. Errors are the results that their source marks as errors. Model
+    calls reported the tokens and the cost; if no cost was reported, it is the price of the tokens.
+    For a fork, only its own events count. A terminal shows forks below their parents. In a pipe,
+    rows are sorted by id and columns are separated by tabs.
 
     Example: foldlog list --long --sort activity --reverse --limit 20
     """
@@ -121,7 +123,7 @@ def run(
     if followers:
         return list_followers(db)
     if sort not in SORTS:
-        raise Refused(f"--sort {sort!r} is not a column; give one of {', '.join(SORTS)}")
+        raise Refused(f"--sort {sort!r} is not a column; use one of {', '.join(SORTS)}")
     filters = Filters(
         attributes or (),
         match,

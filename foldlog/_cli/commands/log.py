@@ -44,24 +44,28 @@ def run(
         bool,
         typer.Option(
             "--slow",
-            help=f"The {_SLOW} events that a model or a tool took longest for, and how long.",
+            help=f"The {_SLOW} events for which a model or a tool took longest, and how long.",
         ),
     ] = False,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Show new events as they come, until Ctrl-C.")
+        bool,
+        typer.Option(
+            "--follow", "-f", help="Show new events when they are appended, until Ctrl-C."
+        ),
     ] = False,
     kinds: Kinds = None,
     since: Since = None,
     until: Until = None,
     full: Annotated[
-        bool, typer.Option("--full", help="Each event in full, as 'foldlog show' shows it.")
+        bool, typer.Option("--full", help="Show each event in full, like 'foldlog show'.")
     ] = False,
     every: Annotated[
         bool,
         typer.Option(
             "--all",
             "-a",
-            help="Also changes of documents and attributes, as with --kind and --json.",
+            help="Also show changes of documents and attributes. --kind and --json always show "
+            "them.",
         ),
     ] = False,
     db: Db = DEFAULT_DB,
@@ -72,9 +76,7 @@ def run(
     Example: foldlog log tidewatch --tail 20 --kind action
     """
     if slow and (follow or full):
-        raise Refused(
-            "--slow prints one line for each slow event so far; leave out --follow and --full"
-        )
+        raise Refused("--slow prints one line for each slow event; leave out --follow and --full")
     if stop is not None and stop < start:
         raise Refused(
             f"--stop {stop} is before --start {start}; --stop is the event after the last one to"
@@ -137,6 +139,6 @@ def run(
 
 
 def _beside(event: Event, reading: LogReading, waits: Mapping[int, float]) -> dict[str, Any]:
-    """Return what a document says beside the event."""
+    """Return the fields of an event's document that are not fields of the event."""
     beside: dict[str, Any] = {"uncounted": True} if reading.is_uncounted(event) else {}
     return beside | ({"waited_s": waits[event.id]} if event.id in waits else {})

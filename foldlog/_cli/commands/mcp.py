@@ -12,8 +12,8 @@ from foldlog.eventstore.inside import install_command
 
 
 def run(redact_secrets: RedactSecrets = False, db: Db = DEFAULT_DB) -> None:
-    """Serve five tools over stdio, for a coding agent: dropped, why, recall, sessions, knew. They
-    only read.
+    """Serve five tools over stdio for a coding agent: dropped, why, recall, sessions, knew. The
+    tools only read.
 
     A program starts it: see 'foldlog setup'. Each call imports the transcript of the program first.
     Needs the extra 'mcp'.

@@ -1,4 +1,4 @@
-"""``foldlog report``: write one history as a page in one file."""
+"""``foldlog report``: write a conversation as an HTML page in one file."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ def run(
     """Write a conversation as a page: what the model was shown at each version, what was forgotten,
     and why.
 
-    It needs no network and holds all texts. For a table of all conversations: foldlog list --long
+    The page needs no network and contains all texts. 'foldlog list --long' shows a table of all
+    conversations.
 
     Example: foldlog report tidewatch --output tidewatch.html
     """
@@ -68,8 +69,8 @@ def run(
 
 
 def _default_file(conversation: str, *, force: bool) -> Path:
-    """Return a file named by the id: its letters, digits and ``-_.``, in 100 bytes, since systems
-    count these.
+    """Return a file name made of the id: its letters, digits and ``-_.``, cut to 100 bytes, since
+    file systems limit the bytes of a name.
     """
     kept = "".join(c if c.isalnum() or c in "-_." else "_" for c in conversation).encode()[:100]
     path = Path(f"{kept.decode(errors='ignore').lstrip('.') or 'report'}.html")

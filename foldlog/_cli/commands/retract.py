@@ -20,17 +20,20 @@ from foldlog._words.gist import count
 def run(
     conversation: ConversationId,
     to: Annotated[
-        int, typer.Option("--to", metavar="V", help="The version that the View returns to.")
+        int, typer.Option("--to", metavar="V", help="The version to which the View returns.")
     ],
     reason: Annotated[
-        str, typer.Option("--reason", metavar="TEXT", help="Why; the log keeps it.")
+        str,
+        typer.Option("--reason", metavar="TEXT", help="The reason, which is stored in the log."),
     ] = "",
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
-    """Take back the events of a conversation since a version. The View is again what it was then.
+    """Take back the events of a conversation after a version. The View is again the View of that
+    version.
 
-    The log keeps the events; attributes stay. To reverse a retraction, retract to its own id.
+    The events stay in the log, and attributes do not change. To reverse a retraction, retract to
+    its own id.
 
     Example: foldlog retract tidewatch --to 120 --reason "wrong turn"
     """
@@ -42,7 +45,7 @@ def run(
                 f" back (use 0 to {version - 1})"
             )
         history = Histories(store)[conversation]
-        history.at(version)  # where no View can be made, nothing is taken back
+        history.at(version)  # if no View can be made, nothing is taken back
         recorded = history.retract(to, reason, expected_version=version)
         shown = len(history.view())
         gone = version - to - changes_of_documents(store, conversation, to, version)

@@ -1,4 +1,4 @@
-"""``foldlog search``: find events by their words."""
+"""``foldlog search``: find events by words in their texts."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ from foldlog._words.gist import count, id_words
 from foldlog._words.times import time_words
 
 _SECONDS = 5.0
-"""A search of a larger store ends after this time."""
+"""A search without ``--all`` ends after this time."""
 
 
 def run(
     words: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="WORDS", help='Words that an event has all of; "in quotes" together.'
+            metavar="WORDS",
+            help=('Words that must all be in an event; words "in quotes" must follow each other.'),
         ),
     ] = None,
     within: Annotated[
@@ -44,21 +45,21 @@ def run(
         typer.Option("--limit", "-n", metavar="N", min=1, help="Show at most N events."),
     ] = 20,
     every: Annotated[
-        bool, typer.Option("--all", help="Read the whole store, however long it takes.")
+        bool, typer.Option("--all", help="Read the whole store, without a limit of time.")
     ] = False,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
-    """Search the texts of all conversations: first of those whose last event happened last, in each
-    the last event first. Imports whose source has no times come last.
+    """Search the texts of all conversations. The conversation with the newest event comes first,
+    and in each conversation the newest event. Imports whose source has no times come last.
 
-    An event is found by words that begin so, in capital and small letters: 'run' finds 'runs', not
-    'prune'. The page of a conversation finds parts of words too. Without words, --kind error finds
-    all errors, --tool Bash all calls of a tool and their results. Exit status 1 if no event is
-    found.
+    A word matches the beginning of words in an event, and case does not matter: 'run' finds 'runs',
+    not 'prune'. The search on a conversation's page also finds other parts of words. Without words,
+    --kind error finds all errors, and --tool Bash finds all calls of a tool and their results. Exit
+    status 1 if no event is found.
 
-    There is no index: the stored records and events are read, some 400 MB a second, until there are
-    enough hits, and without --all for at most some seconds.
+    There is no index. The search reads stored records and events, about 400 MB a second, until
+    there are enough hits; without --all it ends after some seconds.
 
     Example: foldlog search "No such file" --kind error --tool Bash
     """
@@ -103,7 +104,7 @@ def run(
 
 
 def _say(found: Searched, line: str, words: Sequence[str], limit: int) -> None:
-    """Say what the search left out."""
+    """Print a note if the search left something out."""
     if line != " ".join(words):
         terminal.note(f"words in quotes are a phrase: {line}")
     if len(found.hits) > limit:
@@ -116,7 +117,7 @@ def _say(found: Searched, line: str, words: Sequence[str], limit: int) -> None:
 
 
 def _line(words: Sequence[str]) -> str:
-    """Return the words as one line. Several words in one argument of the shell belong together."""
+    """Return the words as one query. Put quotes around an argument of several words."""
     return " ".join(
         f'"{word}"' if " " in word and not {*word} & {*'"“”'} else word for word in words
     )
@@ -125,7 +126,7 @@ def _line(words: Sequence[str]) -> str:
 def _show(hits: Sequence[Hit], names: Mapping[str, str], *, filtered: bool) -> None:
     if not hits:
         if filtered:
-            which = "No event that the options choose"
+            which = "No event that the options select"
         else:
             which = "No event"
         terminal.say(f"{which} has all these words.", wraps=True)

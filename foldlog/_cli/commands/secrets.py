@@ -14,14 +14,14 @@ def run(
     conversations: SomeConversations = None, db: Db = DEFAULT_DB, as_json: AsJson = False
 ) -> None:
     """Find events with keys and tokens of known shapes, such as keys of AWS, tokens of GitHub or
-    Slack. Their ids and kinds are printed, never their values.
+    Slack. The command prints the ids of the events and the kinds of secrets, never their values.
 
-    'foldlog store redact --secrets' redacts them; 'foldlog import --redact-secrets' keeps them out.
-    Exit status 1 if there is one. Needs the extra 'secrets'.
+    'foldlog store redact --secrets' redacts them; 'foldlog import --redact-secrets' imports sources
+    without them. Exit status 1 if there is a secret. Needs the extra 'secrets'.
 
     Example: foldlog secrets tidewatch
     """
-    kinds_in("")  # the extra is asked for before the work
+    kinds_in("")  # raises the error for a missing extra before the work
     unread = list[str]()
     found = list[SecretDocument]()
     with open_existing(db) as store, terminal.working("searching"):

@@ -48,8 +48,8 @@ def run(
         typer.Option(
             "--no-token",
             help=(
-                "Require no token. Only at localhost; every user of the machine can then read all"
-                " conversations."
+                "Require no token, only at localhost. Every user of the machine can then read all "
+                "conversations."
             ),
         ),
     ] = False,
@@ -63,11 +63,11 @@ def run(
     prices: PricesFile = None,
     db: Db = DEFAULT_DB,
 ) -> None:
-    """Serve the pages of all conversations, with new events as they come. The server writes only
-    the events of an import at its first use.
+    """Serve the pages of all conversations, and show new events when they are appended. The server
+    writes nothing but the events of an import at its first use.
 
-    Open the address that it prints: it has the token. Needs the extra 'web'. With the extra 'mcp',
-    a coding agent can call the tools of 'foldlog mcp' at /mcp, with the token as a bearer.
+    Open the printed address, which contains the token. Needs the extra 'web'. With the extra 'mcp',
+    a coding agent can call the tools of 'foldlog mcp' at /mcp, with the token as bearer token.
 
     Example: foldlog serve --port 8080
     """
@@ -124,5 +124,5 @@ def run(
             lifespan="on",
         )
         server = uvicorn.Server(config)
-        with suppress(KeyboardInterrupt):  # which is how a server ends
+        with suppress(KeyboardInterrupt):  # the usual end of a server
             server.run(sockets=[listener])

@@ -1,4 +1,6 @@
-"""``foldlog setup``: have a coding agent keep its conversations here, and ask about them."""
+"""``foldlog setup``: connect a coding agent, so that its conversations are imported and its model
+can ask about them.
+"""
 
 from __future__ import annotations
 
@@ -31,31 +33,32 @@ def run(
     ],
     show: Annotated[bool, typer.Option("--print", help="Only print the settings.")] = False,
     remove: Annotated[
-        bool, typer.Option("--remove", help="Take the hooks and the server out again.")
+        bool, typer.Option("--remove", help="Remove the hooks and the server from the settings.")
     ] = False,
     redact_secrets: RedactSecrets = False,
     db: Db = DEFAULT_DB,
 ) -> None:
-    """Write hooks and the MCP server into the settings of a coding agent: it then imports its
-    transcripts as they grow, and its model can ask what a compaction dropped.
+    """Write hooks and the MCP server into the settings of a coding agent. The hooks import its
+    transcripts while they grow, and its model can ask what a compaction dropped.
 
     Other settings stay as they are. The store is ~/.local/share/foldlog/foldlog.db, unless --db or
-    FOLDLOG_DB names another. Its conversations stay when the program deletes its transcripts.
+    FOLDLOG_DB names another. Conversations stay in the store when the program deletes its
+    transcripts.
 
     Example: foldlog setup claude-code
     """
     if program not in PROGRAMS:
         raise Refused(
-            f"{program!r} is not a program that foldlog knows; give one of {', '.join(PROGRAMS)}"
+            f"{program!r} is not a program that foldlog knows; use one of {', '.join(PROGRAMS)}"
         )
     chosen = PROGRAMS[program]
     store = program_db(db)
     folder = Path(home_folder())
     if store != without_password(store) and not remove:
-        where = "give the URL without it, and the password in ~/.pgpass"
+        where = "leave it out of the URL, and write it into ~/.pgpass"
         raise Refused(
-            f"the password of {without_password(store)} would stand in the settings of {program};"
-            f" {where}"
+            f"the password of {without_password(store)} would be written into the settings of "
+            f"{program}; {where}"
         )
     options = [] if store == home_db() else ["--db", _absolute(store)]
     options += ["--redact-secrets"] if redact_secrets else []
@@ -83,12 +86,12 @@ def run(
     elif not show:
         use_store(store)
         so_far = command_of("import", "--from", chosen.format)
-        terminal.note(f"start {program} again; to import what it has so far: {so_far}")
+        terminal.note(f"restart {program}; to import its present transcripts: {so_far}")
 
 
 def _command() -> list[str]:
-    """Return the command of this environment: the program is started in another one, and in folders
-    whose files Python must not import (``-P``).
+    """Return the full command that starts foldlog in this Python environment. The program may run
+    in another environment. ``-P`` keeps Python from importing files of its working directory.
     """
     script = os.path.join(sysconfig.get_path("scripts"), "foldlog")
     if os.path.isfile(script):

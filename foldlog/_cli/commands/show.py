@@ -31,14 +31,15 @@ def run(
         str | None,
         typer.Argument(
             metavar="EVENT",
-            help="Its id, such as 17, or S260 for the summary of condensation 260.",
+            help="The id of an event, such as 17, or S260 for the summary of condensation 260.",
             show_default=False,
         ),
     ] = None,
     documents: Annotated[
         bool,
         typer.Option(
-            "--documents", help="Show the named values that an agent keeps beside its events."
+            "--documents",
+            help="Show the documents: named values that an agent stores beside its events.",
         ),
     ] = False,
     at: Annotated[
@@ -48,8 +49,7 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
-    """Show one event in full: all its fields, its arguments formatted, its text with its line
-    breaks.
+    """Show one event in full: all fields, formatted arguments, and the text with its line breaks.
 
     Example: foldlog show tidewatch 17
     """
@@ -65,7 +65,7 @@ def run(
             event_id = event_id_in(event)
             if event_id is None:
                 raise Refused(
-                    f"{event!r} is not the id of an event; give a number, or S260 for a summary"
+                    f"{event!r} is not the id of an event; use a number, or S260 for a summary"
                 )
             _show_event(store, conversation, event_id)
 
@@ -100,8 +100,8 @@ def _show_documents(store: Store, conversation: str, at: int | None) -> None:
     version = present if at is None else at
     if version > present:
         raise Refused(
-            f"conversation {conversation!r} has {present:,} events; --at {at} is past its end (use"
-            f" 0 to {present})"
+            f"conversation {conversation!r} has {present:,} events, so --at {at} is after its end "
+            f"(use 0 to {present})"
         )
     documents = Documents(store).all(conversation, version=version)
     documents.pop(ATTRIBUTES, None)

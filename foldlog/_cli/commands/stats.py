@@ -38,7 +38,7 @@ def run(
         typer.Option(
             "--since",
             metavar="TIME",
-            help="With --by day or model: calls since that day: 2026-03-01, 7d.",
+            help="With --by day or model: only calls since this day, such as 2026-03-01 or 7d.",
         ),
     ] = None,
     prices: PricesFile = None,
@@ -49,10 +49,10 @@ def run(
     strategy.
 
     For one conversation, draw the size of its View. Days are in UTC, or without a zone. A total is
-    the sum of the known figures, and says how many conversations lack a figure. A reply counts
-    once, by its ids; a fork counts what it did itself. Of an import that was not used yet, records
-    are counted as events, and what its condensations forgot and saved is not known. If a call
-    reports no cost, foldlog shows the price of its tokens (≈).
+    the sum of the known figures, and shows how many conversations have no figure. A reply with the
+    same ids counts once. For a fork, only its own events count. For an import that was not used
+    yet, records are counted as events, and the savings of its condensations are not known. If a
+    call reported no cost, foldlog shows the price of its tokens (≈).
 
     Example: foldlog stats --by model --since 7d
     """
@@ -70,7 +70,9 @@ def run(
         )
         try:
             stats = collect(names)
-        except StoreUnusable:  # one that cannot be read is named, and the others are counted
+        except (
+            StoreUnusable
+        ):  # a conversation that cannot be read is reported, and the others are counted
             stats = collect(list(chosen(store, None)))
     if by is not None:
         grouped = _grouped(stats, by, first_day)
@@ -92,7 +94,8 @@ def _first_day(since: str | None, by: By | None) -> str:
         return ""
     if by not in (By.DAY, By.MODEL):
         raise Refused(
-            "--since is for '--by day' and '--by model': other figures are not stored for each day"
+            "--since needs '--by day' or '--by model', because other figures are not stored for "
+            "each day"
         )
     return moment.astimezone(UTC).date().isoformat()
 

@@ -1,4 +1,6 @@
-"""``foldlog view``: show the events and summaries of a View, and which of them a model is sent."""
+"""``foldlog view``: show the events and summaries of a View, and which of them are sent to a
+model.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ def run(
     at: Annotated[
         int | None,
         typer.Option(
-            "--at", metavar="V", min=0, help="As it was at this version.", show_default="now"
+            "--at", metavar="V", min=0, help="Show the View of this version.", show_default="now"
         ),
     ] = None,
     tail: Annotated[
@@ -43,8 +45,8 @@ def run(
     model is shown.
 
     S260 is the summary of condensation 260; in JSON its id is -262, which is minus (2 + 260). An
-    event that is not sent whole is marked: 'why' says why. --tail cuts only the list of events. An
-    event that is damaged is named in its place, and the View is made of the others.
+    event that is not sent whole is marked; 'foldlog why' explains it. --tail shortens only the list
+    of events. A damaged event is reported at its position, and the View is made of the others.
 
     Example: foldlog view tidewatch --at 120 --tail 20
     """
@@ -75,8 +77,8 @@ def run(
 def _document(
     conversation: str, found: Sent, start: int, problems: Mapping[int, str]
 ) -> ViewDocument:
-    """Return the View for programs, with its events from ``start`` on. ``role`` is that of the chat
-    message, None if no message has the event.
+    """Return the View as a document, with its events from ``start`` on. ``role`` is the role of the
+    chat message with the event, or None if no message has it.
     """
     view = found.view
     roles = {

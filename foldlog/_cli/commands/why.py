@@ -38,8 +38,8 @@ def run(
         typer.Argument(
             metavar="EVENT",
             help=(
-                "Its id, such as 17, or S260 for the summary of condensation 260; or some words"
-                " of it."
+                "The id of an event, such as 17, or S260 for the summary of condensation 260; or "
+                "some words of the event."
             ),
             show_default=False,
         ),
@@ -60,9 +60,9 @@ def run(
     """Explain why an event is shown to the model or not: what forgot it, when, and which summary
     replaces it.
 
-    Of words it says whether the agent knows them: by which event or summary that a model is sent,
-    or what forgot them. S260 is the summary of condensation 260; in JSON its id is -262, which is
-    minus (2 + 260).
+    For words, the command shows whether the agent still knows them: which event or summary with
+    these words is sent to the model, or which condensation forgot them. S260 is the summary of
+    condensation 260; in JSON its id is -262, which is minus (2 + 260).
 
     Example: foldlog why tidewatch 17
     """
@@ -89,12 +89,12 @@ def run(
 
 
 def _refreshed(store: Store, conversation: str) -> tuple[str, str | None]:
-    """Import again the file of a conversation, if it is there and has grown. Return the
-    conversation, and when a compaction began that its program has not written yet.
+    """Import the file of a conversation again, if it exists and has grown. Return the conversation,
+    and the time of a compaction that its program has not written yet.
     """
     conversation, problem = refreshed(store, conversation)
     if problem:
-        terminal.note(f"its file could not be read again: {problem}")
+        terminal.note(f"its imported file could not be read again: {problem}")
     missing = compacting(store, conversation)
     return conversation, None if missing is None else missing.at
 
@@ -102,7 +102,8 @@ def _refreshed(store: Store, conversation: str) -> tuple[str, str | None]:
 def _fact(store: Store, views: Views, conversation: str, words: str, at: int | None) -> Fact:
     if words.startswith("-"):
         raise Refused(
-            f"{words!r} is neither an option nor an event; give the id of an event, or words of it"
+            f"{words!r} is neither an option nor an event; use the id of an event, or some words "
+            f"of it"
         )
     found = fact(store, views, conversation, words, at)
     if not found.events and not found.others:
@@ -114,8 +115,8 @@ def _fact(store: Store, views: Views, conversation: str, words: str, at: int | N
 
 
 def _telling(found: Fact) -> int:
-    """Return the event that says most about a fact: the first event from which the model knows the
-    fact, or else the last event that had it.
+    """Return the event that explains a fact best: the first event from which the model knows the
+    fact, otherwise the last event with the fact.
     """
     return (found.known_by or found.events[::-1] or found.others[::-1])[0]
 
@@ -123,7 +124,7 @@ def _telling(found: Fact) -> int:
 def _dropped(
     store: Store, views: Views, conversation: str, answer: Why
 ) -> tuple[DroppedTermDocument, ...]:
-    """Return the terms of a forgotten event that no event had that the View showed when it was
+    """Return the terms of a forgotten event that were in no other event of the View when it was
     forgotten.
     """
     if answer.fate != "forgotten" or not isinstance(answer.by, CondensationAction):

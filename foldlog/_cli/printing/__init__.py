@@ -1,6 +1,6 @@
-"""How the results of commands are printed for people.
+"""Print the results of commands for people.
 
-comparison.py     condensers beside each other
+comparison.py       several condensers side by side
 condensation.py   a condensation that was made, or would be
 conversations.py  a list of conversations; followers.py: of followers
 demo.py           what the demo shows

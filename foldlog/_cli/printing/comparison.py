@@ -1,4 +1,4 @@
-"""The comparison of condensers, as people read it."""
+"""Print a comparison of condensers for people."""
 
 from __future__ import annotations
 
@@ -111,11 +111,13 @@ def show_comparison(document: ComparisonDocument, model: LLM | None, counter: LL
     terminal.say(f"Tokens {counted_words(counter)}. No history was changed.", wraps=True)
     if model is None:
         terminal.say(
-            "Limits of condensers are estimated, as for an agent without agent_llm.", wraps=True
+            "The limits of condensers are estimated, as for an agent without agent_llm.", wraps=True
         )
     else:
         counted_so = f"agent_llm=LLM(LLMConfig(model={model.model!r}))"
-        terminal.say(f"An agent counts its limits so only with {counted_so}.", wraps=True)
+        terminal.say(
+            f"For an agent, limits are counted like this only with {counted_so}.", wraps=True
+        )
 
 
 def figure_rows(rows: Sequence[StrategyFiguresDocument], counter: LLM | None) -> list[list[str]]:
@@ -140,8 +142,8 @@ def figure_rows(rows: Sequence[StrategyFiguresDocument], counter: LLM | None) ->
 
 
 def _missing(row: StrategyFiguresDocument) -> str:
-    """Return the terms that were missing most often, each with the last event that used it and the
-    one that had it.
+    """Return the terms that were missing most often. Each comes with the last event that used the
+    term, and the earlier event that contained it.
     """
     often = Counter(each.term for each in row.missing).most_common(_MISSING_SHOWN)
     last = {each.term: each for each in row.missing}

@@ -1,4 +1,4 @@
-"""A condensation, as people read it, and its document."""
+"""Print a condensation for people, and make its document."""
 
 from __future__ import annotations
 
@@ -29,11 +29,13 @@ from foldlog.eventstore.inside import install_command
 from foldlog.projections import View, normalize
 
 Sizes = tuple[int | None, int | None]
-"""The tokens of the Views before and after a condensation; None if no model can count them."""
+"""The tokens of the Views before and after a condensation. They are None if no model can count
+tokens.
+"""
 
 
 class Made(NamedTuple):
-    """A condensation, the Views around it, and the requests that it fulfils."""
+    """A condensation, the Views before and after it, and the requests that it answers."""
 
     action: CondensationAction
     before: View
@@ -42,7 +44,7 @@ class Made(NamedTuple):
 
     @property
     def summary(self) -> tuple[int, CondensationSummary] | None:
-        """The summary in the View after it, and its index there."""
+        """The summary of the condensation, and its index in the View ``after``."""
         for index, event in enumerate(self.after):
             if isinstance(event, CondensationSummary) and event.id == summary_id(self.action.id):
                 return index, event
@@ -105,7 +107,7 @@ def show_condensation(
 
 def _cost(spent: SpendingDocument) -> str:
     if not spent.calls:
-        return "nothing: no model was asked"
+        return "nothing: no model was called"
     price = "price unknown" if spent.cost is None else cost_words(spent.cost)
     asked = f"{count(spent.calls, 'call')} of {', '.join(spent.models)}"
     failed = f", {spent.failed} unusable" if spent.failed else ""

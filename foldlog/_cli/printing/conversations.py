@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from foldlog._documents import ConversationDocument
 
 _TITLE_MAX = 160
-"""Characters of a format and a title. ``--json`` has the whole title."""
+"""The maximum number of characters of a format and a title. ``--json`` shows the whole title."""
 _PAGE = 1_000
-"""A list of fewer conversations shows each fork under its parent. A longer list is printed while it
-is read.
+"""A list with fewer conversations shows each fork under its parent. A longer list is printed while
+it is being read.
 """
 _OF_PLACE = ("program", "cwd", "branch", "model")
-"""Attributes of an import that a list for people does not show."""
+"""The attributes of imports that a list for people does not show."""
 _Line = tuple["ConversationDocument", int]
 """A conversation, and the number of its ancestors that the list shows above it."""
 _Figure = tuple[Column, Callable[["ConversationDocument"], str]]
@@ -71,7 +71,9 @@ def print_conversations(
 
 
 def _as_tree(conversations: Sequence[ConversationDocument]) -> list[_Line]:
-    """Return the lines with each fork under its parent, if the list has the parent."""
+    """Return the lines of the list. If the list has the parent of a fork, the fork is under its
+    parent.
+    """
     created = {conversation.conversation: conversation.created_at for conversation in conversations}
     forks: dict[str | None, list[ConversationDocument]] = {}
     # Forks are collected and taken from the end of lists, so they are read in reverse.
@@ -105,7 +107,7 @@ def _cells(short: ShortIds, figures: Sequence[_Figure], line: _Line) -> list[str
 
 
 def _title(short: ShortIds, conversation: ConversationDocument) -> str:
-    """Return the format and the title. If a conversation cannot be read, also the problem."""
+    """Return the format and the title of a conversation, and the problem if it cannot be read."""
     if conversation.erased_at is not None:
         return f"erased {time_words(conversation.erased_at)}"
     from foldlog._formats.record import INCOMPLETE
@@ -166,8 +168,8 @@ def _number(number: int | UnsetType | None) -> str:
 
 
 def _known_number(conversation: ConversationDocument, number: int | UnsetType | None) -> str:
-    """Return a number, or ``unknown`` if the source does not have it. Empty if no event could be
-    read.
+    """Return a number as text, ``unknown`` if the source does not have it, or an empty text if no
+    event could be read.
     """
     if not conversation.spent:
         return ""
@@ -208,7 +210,7 @@ _LONG = ("events", "activity", "errors", "cost", "condensations", "sent", "view"
 
 
 def show_none(db: str, store: Store, filters: Filters, limit: int | None) -> None:
-    """Say why a list is empty."""
+    """Print why a list is empty."""
     total = sum(1 for _ in listed(store))
     if not total:
         terminal.say(
@@ -236,7 +238,7 @@ def show_none(db: str, store: Store, filters: Filters, limit: int | None) -> Non
 
 
 def _attributes_of_none(store: Store, attributes: Iterable[str]) -> set[str]:
-    """Return the attributes that no conversation has."""
+    """Return the attributes in the filter that no conversation has."""
     from foldlog._figures.stored import FiguresOfStore
 
     missing = {*attributes}

@@ -1,4 +1,4 @@
-"""What the demo shows."""
+"""Print the demo."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ IMPORTED = "tidewatch"
 
 
 LIVE = "tidewatch-live"
-"""The name of the same work, condensed by foldlog while it is appended."""
+"""The name of the conversation in which foldlog condenses the same work while it is appended."""
 
 
 def _rounded(estimate: int) -> str:
-    """Return an estimated number with as many digits as it is worth."""
+    """Return an estimated number, rounded to the digits that are meaningful."""
     return f"{float(f'{estimate:.2g}'):,.0f}"
 
 
@@ -110,7 +110,7 @@ def show_demo(db: str, histories: Histories, *, added: bool) -> None:
             else []
         ),
     )
-    # the command as the shell that this was started from finds it
+    # the command as the shell of the user finds it
     if shutil.which("foldlog"):
         program = "foldlog"
     else:

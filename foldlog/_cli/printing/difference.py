@@ -1,4 +1,4 @@
-"""What changed between two Views of a conversation, as people read it, and its document."""
+"""Print what changed between two Views of a conversation, and make its document."""
 
 from __future__ import annotations
 

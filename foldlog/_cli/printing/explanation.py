@@ -1,4 +1,4 @@
-"""Why an event is shown or not, as people read it, and its document."""
+"""Print why an event is shown or not, and make its document."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from foldlog.projections import Why
 _SUMMARY_LINES = 12
 _EVENT_LENGTH = 200
 _BEFORE = 30
-"""Characters that are shown before the words that were found."""
+"""The number of characters that are shown before the words of a fact."""
 _LINE = re.compile(r"^- (.*) \[(\d+)\]$", re.MULTILINE)
 """A line of a digest, and the id of its event."""
 
 
 def summary_lines(answer: Why) -> Iterator[SummaryLineDocument]:
-    """Yield the lines of a digest with their events: all lines of an explained summary; for any
-    other event, the lines about it in the summary that stands in for it.
+    """Yield lines of a digest with their events. If the explained event is a summary, yield all its
+    lines. For any other event, yield the lines about it in the summary that replaces it.
     """
     event = answer.event
     if isinstance(event, CondensationSummary):
@@ -47,7 +47,9 @@ def summary_lines(answer: Why) -> Iterator[SummaryLineDocument]:
 
 
 def _reason(answer: Why, requests: Sequence[CondensationRequest]) -> str:
-    """Return the answer in words; a condensation's reason in the words of every command."""
+    """Return the reason of the answer. If a condensation forgot the event, add its cause, in the
+    same words as in other commands.
+    """
     if not isinstance(answer.by, CondensationAction):
         return answer.reason
     why = because(answer.by, requests)
@@ -62,7 +64,8 @@ def show_why(document: WhyDocument, answer: Why, requests: Sequence[Condensation
     if before:
         when = f"a compaction began at {document.compacting}"
         terminal.say(
-            f"{when}, and its program has not written it yet: what it dropped is missing here",
+            f"{when}, but its program has not written it to the transcript yet, so this answer "
+            f"does not know what it dropped",
             wraps=True,
         )
     if found is not None:
@@ -75,7 +78,7 @@ def show_why(document: WhyDocument, answer: Why, requests: Sequence[Condensation
     lines = terminal.PrintedLines()
     shown = gist(answer.event, min(lines.width, _EVENT_LENGTH))
     lines.write(*event_spans(answer.event), (shown, ""))
-    # the gist does not reach to the words, or they are in the model's thinking
+    # the gist ends before the words, or the words are in the model's thinking
     if words not in shown.casefold():
         text = " ".join(text_of(answer.event).split())
         start = max(0, text.casefold().find(words) - _BEFORE)
@@ -98,10 +101,10 @@ def show_why(document: WhyDocument, answer: Why, requests: Sequence[Condensation
         _show_summary("what replaces it now{}:", answer.stands_in, conversation)
     for line in summary_lines(answer) if answer.stands_in else ():
         terminal.say(
-            "what it says of the event: ", (terminal.printable(line.line), "dim"), wraps=True
+            "what it says about the event: ", (terminal.printable(line.line), "dim"), wraps=True
         )
     if document.dropped:
-        gone = f"{count(len(document.dropped), 'term')} of it stood nowhere in the View then"
+        gone = f"{count(len(document.dropped), 'term')}: nowhere in the View after that"
         needed = needed_words(document.dropped)
         terminal.say((f"{gone}; the agent needed {needed}" if needed else gone, "dim"), wraps=True)
 

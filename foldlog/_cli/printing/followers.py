@@ -1,4 +1,4 @@
-"""How far the followers of a PostgreSQL store lag, as people read it."""
+"""Print how far the followers of a PostgreSQL store are behind."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 def list_followers(db: str) -> None:
-    """Show how far the followers of a PostgreSQL store lag, and which transaction holds them
-    back.
+    """Print how far the followers of a PostgreSQL store are behind, and which open transaction
+    delays them.
     """
     from foldlog._documents import FollowerDocument, FollowersDocument, HolderDocument
     from foldlog._written_files import is_a_copy

@@ -1,4 +1,4 @@
-"""The events of a conversation, as people read them."""
+"""Print the events of a conversation for people."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ def show_log(
     *,
     full: bool,
 ) -> None:
-    """Print the events, with a line where each fork begins: before its first event, or after the
-    last shared one; with ``waits`` how long each was waited for.
+    """Print the events, and a line where each fork begins: before the first event of the fork, or
+    at the end if the fork has none. With ``waits``, also print how long a model or a tool took for
+    each event.
     """
     lines = terminal.PrintedLines()
     write = lines.write

@@ -1,4 +1,4 @@
-"""A redaction, as people read it, and its document."""
+"""Print a redaction for people, and make its document."""
 
 from __future__ import annotations
 
@@ -28,21 +28,22 @@ from foldlog.eventstore.maintenance.redact import RedactionReceipt
 
 _LISTED_MAX = 20
 _IN_SOURCE = (
-    "its source holds the text beside the records, in its title or around them: both go as a whole"
+    "its source contains the text outside the records, in its title or between records: both are "
+    "erased as a whole"
 )
 
 
 def _result_words(redacting: Redacting, chosen: Chosen, redacted: RedactionResult) -> str:
-    """Return what was searched, what of it holds the text, and what was not searched."""
+    """Return what was searched, whether the text was found, and what was not searched."""
     searched = count(len(redacting.rows) - len(redacting.problems), "conversation")
     if redacted.done and redacted.stay:
-        finding = "the places named above still hold the text"
+        finding = "the text is still in the places named above"
     elif redacted.done:
-        finding = "none of these holds the text now"
+        finding = "the text is in none of them now"
     elif chosen.goes or chosen.beside:
-        finding = "the places named above hold the text"
+        finding = "the text is in the places named above"
     else:
-        finding = "none of these holds the text"
+        finding = "the text is in none of them"
     done = f"{redacted.done}. " if redacted.done else ""
     unsearched = ""
     if redacting.problems:
@@ -55,7 +56,7 @@ def _result_words(redacting: Redacting, chosen: Chosen, redacted: RedactionResul
 
 
 def show_found(chosen: Chosen) -> None:
-    """List the events, without the text that they hold."""
+    """List the events to redact, without their texts."""
     for name, events in chosen.goes.items():
         ids = ", ".join(_named_event(name, event, chosen.quotes) for event in events)
         terminal.say(f"{terminal.typed_id(name)}: {count(len(events), 'event')}: {ids}")
@@ -76,7 +77,7 @@ def _named_event(name: str, event: Event, quotes: Container[tuple[str, int]]) ->
 
 
 def ask_to_redact(chosen: Chosen, *, listed: bool) -> None:
-    """Ask a person. A redacted event is not asked about."""
+    """Ask the user to confirm. Events that are already redacted are left out of the question."""
     beside = chosen.beside
     each = [(name, event) for name, events in chosen.goes.items() for event in events]
     if not (each or beside):
@@ -99,7 +100,7 @@ def ask_to_redact(chosen: Chosen, *, listed: bool) -> None:
         "redact",
         "redacted",
         [] if listed else shown,
-        "Erase this content for good? Nothing brings it back.",
+        "Erase this content for good? This cannot be undone.",
         of,
     )
 
@@ -137,9 +138,9 @@ def show_receipts(
     receipts: Sequence[RedactionReceipt],
     taken: Mapping[tuple[str, int], RedactionReceipt],
 ) -> None:
-    """Show who redacted each event, when, and which documents lost their values: one that was
-    redacted before keeps its receipt. Then name each summary that may quote an event, and each
-    fork, once.
+    """Print for each event who redacted it, when, and which documents lost their values. An event
+    that was redacted before keeps its first receipt. Then name each summary that may quote an
+    event, and each fork, once.
     """
     for (conversation, event_id), receipt in taken.items():
         (event,) = store.events(conversation, event_id, event_id + 1)
@@ -151,7 +152,7 @@ def show_receipts(
         said = f"event {id_words(event_id)} redacted at {time_words(its.at)} by {its.by}{hashed}"
         if receipt.documents_lost and (lost := documents_lost(store, conversation, [event_id])):
             held = ("all attributes" if name == ATTRIBUTES else repr(name) for name in lost)
-            said += f"; it held the values of {', '.join(held)}: set them again"
+            said += f"; it set {', '.join(held)}: set the values again"
         terminal.say(f"{terminal.typed_id(conversation)}: {said}")
     is_single = sum(len(receipt.event_ids) for receipt in receipts) == 1
     replaced = "it" if is_single else "redacted events"
@@ -174,7 +175,9 @@ def show_receipts(
 def tell_result(
     redacting: Redacting, chosen: Chosen, redacted: RedactionResult, unconfirmed: Sequence[str]
 ) -> None:
-    """Say what still holds the content, or may, and after a search what was searched."""
+    """Print what still contains the content or may contain it. After a search, also print what was
+    searched.
+    """
     for problem in (*redacted.stay, *_unsearched(redacting)):
         terminal.warn(problem.problem)
     if redacted.pending:
@@ -185,7 +188,7 @@ def tell_result(
 
 
 def _unsearched(redacting: Redacting) -> list[Problem]:
-    """Return the conversations that could not be searched."""
+    """Return a problem for each conversation that could not be searched."""
     return [
         Problem(name, terminal.about(name, problem)) for name, problem in redacting.problems.items()
     ]

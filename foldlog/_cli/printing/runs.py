@@ -26,9 +26,7 @@ _NAME_MAX = 36
 
 
 def show_divergence(store: Store, divergence: DivergenceDocument) -> None:
-    """Print where two conversations diverge, and the events of each from the first different one
-    on.
-    """
+    """Print where two conversations diverge, and the later events of each conversation."""
     first = divergence.first_divergent_event
     names = (divergence.conversation, divergence.other)
     id_text, other_id_text = map(terminal.typed_id, names)

@@ -1,4 +1,4 @@
-"""Figures of conversations, as people read them."""
+"""Print figures of conversations for people."""
 
 from __future__ import annotations
 
@@ -17,13 +17,15 @@ from foldlog._words.times import time_words
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _STEPS = " ▁▂▃▄▅▆▇█"
 _TOKENS = ("prompt", "cached", "cache_write", "completion", "reasoning")
-_SAVED = "tokens saved: those of the View before each condensation less those after it, ≈ estimated"
+_SAVED = (
+    "tokens saved: tokens of the View before each condensation less tokens after it, ≈ estimated"
+)
 _TOOLS = _DAYS = 15
-"""Lines of a table of tools, and of days."""
+"""The maximum number of lines in a table of tools, and in a table of days."""
 
 
 class By(StrEnum):
-    """What ``--by`` groups figures by."""
+    """The values of ``--by``."""
 
     DAY = "day"
     MODEL = "model"
@@ -70,11 +72,11 @@ def show_stats(stats: Stats, title: str) -> None:
 
 
 def _show_unknown(stats: Stats) -> None:
-    """Say of how many conversations a figure is not known."""
+    """Return for how many conversations a figure is not known."""
     of_them = {
         "without usage": stats.without_usage,
         "with calls that have no price": stats.without_cost,
-        "of sources that mark no errors": stats.unmarked,
+        "of sources that do not mark errors": stats.unmarked,
     }
     unknown = ", ".join(f"{number:,} {what}" for what, number in of_them.items() if number)
     if unknown and stats.conversations > 1:
@@ -84,7 +86,7 @@ def _show_unknown(stats: Stats) -> None:
 
 
 def _errors(one: Stats | ToolDocument) -> str:
-    """Return ``2 errors``; an empty text if there is none."""
+    """Return a text such as ``2 errors``, or an empty text if there are none."""
     if one.errors is None:
         return "errors unknown"
     return count(one.errors, "error") if one.errors else ""
@@ -113,7 +115,7 @@ def _show_bars(
 
 def _show_models(stats: Stats) -> None:
     if not stats.models:
-        terminal.print_heading("no cost: no call records its model, usage or cost")
+        terminal.print_heading("no cost: no recorded call has a model, usage or cost")
     else:
         terminal.print_heading("tokens and cost by model and day")
         _show_calls(sorted(stats.models.items()), (Column("day"), Column("model", least=12)))
@@ -126,7 +128,9 @@ def _show_models(stats: Stats) -> None:
 def _show_calls(
     groups: Sequence[tuple[tuple[str, ...], ModelDocument]], named: Sequence[Column]
 ) -> None:
-    """Print calls of models with their tokens and cost, a line for each group, and the total."""
+    """Print the calls of models with their tokens and cost: a line for each group, and the
+    total.
+    """
     rows = [
         (
             *names,
@@ -186,8 +190,8 @@ def _show_view(stats: Stats) -> None:
 
 
 def bar(value: float, largest: float, columns: int) -> str:
-    """Return a bar whose length is the value's part of the largest value. A value above 0 is always
-    visible.
+    """Return a bar whose length is the value relative to the largest value. A value above 0 is
+    always visible.
     """
     if value <= 0 or largest <= 0:
         return ""
@@ -197,8 +201,8 @@ def bar(value: float, largest: float, columns: int) -> str:
 
 
 def curve(values: Sequence[float], columns: int, rows: int = 6) -> list[str]:
-    """Return lines that draw values from left to right, each column the largest of those that fall
-    on it.
+    """Return lines that draw a series of values from left to right. Each column draws the largest
+    of its values.
     """
     if not values or columns < 1:
         return []

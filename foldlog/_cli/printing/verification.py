@@ -1,4 +1,4 @@
-"""What a check of a store found, as people read it."""
+"""Print the result of a check of a store."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def show_outcome(checks: Checks, *, with_views: bool) -> None:
     )
     words += f", {count(checks.revisions, 'stored View')} compared" if with_views else ""
     words += (
-        f", {checks.unchecked:,} not checked because a key is not given" if checks.unchecked else ""
+        f", {checks.unchecked:,} not checked because a key is missing" if checks.unchecked else ""
     )
     terminal.say(f"{words}: {outcome}.", wraps=True)
 

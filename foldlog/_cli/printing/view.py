@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def show_view(name: str, prompt: Sent, start: int, problems: Mapping[int, str]) -> None:
     """Print the View from ``start`` on: one line for each event, and summaries in full.
-    ``problems`` are the problems of damaged events, by their ids.
+    ``problems`` maps the ids of damaged events to their problems.
     """
     view = prompt.view
     states = states_of(prompt)
@@ -36,7 +36,7 @@ def show_view(name: str, prompt: Sent, start: int, problems: Mapping[int, str]) 
     if prompt.rules:
         title += f"; by {prompt.rules}"
     if view.unhandled_condensation_request:
-        title += "; a condensation is asked for"
+        title += "; a condensation is requested"
     with paged():
         terminal.say((title, "bold"), wraps=True)
         lines = terminal.PrintedLines()

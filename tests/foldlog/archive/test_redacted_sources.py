@@ -262,7 +262,7 @@ def test_spans_after_a_redacted_one_are_refused_and_matching_finds_all_that_repe
         redact(store, "lamp-33")
         assert held(store, "lamp-33") == []
         kind.write(path, lines, "")
-        assert "repeat what earlier ones say" in str(refused(store, path, "otlp-genai"))
+        assert "repeat the texts of earlier records" in str(refused(store, path, "otlp-genai"))
         assert held(store, "lamp-33") == []
 
 

@@ -53,7 +53,7 @@ def test_it_makes_no_events(
 
 def test_an_erasure_tells_of_records_that_are_no_events(session: Path, foldlog: Any) -> None:
     ran = foldlog("store", "erase", "s1", "--reason", "asked for", "--dry-run")
-    assert "s1: 0 events, 2 records that no event was made of, the last at " in ran.out
+    assert "s1: 0 events, 2 records without events, the last at " in ran.out
 
 
 def test_a_note_says_that_a_conversation_is_incomplete_before_its_first_use_and_after(

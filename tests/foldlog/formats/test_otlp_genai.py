@@ -423,7 +423,7 @@ def test_no_span_is_imported_that_repeats_what_was_redacted(tmp_path):
         told = [said("user", secret), said("assistant", "I will not tell."), said("user", "so?")]
         with path.open("a") as file:
             file.write(f"{json.dumps(request(chat('c2', 4, told, [])))}\n")
-        with pytest.raises(SourceRefused, match="its records repeat what earlier ones say"):
+        with pytest.raises(SourceRefused, match="its records repeat the texts of earlier records"):
             histories.import_(path)
         assert secret not in repr([*history.events()])
         assert secret.encode() not in bytes_of(histories.store, history.id)

@@ -388,7 +388,7 @@ def test_lines_without_a_history_say_where_they_fail(write):
 def test_paths_without_a_history(write, tmp_path):
     assert refusal(tmp_path / "nowhere").endswith("nowhere: no such file or folder")
     (tmp_path / "folder").mkdir()
-    assert "folder: holds no history that can be imported" in refusal(tmp_path / "folder")
+    assert "folder: contains no history that can be imported" in refusal(tmp_path / "folder")
     os.mkfifo(tmp_path / "pipe.json")
     assert refusal(tmp_path / "pipe.json").endswith("pipe.json: is neither a file nor a folder")
 

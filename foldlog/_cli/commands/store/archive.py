@@ -27,11 +27,11 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
-    """Move the events of conversations without an event since a time to an object store, one object
-    a conversation.
+    """Move the events of old conversations to an object store, one object for each conversation. A
+    conversation is old if it got no event since a time.
 
     Lists and statistics stay as they are. The first use of an archived conversation restores it.
-    'foldlog store vacuum' returns the space, and deletes what an interrupted archiving left.
+    'foldlog store vacuum' frees the disk space, and deletes the remains of an interrupted run.
 
     Example: foldlog store archive --older-than 90d --to s3://bucket/prefix
     """

@@ -1,5 +1,5 @@
-"""``foldlog store copy``: copy a store, or some of its conversations, to another one, also of
-another kind.
+"""``foldlog store copy``: copy a store, or some of its conversations, to another store, also to
+another kind of database.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ def run(
     target: Annotated[
         str,
         typer.Argument(
-            metavar="TO", callback=new_file, help="The target; it is made if it does not exist."
+            metavar="TO",
+            callback=new_file,
+            help="The target store. If it does not exist, it is created.",
         ),
     ],
     conversations: Annotated[
@@ -47,8 +49,8 @@ def run(
         output_option(
             "--damaged",
             help=(
-                "Copy a damaged conversation up to its first damaged event; FILE gets its later"
-                " events."
+                "Copy damaged conversations up to their first damaged event, and write their "
+                "later events to FILE."
             ),
         ),
     ] = None,
@@ -57,10 +59,10 @@ def run(
 ) -> None:
     """Copy conversations from one store to another, for example from SQLite to PostgreSQL.
 
-    Events keep their ids, times and heads. Every head is computed again on the way. The source
+    Events keep their ids, times and heads. Every head is computed again during the copy. The source
     stays in use. Run the command again to resume after an interruption, or to copy newer events. At
-    the end the heads of both stores are compared: exit status 1 if one differs, or if a
-    conversation is damaged. A damaged one is not copied, unless --damaged is given.
+    the end the heads of both stores are compared: exit status 1 if a head differs, or if a
+    conversation is damaged. A damaged conversation is copied only with --damaged.
 
     Example: foldlog store copy history.db postgresql://agent@db/foldlog
     """
@@ -115,7 +117,10 @@ def run(
         " nothing new)"
     )
     if behind:
-        grew = [f"{count(len(behind), 'conversation')} grew during the copy: run it again"]
+        grew = [
+            f"{count(len(behind), 'conversation')} got events during the copy: run the "
+            f"command again"
+        ]
     else:
         grew = []
     terminal.answer(
@@ -123,9 +128,9 @@ def run(
     )
     if forks:
         if forks == 1:
-            became = "is copied as a conversation of its own"
+            became = "is copied as a separate conversation"
         else:
-            became = "are copied as conversations of their own"
+            became = "are copied as separate conversations"
         terminal.note(f"{count(forks, 'fork')} {became}, with all events")
     for one in problems:
         problem = terminal.about(one.conversation, one.problem or "")

@@ -31,7 +31,8 @@ def run(
     conversations: SomeConversations = None,
     where: Where = None,
     with_forks: Annotated[
-        bool, typer.Option("--with-forks", help="Erase their forks too, with their own forks.")
+        bool,
+        typer.Option("--with-forks", help="Also erase their forks, and the forks of these forks."),
     ] = False,
     detach: Detach = False,
     dry_run: DryRun = False,
@@ -43,20 +44,20 @@ def run(
     """Erase conversations for good: their events and all derived data, from tables, free pages and
     logs.
 
-    In a terminal the command shows the conversations and asks first. No reader sees them from the
-    first moment on. At the end the store is vacuumed: a SQLite file is rewritten as a whole, and
-    other writers wait. Exit status 1 if no conversation has the attributes.
+    In a terminal the command shows the conversations and asks first. From the beginning, no reader
+    sees the conversations any more. At the end the store is vacuumed: a SQLite file is rewritten as
+    a whole, and other writers wait. Exit status 1 if no conversation has the attributes.
 
     A tombstone stays: the id, when, why, how many events, and the last head. An append does not use
-    its id again. Earlier copies and backups still hold the conversations; later ones hold the
-    tombstones. The report names backups, exports, reports, read models and imported files that may
-    still hold them; the same command asks again.
+    its id again. Earlier copies and backups still contain the conversations; later copies contain
+    the tombstones. The command names backups, exports, reports, read models and imported files that
+    may still contain them. Run it again to check these again.
 
     Example: foldlog store erase tidewatch --reason "asked to"
     """
     if with_forks and detach:
         raise Refused(
-            "--with-forks and --detach: forks are either erased or kept; give one of the two"
+            "--with-forks erases the forks, and --detach keeps them; use only one of the two"
         )
     check_reason(reason, "tombstone")
     how = Erasing(
@@ -79,12 +80,13 @@ def run(
 def selected(
     store: Store, conversations: Sequence[str] | None, where: Sequence[str] | None
 ) -> list[ConversationRow]:
-    """Return the conversations that are named and those with the attributes. Raises ``Refused``
-    if nothing says which, or an id is unknown.
+    """Return the named conversations and the conversations with the attributes. Raises ``Refused``
+    if there are neither names nor attributes, or if an id is unknown.
     """
     if not (conversations or where):
         raise Refused(
-            "name the conversations: ID or --where NAME=VALUE; 'foldlog store expire --older-than"
+            "name the conversations with ID or --where NAME=VALUE; 'foldlog store expire "
+            "--older-than"
             " TIME' erases by age"
         )
     names = [whole(store, name) for name in dict.fromkeys(conversations or ())]

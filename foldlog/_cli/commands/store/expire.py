@@ -1,4 +1,4 @@
-"""``foldlog store expire``: erase the conversations that are older than a span."""
+"""``foldlog store expire``: erase old conversations."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
-    """Erase the conversations without an event since a time, as 'foldlog store erase' does.
+    """Erase the conversations that got no event since a time, like 'foldlog store erase'.
 
-    A conversation stays, with a note, that gets a new event before its turn, has a younger fork, or
-    has a worker with its lease.
+    A conversation stays, with a note, if it gets a new event before it is erased, has a younger
+    fork, or if a worker has its lease.
 
     Example: foldlog store expire --older-than 90d --dry-run
     """

@@ -53,7 +53,7 @@ def run(
         list[int] | None,
         typer.Argument(
             metavar="EVENT",
-            help="Events, by their ids; the id of a summary is below -1.",
+            help="The ids of events; the id of a summary is below -1.",
             show_default=False,
         ),
     ] = None,
@@ -63,16 +63,15 @@ def run(
             "--matching",
             metavar="TEXT",
             help=(
-                "The events that hold this text, in capital or small letters, with or without"
-                " accents. Without ID: in "
-                "all conversations."
+                "The events that contain this text; case and accents do not matter. Without ID, "
+                "all conversations are searched."
             ),
         ),
     ] = None,
     secrets: Annotated[
         bool,
         typer.Option(
-            "--secrets", help="The events that hold keys and tokens: see foldlog secrets."
+            "--secrets", help="The events that contain keys and tokens: see 'foldlog secrets'."
         ),
     ] = False,
     where: Where = None,
@@ -81,7 +80,8 @@ def run(
         bool,
         typer.Option(
             "--with-summaries",
-            help="Redact summaries that may quote an event too, and why they were made.",
+            help="Also redact the summaries that may quote an event, and the reasons of their "
+            "condensations.",
         ),
     ] = False,
     by: Annotated[
@@ -101,17 +101,17 @@ def run(
 ) -> None:
     """Erase the content of events for good, from tables, derived data, free pages and logs.
 
-    In a terminal the command shows the events and asks first. The whole content of an event goes.
-    Id, kind, place, times, size, and the model, tokens and cost of a reply stay, and published
-    heads still verify. The model sees the word "redacted". The receipt is a new event: who, when,
-    why, and a hash of the former content. At the end the store is vacuumed: a SQLite file is
-    rewritten as a whole, and other writers wait. Earlier copies still hold the content.
+    In a terminal the command shows the events and asks first. The whole content of an event is
+    erased. Its id, kind, place, times and size stay, and the model, tokens and cost of a reply.
+    Published heads still verify. The model sees the word "redacted". A new event is the receipt:
+    who, when, why, and a hash of the erased content. At the end the store is vacuumed: a SQLite
+    file is rewritten as a whole, and other writers wait. Earlier copies still contain the content.
 
-    --older-than leaves system prompts and documents, unless they match. --matching finds a text in
-    events, summaries, documents, attributes and records of imports, and in what a file holds around
-    its records, which goes as a whole. It does not search other files, nor text in base64 or
-    compressed: it names the files that it knows. Exit status 1 if nothing is found, or the store
-    still holds the text.
+    --older-than does not redact system prompts and documents unless they match. --matching finds a
+    text in events, summaries, documents, attributes and records of imports. If the text is between
+    the records of an imported file, all text between them is erased. Encoded or compressed text and
+    other files are not searched, but the command names the files that it knows. Exit status 1 if
+    nothing is found, or if the store still contains the text.
 
     Example: foldlog store redact tidewatch 17 --reason "asked to"
     """

@@ -1,4 +1,4 @@
-"""``foldlog store restore``: put a backup in the place of a store."""
+"""``foldlog store restore``: replace a store by a backup."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
-    """Verify a backup and put a copy of it in the place of a store. The store may be in use,
-    damaged, or missing.
+    """Verify a backup and replace a store by a copy of it. The store may be in use, damaged, or
+    missing.
 
-    If there is a store, the command asks first, in a terminal. The former file is kept beside it,
-    under a name that is printed. Programs that have the store open write nothing more to it: their
-    next append fails and says that the file was replaced, and they open the store again. What the
-    former file shows erased or redacted, and the backup holds, exists again: each conversation is
-    named, and the exit status is 1. A backup that is damaged is refused, and nothing is replaced.
+    If the store exists, the command asks first in a terminal. The old file gets another name, which
+    is printed. Programs that have the store open cannot append to the old file: their next append
+    fails with an error, and they must open the store again. If conversations or events were erased
+    or redacted after the backup, they exist again; the command names each conversation, with exit
+    status 1. A damaged backup is refused, and nothing is replaced.
 
     Example: foldlog store restore monday.db --yes
     """
     path = path_of(db)
     if path is not None and os.path.exists(path) and not yes:
         question = (
-            f"Put {backup} in its place? Newer events are then only in the file that is kept."
+            f"Put {backup} in its place? Newer events will only be in the former file, which stays."
         )
         terminal.confirm("restore", "restored", [f"{path} exists"], question, f"the store {path}")
     try:
@@ -90,7 +90,7 @@ def run(
             f"conversations of this backup are not encrypted; '{command('store rekey')}' encrypts"
             " them"
         )
-    # first: once a conversation is erased, its forks have copies
+    # before the erasures, since forks get copies when a conversation is erased
     for name, ids in sorted(shown_again.items()):
         again = command("store redact", name, *sorted(ids, reverse=True), "--reason", "TEXT")
         terminal.warn(
@@ -112,9 +112,9 @@ def run(
 
 
 def _shown_again(store: Store, former: str) -> dict[str, set[int]]:
-    """Return the events that the former file shows redacted and a restored store does not, by the
-    conversation that they belong to in the restored store. Their receipts may be gone, with a
-    conversation that a fork was detached from.
+    """Return the events that are redacted in the former file but not in the restored store, by
+    their conversation in the restored store. The receipts of the redactions cannot be used: a
+    receipt may be erased with the conversation from which a fork was detached.
     """
     found: dict[str, set[int]] = {}
     unread: list[str] = []
@@ -141,7 +141,7 @@ def _shown_again(store: Store, former: str) -> dict[str, set[int]]:
         unread.append(str(error))
     if unread:
         terminal.note(
-            "the former file cannot be read as a whole, so what was redacted or erased since may"
-            f" be missing here: {unread[0]}"
+            "the former file cannot be read as a whole, so this list of redacted and erased "
+            f"events may be incomplete: {unread[0]}"
         )
     return found

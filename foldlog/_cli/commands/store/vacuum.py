@@ -14,22 +14,23 @@ def run(db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
     """Reclaim disk space, and remove the bytes of erased events and the remains of interrupted
     imports.
 
-    Events keep their ids and positions. Readers go on; writers wait. It needs free space of the
-    size of the store. While a reader is open, the files do not shrink; the command says so. The
-    tables of a PostgreSQL store are vacuumed by their owner; as another role, the exit status is 1.
+    Events keep their ids and positions. Readers continue; writers wait. The command needs as much
+    free disk space as the store. While a reader is open, the files do not shrink, and the command
+    prints a note. For a PostgreSQL store, run it as the owner of the tables; for another role the
+    exit status is 1.
 
     Example: foldlog store vacuum
     """
     with open_existing(db) as store:
         outcome = vacuumed(store)
         remedy = bytes_pending_words(store, "what was erased")
-    is_postgresql = outcome.bytes_before is None  # its size in bytes is not measured
+    is_postgresql = outcome.bytes_before is None  # its size in bytes is unknown
     if not is_postgresql:
         space = f"{outcome.bytes_before:,} bytes before, {outcome.bytes_after:,} now"
     elif outcome.space_returned:
         space = "the tables are vacuumed"
     else:
-        space = "the tables are as they were"
+        space = "the tables were not vacuumed"
     removed = ""
     if outcome.discarded:
         removed = f"; the remains of {count(outcome.discarded, 'import')} were removed"
@@ -41,6 +42,6 @@ def run(db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
         terminal.warn(remedy)
     else:
         terminal.note(
-            "the store is rewritten, but its files cannot shrink while a reader that was opened"
-            " before is still open; end it and run 'foldlog store vacuum' again"
+            "the store is rewritten, but its files cannot shrink while an earlier reader is still "
+            "open; close it and run 'foldlog store vacuum' again"
         )

@@ -30,7 +30,7 @@ def run(
         typer.Option(
             "--heads",
             metavar="FILE",
-            help="Heads to compare with, as --print-heads --json printed them.",
+            help="A file of heads to compare, as --print-heads --json printed them.",
         ),
     ] = None,
     views: Annotated[
@@ -44,14 +44,16 @@ def run(
         bool,
         typer.Option(
             "--repair",
-            help="With --views: first make the stored Views again, also while others read.",
+            help="With --views: first make the stored Views again. Other programs can read at the "
+            "same time.",
         ),
     ] = False,
     start: From = "",
     print_heads: Annotated[
         bool,
         typer.Option(
-            "--print-heads", help="Check nothing: print the heads, to keep outside the store."
+            "--print-heads",
+            help="Check nothing. Print the heads, which you can store in another place.",
         ),
     ] = False,
     db: Db = DEFAULT_DB,
@@ -59,10 +61,11 @@ def run(
 ) -> None:
     """Check every event: its checksum, its place in the hash chain, and that no event is missing.
 
-    Changed, missing, inserted, swapped and moved events are reported by conversation and id; exit
-    status 1. A missing end, or a conversation that was rewritten as a whole, is detected with heads
-    that were published before (--heads): a head is a hash of all events up to a version. Erased
-    conversations are listed and are not findings. What is interrupted says where to go on (--from).
+    Changed, missing, inserted, swapped and moved events are reported by conversation and id, with
+    exit status 1. A head is a hash of all events up to a version. Heads that you published before
+    (--heads) detect a missing end, or a conversation that was rewritten as a whole. Erased
+    conversations are listed and are not findings. An interrupted check prints where to continue
+    (--from).
 
     Example: foldlog store verify --heads heads.json
     """
@@ -85,7 +88,8 @@ def run(
             check = partial(verify, store, published=published, start=start)
             # None stands for all conversations.
             chosen: list[str | None] = [*dict.fromkeys(names)] or [None]
-            # Generators: the verdicts of a large store are printed one by one, and not collected.
+            # Generators, so that the verdicts of a large store are printed one by one and not
+            # collected.
             stored = chain.from_iterable(check(name) for name in chosen)
             verdicts = (archive.checked(store, verdict) for verdict in stored)
             rows = (
@@ -93,9 +97,9 @@ def run(
                 for verdict in checks.count(verdicts, update)
             )
             if as_json:
-                # The counts are final only after the last verdict. So the document has them as
-                # they are now, because its class needs them, and ``emit_list`` asks for them again
-                # once the verdicts are written.
+                # The counts are final only after the last verdict. The document needs them now, so
+                # it has the present counts, and ``emit_list`` asks for the final counts after the
+                # verdicts are written.
                 streaming = streamed(verdict_document(*row) for row in rows)
                 document = VerifiedDocument(db=db, conversations=streaming, **checks.summary())
                 terminal.emit_list(document, checks.summary)
@@ -105,23 +109,25 @@ def run(
     except BaseException:
         if checks.newest is not None and not conversations:
             rest = _command_for_rest(checks.newest, views=views, repair=repair)
-            terminal.note(f"it ended early; '{rest}' goes on")
+            terminal.note(f"it ended early; '{rest}' continues it")
         raise
     finally:
-        # With ``warn`` the command ends with status 1, with --json too.
+        # ``warn`` makes the command end with status 1, also with --json.
         for name, finding in checks.findings:
             terminal.warn(finding if name is None else f"conversation {name!r}: {finding}")
     if checks.damaged:
         terminal.note(
-            "'foldlog store copy --damaged' copies what is sound to a new store; a backup may have"
-            " all of it"
+            "'foldlog store copy --damaged' copies the undamaged events to a new store; a backup "
+            "may have all events"
         )
     if not as_json:  # the document has the outcome already
         show_outcome(checks, with_views=views)
 
 
 def _command_for_rest(newest: str, *, views: bool, repair: bool) -> str:
-    """Return the command that checks the conversations from the newest checked one on."""
+    """Return the command that continues an interrupted check, from the conversation that was
+    checked last.
+    """
     flags = []
     if views:
         flags.append("--views")
