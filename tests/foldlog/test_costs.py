@@ -27,19 +27,6 @@ from foldlog._words.gist import cost_words
 from foldlog.errors import InvalidArgument
 from tests.said import said
 
-PRICES = {
-    "m": {
-        "input_cost_per_token": 1.0,
-        "output_cost_per_token": 10.0,
-        "cache_read_input_token_cost": 0.1,
-    },
-    "w": {
-        "input_cost_per_token": 1,
-        "output_cost_per_token": 10,
-        "cache_creation_input_token_cost": 1.25,
-    },
-    "half": {"input_cost_per_token": 1.0},
-}
 USAGE = json.loads((Path(__file__).parents[1] / "golden" / "usage.json").read_text())
 """Usage as servers, SDKs and programs write it. Some write a cost of 0 without a price."""
 
@@ -75,27 +62,12 @@ def test_a_reply_of_a_program_has_the_cost_and_the_tokens_that_it_tells(reply):
         assert model_with(9, told).prompt_tokens == prompt_tokens
 
 
-def test_a_call_costs_what_its_tokens_do_where_their_prices_are_known(tmp_path):
-    for model, usage, cost in [
-        ("m", {"prompt_tokens": 10, "completion_tokens": 1}, 20.0),
-        ("provider/m", {"prompt_tokens": 10, "cached_tokens": 5, "completion_tokens": 1}, 15.5),
-        (
-            "a/b/w",
-            {
-                "prompt_tokens": 10,
-                "cached_tokens": 2,
-                "cache_write_tokens": 4,
-                "completion_tokens": 1,
-            },
-            21.0,
-        ),
-        ("m", {"prompt_tokens": 10}, None),
-        ("half", {"prompt_tokens": 10, "completion_tokens": 1}, None),
-        ("no such model", {"prompt_tokens": 10, "completion_tokens": 1}, None),
-    ]:
-        path = tmp_path / "prices.json"
-        path.write_text(json.dumps(PRICES))
-        assert Prices(path).cost(model, usage) == (None if cost is None else pytest.approx(cost))
+@pytest.mark.parametrize("case", USAGE["what a call costs"])
+def test_a_call_costs_what_its_tokens_do_where_their_prices_are_known(tmp_path, case):
+    path = tmp_path / "prices.json"
+    path.write_text(json.dumps({"m": case["price of m"]}))
+    cost = Prices(path).cost(case["model"], case["usage"], case.get("above", -1))
+    assert cost == (None if case["cost"] is None else pytest.approx(case["cost"]))
 
 
 def test_prices_of_the_package_have_the_steps_of_long_prompts(monkeypatch):
@@ -242,7 +214,8 @@ def test_pages_say_what_a_conversation_cost_and_an_append_is_counted_on(tmp_path
         histories[name].append(Message(source="agent", content="hm", meta=meta))
 
     usage = {"prompt_tokens": 10, "completion_tokens": 1}
-    (tmp_path / "p.json").write_text(json.dumps(PRICES))
+    price = {"input_cost_per_token": 1.0, "output_cost_per_token": 10.0}
+    (tmp_path / "p.json").write_text(json.dumps({"m": price}))
     prices = Prices(tmp_path / "p.json")
     with foldlog.open("memory:") as histories:
         store = histories.store

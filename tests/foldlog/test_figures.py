@@ -121,31 +121,6 @@ def test_calls_of_condensers_are_counted_apart(foldlog):
     assert ("  1 + 2  " in out, "calls + those of condensers" in out) == (True, True)
 
 
-def test_each_key_of_a_price_is_used(tmp_path):
-    usage = {"prompt_tokens": 10, "completion_tokens": 4, "reasoning_tokens": 3}
-    long = {
-        "input_cost_per_token_above_200k_tokens": 2.0,
-        "output_cost_per_token_above_200k_tokens": 3.0,
-    }
-    tiers = [
-        {"range": [0, 32_000], "input_cost_per_token": 1.0, "output_cost_per_token": 1.0},
-        {"range": [32_000, 128_000], "input_cost_per_token": 5.0, "output_cost_per_token": 1.0},
-    ]
-    path = tmp_path / "prices.json"
-    plain = {"input_cost_per_token": 1.0, "output_cost_per_token": 1.0}
-    entries = {
-        "long": {**plain, **long},
-        "think": {**plain, "output_cost_per_reasoning_token": 9.0},
-    }
-    path.write_text(json.dumps({**entries, "tiers": {"tiered_pricing": tiers}}))
-    prices = Prices(path)
-    for model, above, cost in [
-        *(("long", 0, 14.0), ("long", 128_000, 14.0), ("long", 200_000, 32.0), ("long", -1, 14.0)),
-        *(("think", 0, 38.0), ("tiers", 0, 14.0), ("tiers", 32_000, 54.0)),
-    ]:
-        assert prices.cost(model, usage, above) == cost, (model, above)
-
-
 def test_the_borders_of_prices_are_those_of_the_table():
     found = find_spec("litellm")
     table = json.loads(
