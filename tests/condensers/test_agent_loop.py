@@ -60,14 +60,26 @@ def started(agent_loop, tmp_path):
         store.close()
 
 
+@pytest.fixture
+def run(agent_loop, started, tmp_path):
+    """``run(server)``: the agent's history after a run with the model at that server, its answer,
+    and what it wrote meanwhile.
+    """
+
+    def run(server: OpenAIServer, **how) -> tuple[foldlog.History, str, list[str]]:
+        model = model_at(server)
+        history = started(model)
+        written: list[str] = []
+        answer = agent_loop.run_agent(history, model, tmp_path, say=written.append, **how)
+        return history, answer, written
+
+    return run
+
+
 def model_at(server: OpenAIServer, **settings) -> LLM:
     return LLM(
         LLMConfig(model="openai/a-private-model", base_url=server.url, api_key="key", **settings)
     )
-
-
-def silence(_: str) -> None:
-    """Says nothing."""
 
 
 class Counting:
@@ -98,13 +110,10 @@ def assert_fit_for_a_model(messages: list[dict]) -> None:
     assert waiting == []
 
 
-def test_an_agent_survives_a_history_that_its_model_refuses(agent_loop, started, tmp_path):
-    said: list[str] = []
+def test_an_agent_survives_a_history_that_its_model_refuses(run):
     with OpenAIServer() as server:
         server.respond(up_to(LIMIT, Counting()))
-        model = model_at(server)
-        history = started(model)
-        answer = agent_loop.run_agent(history, model, tmp_path, steps_max=200, say=said.append)
+        history, answer, written = run(server, steps_max=200)
         sizes = [request.tokens for request in server.requests]
     assert answer == "counted"
     refused = sum(size > LIMIT for size in sizes)
@@ -119,20 +128,17 @@ def test_an_agent_survives_a_history_that_its_model_refuses(agent_loop, started,
     assert [output.split(":")[0] for output in outputs] == [
         f"step {n}" for n in range(1, STEPS + 1)
     ]
-    assert any("asking for a condensation" in line for line in said)
-    assert any("condensed: condenser" in line for line in said)
+    assert any("asking for a condensation" in line for line in written)
+    assert any("condensed: condenser" in line for line in written)
 
 
-def test_a_model_may_ask_for_a_condensation_itself(agent_loop, started, tmp_path):
+def test_a_model_may_ask_for_a_condensation_itself(run):
     steps = [ToolCall("run", {"command": f"echo {n}"}) for n in range(12)]
-    with OpenAIServer(
-        *steps, ToolCall("request_condensation", '{"why": "ignored"}'), Text("done")
-    ) as server:
-        model = model_at(server)
-        history = started(model)
-        said: list[str] = []
-        assert agent_loop.run_agent(history, model, tmp_path, say=said.append) == "done"
-    assert "  the model asks for a condensation" in said
+    asking = ToolCall("request_condensation", '{"why": "ignored"}')
+    with OpenAIServer(*steps, asking, Text("done")) as server:
+        history, answer, written = run(server)
+    assert answer == "done"
+    assert "  the model asks for a condensation" in written
     assert [type(event) for event in history.events()].count(CondensationAction) == 1
     assert not history.view().unhandled_condensation_request
 
@@ -145,21 +151,16 @@ def test_a_prompt_that_is_too_long_is_an_error_where_the_condenser_answers_no_re
         server.respond(up_to(10, Counting()))
         model = model_at(server)
         history = started(model, config)
-        with pytest.raises(
-            InvalidCondenser, match=f"{config['type']!r} does not handle condensation requests"
-        ):
-            agent_loop.run_agent(history, model, tmp_path, say=silence)
+        with pytest.raises(InvalidCondenser, match="'pipeline' does not handle condensation requ"):
+            agent_loop.run_agent(history, model, tmp_path, say=str)
         assert len(server.requests) == 1
     assert not history.view().unhandled_condensation_request
 
 
-def test_a_call_that_makes_no_sense_is_answered_with_what_is_wrong(agent_loop, started, tmp_path):
-    with OpenAIServer(
-        ToolCall("run", "{not json"), ToolCall("run", {"command": "exit 3"}), Text("done")
-    ) as server:
-        model = model_at(server)
-        history = started(model)
-        agent_loop.run_agent(history, model, tmp_path, say=silence)
+def test_a_call_that_makes_no_sense_is_answered_with_what_is_wrong(run):
+    calls = [ToolCall("run", "{not json"), ToolCall("run", {"command": "exit 3"})]
+    with OpenAIServer(*calls, Text("done")) as server:
+        history, _, _ = run(server)
     first, second = (event for event in history.events() if isinstance(event, Observation))
     assert first.is_error
     assert first.content == "not begun: the arguments are not a JSON object"
@@ -167,15 +168,12 @@ def test_a_call_that_makes_no_sense_is_answered_with_what_is_wrong(agent_loop, s
     assert json.dumps(history.view().to_messages())
 
 
-def test_an_agent_that_is_started_again_goes_on_where_it_stood(agent_loop, started, tmp_path):
-    with OpenAIServer(ToolCall("run", {"command": "echo before"})) as server:
-        model = model_at(server)
-        history = started(model)
-        with pytest.raises(TimeoutError):
-            agent_loop.run_agent(history, model, tmp_path, steps_max=3, say=silence)
+def test_an_agent_that_is_started_again_goes_on_where_it_stood(run):
+    calls = OpenAIServer(ToolCall("run", {"command": "echo before"}))
+    with calls as server, pytest.raises(TimeoutError):
+        run(server, steps_max=3)
     with OpenAIServer(Text("done")) as server:
-        model = model_at(server)
-        agent_loop.run_agent(started(model), model, tmp_path)
+        run(server)
         assert "before" in json.dumps(server.requests[0].body["messages"])
 
 
@@ -218,6 +216,6 @@ def test_a_command_that_ran_when_the_agent_died_is_not_run_again(agent_loop, sta
         )
         with pytest.raises(Died):
             history.run(history.open_calls()[0], die)
-        agent_loop.run_agent(history, model_at(server), tmp_path, say=silence)
+        agent_loop.run_agent(history, model_at(server), tmp_path, say=str)
     assert not (tmp_path / "again").exists()
     assert [effect.state for effect in history.effects()] == ["unknown"]

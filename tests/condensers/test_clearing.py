@@ -25,46 +25,8 @@ BIG = "word " * 400
 BLOCK = ({"type": "thinking", "thinking": "so it is", "signature": "s"},)
 
 
-def cleared(view, **settings):
-    result = shown(ClearToolUsesCondenser(**settings).condense(view))
-    return [event.id for event in result if is_masked(event)]
-
-
-def work(count, tool="run"):
-    """A task, and calls with their results: events 1 and 2, 3 and 4, and so on."""
-    return viewed(message("do it"), *(pair(n, tool, BIG, path=BIG) for n in range(count)))
-
-
 ONE = event_size(pair(0, content=BIG)[1])
 """The tokens of one result, and nearly those of its call."""
-
-
-@pytest.mark.parametrize(
-    "settings, ids",
-    [
-        ({"trigger": 100 * ONE}, []),
-        ({"trigger": 9 * ONE, "keep": 3}, [2, 4]),
-        ({"trigger": 9 * ONE, "keep": 0}, [2, 4, 6, 8, 10]),
-        ({"trigger": 9 * ONE, "keep": 99}, []),
-        ({"trigger": 9 * ONE, "clear_at_least": 3 * ONE}, []),
-        ({"trigger": 9 * ONE, "exclude_tools": ("look", "run")}, []),
-        ({"trigger": 9 * ONE, "clear_tool_inputs": True}, [1, 2, 3, 4]),
-    ],
-)
-def test_from_a_prompt_over_its_trigger_all_but_the_newest_results_are_cleared(settings, ids):
-    assert cleared(work(5), **settings) == ids
-
-
-def test_what_is_left_names_the_event_and_a_short_result_stays():
-    view = viewed(
-        message(), pair(0, content=BIG, text=BIG), pair(1, content="short"), pair(2, content=BIG)
-    )
-    result = shown(ClearToolUsesCondenser(trigger=1, keep=1, clear_tool_inputs=True).condense(view))
-    assert (result[1].arguments, result[2].content) == (
-        {"cleared": "[1]"},
-        "Old tool result cleared [2]",
-    )
-    assert result[4].content == "short"
 
 
 @pytest.mark.parametrize("at_least", [0, 4 * ONE])

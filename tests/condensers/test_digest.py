@@ -86,8 +86,10 @@ def files_known(text):
 
 
 def made(case: Case, output: str) -> str:
-    length = int(output.split()[1])
-    return text_of(Digest.of(case.events()), length)
+    events = case.events()
+    if output == "orders":
+        return "\n".join(orders_in(events[0].content)) or "(none)"
+    return text_of(Digest.of(events), int(output.split()[1]))
 
 
 # --- what it says ---
@@ -108,25 +110,6 @@ def test_the_texts_and_the_names_in_parts_of_any_type_are_in_the_digest():
     text = digest(pair(1, "write", text=written, a={}), answer((part,)))
     assert "depot/gauges.py" in section(text, NAMES)[0]
     assert "harbour/gauges.py" in section(text, NAMES)[1]
-
-
-@pytest.mark.parametrize(
-    "text, orders",
-    [
-        ("Mend it. Never touch a.py! Is that so?", ["Never touch a.py!"]),
-        ("use tabs from now on\nand don’t push", ["use tabs from now on", "and don’t push"]),
-        ("Why must it always fail? It never did. I don't know.", []),
-        ("Mend it:\n" + "if a: b.must(never) { 'x' }\n" * 30, []),
-        ("不要碰 a.py", ["不要碰 a.py"]),
-        ("whatever works, nevertheless", []),
-        ("I don't want the old wing.", ["I don't want the old wing."]),
-        ("let's keep the red tail", ["let's keep the red tail"]),
-        ("We want it light (avoid glue if you can)", ["We want it light (avoid glue if you can)"]),
-        ("While I don't have the glue, stop. I want a tail. My kite, I don't remember which.", []),
-    ],
-)
-def test_what_holds_for_good_is_an_order(text, orders):
-    assert orders_in(text) == orders
 
 
 def test_an_order_is_never_lost_and_stands_once():
@@ -282,7 +265,9 @@ def test_any_history_has_a_digest_that_is_bounded_and_the_same_however_it_is_fol
         assert text_of(Digest.of(events[:place]).plus(events[place:]), length) == text
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.rule)
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if "orders" not in case.outputs], ids=lambda case: case.rule
+)
 def test_a_fold_in_two_parts_is_the_fold_at_once(case):
     events = case.events()
     ((output, text),) = case.outputs.items()

@@ -491,22 +491,3 @@ def test_an_unknown_event_behind_a_view_stays_as_it_was_written_and_the_next_one
         )
         assert recorded.event == next(history.events(1))
         assert history.append(message("b"))[0].event.meta == {SHOWN: version}
-
-
-@pytest.mark.parametrize(
-    "condenser",
-    [{"type": "amortized_forgetting", "max_size": 4, "keep_first": 0}, {"type": "digest"}],
-)
-def test_calls_before_a_note_of_the_runtime_wait_and_stay(condenser):
-    calls = [call(call_id=f"c{number}", response_id="r") for number in range(2)]
-    note = Annotation(name="state", data="resumed", shown=True)
-    view = viewed(
-        [message(f"m{n}", "agent" if n % 2 else "user") for n in range(6)],
-        calls,
-        note,
-        REQUEST,
-    )
-    assert [view[place].call_id for place in pending_positions(view.units)] == ["c0", "c1"]
-    made = condenser_from_config(condenser).condense(view)
-    after = view.then([made.action])
-    assert [each.call_id for each in after.open_calls] == ["c0", "c1"]

@@ -7,10 +7,11 @@
     --- name of an output
     any lines
 
-The line of settings may be missing. The first key of an event says its kind and holds its main field: see ``KINDS``. The other keys are
-fields of the event. A call may hold its result and the ``exit_code`` of the result; ``{"bytes":
-"text"}`` are bytes. The program of the test of a folder writes the outputs anew, after a change that
-is meant to change them; ``git diff`` shows what has changed.
+The line of settings may be missing. The first key of an event says its kind and holds its main
+field: see ``KINDS``. The other keys are fields of the event. A call may hold its result and the
+``exit_code`` of the result; ``{"bytes": "text"}`` are bytes. The program of the test of a folder
+writes the outputs anew, after a change that is meant to change them; ``git diff`` shows what has
+changed.
 """
 
 from __future__ import annotations
