@@ -421,9 +421,8 @@ def test_a_redaction_reaches_what_is_archived(store, to):
     assert_sound(store)
 
 
-def test_a_rekey_restores(open_recorder, to):
+def test_a_rekey_restores(recorder, to):
     one, two = SecretStr("11" * 32), SecretStr("22" * 32)
-    recorder = open_recorder()
     store = makes_events(Store(recorder, WriteSettings(None, KeyRing([one]))))
     with_events(store, "c1")
     before = content(store)

@@ -12,11 +12,9 @@ from typing import Any
 
 import psycopg
 import pytest
-from msgspec.structs import replace
 from pydantic import SecretStr
 
 from foldlog.eventstore import (
-    ANY_VERSION,
     DELETED,
     Action,
     Annotation,
@@ -38,12 +36,12 @@ from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import verify
-from foldlog.eventstore.recorders.base import Recorder
 from foldlog.eventstore.recorders.postgres import Stores
 from foldlog.eventstore.recorders.sqlite import SQLiteRecorder
 from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
 from foldlog.projections import Views
 from tests.privacy import erased, redacted
+from tests.said import said, say
 from tests.sound import assert_sound
 from tests.stored_rows import execute
 
@@ -59,12 +57,13 @@ SETTINGS = {
 }
 
 
-def said(image: bytes) -> Event:
-    return Message(source="user", content=({"type": "image_url", "image_url": {"url": image}},))
+def picture(image: bytes) -> Any:
+    """The content of a message that shows an image."""
+    return ({"type": "image_url", "image_url": {"url": image}},)
 
 
 TURN: list[Event] = [
-    said(IMAGE),
+    said(picture(IMAGE)),
     Action(
         tool="look",
         arguments={"at": [SMALL, {"lone \udcff": b""}], "$bytes": [{"at": ["x"]}]},
@@ -119,8 +118,9 @@ def values(events: Any) -> list[Any]:
     return found
 
 
-def kept(recorder: Recorder) -> int:
+def kept(store: Store) -> int:
     """How many values the database keeps beside events."""
+    recorder = store.database.recorder
     count = "SELECT count(*) FROM {}attachments"
     if isinstance(recorder, MemoryRecorder):
         return recorder._open().execute(count.format("")).fetchone()[0]
@@ -143,10 +143,8 @@ def test_bytes_follow_events_that_have_none(store):
     """An event without bytes is written in fewer steps where the conversation is known: this one is
     not.
     """
-    for _ in range(3):
-        store.append("c1", Message(source="user", content="see"), expected_version=ANY_VERSION)
-    for _ in range(2):
-        store.append("c1", said(IMAGE), expected_version=ANY_VERSION)
+    for content in ("see", "see", "see", picture(IMAGE), picture(IMAGE)):
+        say(store, "c1", content)
     assert values(fresh(store).events("c1"))[3:] == [READ[0], READ[0]]
     assert_sound(store)
 
@@ -177,22 +175,22 @@ def test_what_was_given_is_not_changed_and_not_shared(store):
 
 def test_an_import_of_many_keeps_them_once_and_is_compared(store, monkeypatch):
     monkeypatch.setattr(importing, "CHUNK", 100)
-    history = [said(IMAGE if n % 10 == 9 else SMALL) for n in range(210)]  # three chunks
+    history = [said(picture(IMAGE if n % 10 == 9 else SMALL)) for n in range(210)]  # three chunks
     store.ingest("c", history)
-    assert kept(store.database.recorder) == 2
-    assert store.ingest("c", [*history, said(b"more")]) == (1, 211)
+    assert kept(store) == 2
+    assert store.ingest("c", [*history, said(picture(b"more"))]) == (1, 211)
     with pytest.raises(HistoryDiverged):
-        store.ingest("c", [said(b"others"), *history])
-    assert values(store.events("c", 0, 1)) + values(store.events("c", 209)) == values(
-        [said(SMALL), said(IMAGE), said(b"more")]
-    )
+        store.ingest("c", [said(picture(b"others")), *history])
+    assert values(store.events("c", 0, 1)) + values(store.events("c", 209)) == [
+        picture(each) for each in (SMALL, IMAGE, b"more")
+    ]
 
 
 def test_the_limit_of_an_event_counts_its_bytes(open_recorder):
     store = Store(open_recorder(), event_bytes_max=10_000)
     with pytest.raises(InvalidEvent, match=r"takes 20,\d+ bytes; the most for one event is 10,000"):
-        store.append("c", said(IMAGE), expected_version=0)
-    store.append("c", said(IMAGE[:9_000]), expected_version=0)
+        say(store, "c", picture(IMAGE))
+    say(store, "c", picture(IMAGE[:9_000]))
 
 
 def test_a_marker_of_ours_that_a_user_writes_is_a_value_like_any_other(store):
@@ -209,44 +207,42 @@ def test_a_marker_of_ours_that_a_user_writes_is_a_value_like_any_other(store):
 
 
 def test_a_redaction_takes_bytes_that_no_other_event_has(store):
-    store.append("c", [said(IMAGE), said(IMAGE), said(SMALL)], expected_version=0)
+    say(store, "c", picture(IMAGE), picture(IMAGE), picture(SMALL))
     put(store, state={"image": OTHER_IMAGE, "at": SMALL})
     put(store, state=DELETED)
-    assert kept(store.database.recorder) == 3
+    assert kept(store) == 3
     for event_id, left in ((0, 3), (1, 2), (3, 1)):
         redacted(store, "c", event_id)
-        assert kept(store.database.recorder) == left
-    assert values(fresh(store).events("c", 2, 3)) == values([said(SMALL)])
+        assert kept(store) == left
+    assert values(fresh(store).events("c", 2, 3)) == [picture(SMALL)]
     assert "image" not in str(read(store, version=4))
     assert_sound(store)
 
 
 def test_a_retry_of_what_was_redacted_is_recognized(store):
-    store.append("c", said(IMAGE), expected_version=0, idempotency_key="k")
+    say(store, "c", picture(IMAGE), idempotency_key="k")
     redacted(store, "c", 0)
     event, _ = store.events("c")
     assert event.redacted is not None
     assert event.redacted.bytes > len(IMAGE)
-    assert (
-        len(store.append("c", said(IMAGE), expected_version=ANY_VERSION, idempotency_key="k")) == 1
-    )
-    assert kept(store.database.recorder) == 0
+    assert len(say(store, "c", picture(IMAGE), idempotency_key="k")) == 1
+    assert kept(store) == 0
     with pytest.raises(IdempotencyConflict):
-        store.append("c", said(IMAGE[1:]), expected_version=ANY_VERSION, idempotency_key="k")
+        say(store, "c", picture(IMAGE[1:]), idempotency_key="k")
 
 
 def test_a_fork_reads_its_parents_bytes_and_has_its_own_until_and_after_an_erasure(store):
     store.append("c", TURN, expected_version=0)
     put(store, state=STATE)
-    before = kept(store.database.recorder)
+    before = kept(store)
     store.fork("c", 6, "f")
-    Documents(store).append("f", said(b"own"), {"state": {**STATE, "more": b"fork"}})
+    Documents(store).append("f", said(picture(b"own")), {"state": {**STATE, "more": b"fork"}})
     put(store, state={**STATE, "more": b"parent"})
-    assert kept(store.database.recorder) == before + 3
+    assert kept(store) == before + 3
 
     def check():
         again = fresh(store)
-        assert values(again.events("f")) == [*READ, *values([said(b"own")])]
+        assert values(again.events("f")) == [*READ, picture(b"own")]
         assert values(Views(again).current("f").events) == values(
             event for event in again.events("f") if event.shown
         )
@@ -257,7 +253,7 @@ def test_a_fork_reads_its_parents_bytes_and_has_its_own_until_and_after_an_erasu
     check()
     assert_sound(store)
     erased(store, "f")
-    assert kept(store.database.recorder) == 0
+    assert kept(store) == 0
 
 
 def target_of(
@@ -270,12 +266,12 @@ def target_of(
 @pytest.mark.parametrize("shift", [0, 1])
 def test_copies_have_them(store, settings, open_recorder, shift):
     store.append("c", TURN, expected_version=0)
-    store.append("c", said(IMAGE), expected_version=5)
+    say(store, "c", picture(IMAGE))
     other = Store(open_recorder(), target_of(settings, shift, TARGETS[:-1]))
     list(copy_store(store, other))
-    assert values(fresh(other).events("c")) == [*READ, *values([said(IMAGE)])]
+    assert values(fresh(other).events("c")) == [*READ, picture(IMAGE)]
     assert other.conversation("c").head == store.conversation("c").head
-    assert kept(other.database.recorder) == kept(store.database.recorder)
+    assert kept(other) == kept(store)
     assert list(compare_stores(store, other)) == []
     assert_sound(other)
 
@@ -284,8 +280,8 @@ def test_copies_have_them(store, settings, open_recorder, shift):
 def test_every_change_of_form_keeps_them(store, settings, shift):
     target = target_of(settings, shift)
     store.append("c", TURN, expected_version=0)
-    store.append("c", [said(IMAGE)] * 40, expected_version=5)
-    head, before = store.conversation("c").head, kept(store.database.recorder)
+    say(store, "c", *[picture(IMAGE)] * 40)
+    head, before = store.conversation("c").head, kept(store)
     decrypt = settings.keys is not None and target.keys is None
     both = target._replace(keys=settings.keys) if decrypt else target
     changed = Store(
@@ -293,13 +289,13 @@ def test_every_change_of_form_keeps_them(store, settings, shift):
     )
     assert [each.damaged for each in rekey(changed, decrypt=decrypt)] == [()]
     again = Store(store.database.recorder, target)
-    assert values(again.events("c")) == [*READ, *values([said(IMAGE)] * 40)]
+    assert values(again.events("c")) == READ + [picture(IMAGE)] * 40
     assert again.conversation("c").head == head
     assert_sound(again)
-    assert kept(store.database.recorder) == before
+    assert kept(store) == before
     assert [each.rows for each in rekey(changed, decrypt=decrypt)] == [0]
-    again.append("c", said(IMAGE), expected_version=45)
-    assert kept(store.database.recorder) == before
+    say(again, "c", picture(IMAGE))
+    assert kept(store) == before
 
 
 def stored_bytes(store: Store) -> Iterator[bytes]:
@@ -313,7 +309,7 @@ def stored_bytes(store: Store) -> Iterator[bytes]:
 def test_an_encrypted_store_holds_neither_the_bytes_nor_their_hash(open_recorder):
     plain, encrypted = Store(open_recorder()), Store(open_recorder(), WriteSettings(keys=KEYS))
     for store, holds in ((plain, True), (encrypted, False)):
-        store.append("c", said(IMAGE), expected_version=0)
+        say(store, "c", picture(IMAGE))
         (stored,) = stored_bytes(store)
         assert (IMAGE[:16] in stored) is (sha256(IMAGE).digest() in stored) is holds
 
@@ -322,14 +318,14 @@ def test_nothing_of_a_refused_append_is_kept(store):
     def refuse(reading):
         raise LookupError
 
-    store.append("c", said(SMALL), expected_version=0)
+    say(store, "c", picture(SMALL))
     with pytest.raises(InvalidEvent):
-        store.append("c", [said(IMAGE), replace(said(IMAGE), cause=7)], expected_version=1)
+        store.append("c", [said(picture(IMAGE)), said(picture(IMAGE), cause=7)], expected_version=1)
     with pytest.raises(LookupError):
-        store.append("c", said(IMAGE), expected_version=1, guard=refuse)
+        store.append("c", said(picture(IMAGE)), expected_version=1, guard=refuse)
     with pytest.raises(InvalidEvent, match="attributes are a map of names to texts"):
         put(store, attributes={"title": IMAGE})
-    assert kept(store.database.recorder) == 1
+    assert kept(store) == 1
 
 
 CHANGED = "CAST(iif(substr(body, 1, 1) = x'00', x'01', x'00') || substr(body, 2) AS BLOB)"
@@ -353,11 +349,7 @@ def damaged(store: Store, statement: str) -> None:
 def test_lost_or_changed_bytes_are_found_and_never_given_back(settings, tmp_path, statement):
     with closing(SQLiteRecorder(str(tmp_path / "store.db"))) as recorder:
         store = Store(recorder, settings)
-        store.append(
-            "c",
-            [said(b"\x01" + IMAGE), Message(source="user", content="sound")],
-            expected_version=0,
-        )
+        say(store, "c", picture(b"\x01" + IMAGE), "sound")
         damaged(store, statement)
         again = fresh(store)
         with pytest.raises(CorruptEvent, match="missing or were changed"):
@@ -373,27 +365,27 @@ def test_lost_or_changed_bytes_are_found_and_never_given_back(settings, tmp_path
 def test_an_append_does_not_rely_on_damaged_bytes(settings, change, tmp_path):
     with closing(SQLiteRecorder(str(tmp_path / "store.db"))) as recorder:
         store = Store(recorder, settings)
-        store.append("c", said(b"\x01" + IMAGE), expected_version=0)
+        say(store, "c", picture(b"\x01" + IMAGE))
         damaged(store, f"UPDATE attachments SET body = {change}")
-        store.append("c", said(b"\x01" + IMAGE), expected_version=1)
-        assert values(fresh(store).events("c")) == values([said(b"\x01" + IMAGE)] * 2)
+        say(store, "c", picture(b"\x01" + IMAGE))
+        assert values(fresh(store).events("c")) == [picture(b"\x01" + IMAGE)] * 2
         assert_sound(store)
 
 
 def test_a_stranger_beside_an_event_is_not_its_own(settings, tmp_path):
     with closing(SQLiteRecorder(str(tmp_path / "store.db"))) as recorder:
         store = Store(recorder, settings)
-        store.append("c", said(IMAGE), expected_version=0)
+        say(store, "c", picture(IMAGE))
         for stranger in (
             "INSERT INTO attachments SELECT conversation, zeroblob(32), 9, x'00' FROM attachments",
             "INSERT INTO attached SELECT conversation, event, zeroblob(32), 9 FROM attached",
         ):
             damaged(store, stranger)
-        assert values(fresh(store).events("c")) == values([said(IMAGE)])
+        assert values(fresh(store).events("c")) == [picture(IMAGE)]
         changed = Store(recorder, settings._replace(compression="none"))
         assert [each.rows for each in rekey(changed)] == [1]
-        assert kept(recorder) == 1
-        assert values(fresh(store).events("c")) == values([said(IMAGE)])
+        assert kept(store) == 1
+        assert values(fresh(store).events("c")) == [picture(IMAGE)]
         assert_sound(store)
 
 
@@ -433,15 +425,15 @@ def test_bytes_of_documents_come_back_as_bytes_at_any_version(store, value):
 @pytest.mark.parametrize("settings", ["plain", "encrypted zlib"], indirect=True)
 def test_the_same_bytes_are_kept_once_in_a_conversation(store):
     documents = Documents(store)
-    documents.append("c", [said(IMAGE), said(IMAGE)], {"state": {"image": IMAGE}})
+    documents.append("c", [said(picture(IMAGE)), said(picture(IMAGE))], {"state": {"image": IMAGE}})
     for n in range(70):
         documents.append("c", (), {"state": {"image": IMAGE, "turn": n, "copy": [IMAGE]}})
-    assert kept(store.database.recorder) == 1
+    assert kept(store) == 1
     assert read(store) == {"image": IMAGE, "turn": 69, "copy": [IMAGE]}
     put(store, state=DELETED)
     assert read(store, version=5)["image"] == IMAGE
-    store.append("d", said(IMAGE), expected_version=0)
-    assert kept(store.database.recorder) == 2
+    say(store, "d", picture(IMAGE))
+    assert kept(store) == 2
 
 
 def test_what_stays_the_same_adds_nothing_and_what_differs_is_new(store):
@@ -456,9 +448,14 @@ def test_what_stays_the_same_adds_nothing_and_what_differs_is_new(store):
 
 
 def test_a_retry_is_recognized_by_its_bytes(store):
-    first = Documents(store).append("c", said(SMALL), {"state": STATE}, idempotency_key="k")
+    first = Documents(store).append(
+        "c", said(picture(SMALL)), {"state": STATE}, idempotency_key="k"
+    )
     again = Documents(fresh(store))
-    assert again.append("c", said(SMALL), {"state": STATE}, idempotency_key="k") == first
-    for event, state in ((said(IMAGE), STATE), (said(SMALL), {**STATE, "image": SMALL})):
+    assert again.append("c", said(picture(SMALL)), {"state": STATE}, idempotency_key="k") == first
+    for event, state in (
+        (said(picture(IMAGE)), STATE),
+        (said(picture(SMALL)), {**STATE, "image": SMALL}),
+    ):
         with pytest.raises(IdempotencyConflict):
             again.append("c", event, {"state": state}, idempotency_key="k")

@@ -4,8 +4,8 @@ conversation while the other stores its rows in another form.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import TypeVar
 
 import pytest
 from pydantic import SecretStr
@@ -21,6 +21,7 @@ from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.opening import open_store
 from foldlog.eventstore.recorders.base import Recorder, Transaction
 from foldlog.eventstore.recorders.types import Conversation, RecalledKey, Row, as_rows
+from tests.between import meeting
 from tests.privacy import erased
 from tests.said import said, say
 from tests.sound import assert_sound
@@ -44,21 +45,6 @@ def store_on(recorder: Recorder, *secrets: SecretStr) -> Store:
 def key_of(recorder: Recorder, conversation: str) -> int:
     found = recorder.query(lambda reader: reader.conversation(conversation))
     return found.key
-
-
-def first(recorder: Any, act: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have ``act`` done before the next transaction of a store that has read already what it will
-    write.
-    """
-    transact = recorder.transact
-
-    def acted(work: Callable[[Transaction], T]) -> T:
-        monkeypatch.setattr(recorder, "transact", transact)
-        act()
-        result: T = transact(work)
-        return result
-
-    monkeypatch.setattr(recorder, "transact", acted)
 
 
 @pytest.mark.parametrize("begin", ["append", "ingest", "long ingest", "fork", "copy"])
@@ -89,25 +75,24 @@ def test_a_store_with_keys_begins_no_plain_conversation_unless_it_may(open_recor
     say(plain, "after the keys", "x")
 
 
-def test_rows_are_not_stored_with_a_key_that_the_conversation_has_no_longer(recorder, monkeypatch):
+def test_rows_are_not_stored_with_a_key_that_the_conversation_has_no_longer(recorder):
     """A process without a key compresses plain rows while another one encrypts them: they must not
     be plain again.
     """
     say(Store(recorder), "c1", *["x" * 500] * 3)
-    compressing, encrypting = store_on(recorder), store_on(recorder, NEW)
-    first(recorder, lambda: list(rekey(encrypting)), monkeypatch)
+    encrypting = store_on(recorder, NEW)
+    met = meeting(recorder, 0, lambda: list(rekey(encrypting)))
     with pytest.raises(KeyUnavailable):
-        list(rekey(compressing))
+        list(rekey(store_on(met)))
     rows = recorder.query(lambda reader: as_rows(reader.rows(key_of(recorder, "c1"), 0, 9, 9)))
     assert all(row.encoding & ENCRYPTED for row in rows)
     assert_sound(encrypting)
 
 
-def test_an_erased_conversation_is_not_stored_in_another_form(recorder, monkeypatch):
+def test_an_erased_conversation_is_not_stored_in_another_form(recorder):
     say(Store(recorder), "c1", *["x" * 500] * 3)
-    erasing = store_on(recorder)
-    first(recorder, lambda: erased(erasing, "c1"), monkeypatch)
-    list(rekey(store_on(recorder, NEW)))
+    met = meeting(recorder, 0, lambda: erased(store_on(recorder), "c1"))
+    list(rekey(store_on(met, NEW)))
     found = recorder.query(lambda reader: reader.conversation("c1"))
     assert (found.salt, found.key_id, found.sealed_key) == (b"", None, None)
 

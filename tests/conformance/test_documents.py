@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import random
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -29,10 +30,10 @@ from foldlog.eventstore import (
 from foldlog.eventstore.documents.values import CHAIN_MAX
 from foldlog.eventstore.inside import Generation
 from foldlog.eventstore.log.seal import WriteSettings
-from foldlog.eventstore.maintenance.redact import redact
 from foldlog.projections import Views
 from tests.at_once import at_once
-from tests.privacy import erased
+from tests.golden.rows import rows
+from tests.privacy import erased, redacted
 from tests.said import said
 from tests.sound import assert_sound
 
@@ -169,7 +170,7 @@ def test_a_value_that_is_redacted_meanwhile_is_not_built_upon(store, documents, 
 
     def after_a_redaction(*given, **options):
         monkeypatch.setattr(store, "append", append)
-        redact(store, "c1", 0, reason="asked to", by="me")
+        redacted(store, "c1", 0)
         return append(*given, **options)
 
     monkeypatch.setattr(store, "append", after_a_redaction)
@@ -178,14 +179,7 @@ def test_a_value_that_is_redacted_meanwhile_is_not_built_upon(store, documents, 
 
 
 @pytest.mark.parametrize(
-    "before, between, given, stored",
-    [
-        ({"n": 1}, {"n": 2}, {"n": 1}, ["n"]),
-        ({"n": 1}, {"n": 2}, {"n": 3, "title": "t"}, ["n", "title"]),
-        ({"n": 1}, {"n": 2}, {"n": 2}, []),
-        ({"n": 1}, {"title": "t"}, {"n": 2, "title": "t"}, ["n"]),
-        ({}, {"n": 1}, {"n": 1}, []),
-    ],
+    "before, between, given, stored", rows("documents.json", "values of two writers")
 )
 def test_a_value_is_compared_with_what_another_writer_gave_meanwhile(
     store,
@@ -228,42 +222,36 @@ def test_a_retried_append_adds_nothing(store, documents):
         documents.append("c1", said("other"), {"n": 1}, idempotency_key="turn")
 
 
-LOG = list(range(40))
 KEYS = KeyRing(["ab" * 32])
 
 
-@pytest.mark.parametrize(
-    "turns, redacted, others",
-    [
-        ([{"n": "SECRET", "m": 1}], [1], [{"n": "SECRET"}, {}, {"n": DELETED}]),
-        ([{"log": LOG}, {"log": [*LOG, 1]}], [3, 1], [{"m": [*LOG, 1]}, {"log": DELETED}]),
-        ([{"n": 1, "m": 1}, {"n": 2, "m": 1}], [1], [{"n": 3, "m": 1}, {"n": 2, "m": 1, "o": 1}]),
-        ([{"n": 1}, {"n": DELETED, "m": "SECRET"}], [3, 1], [{"n": 1, "m": "SECRET"}]),
-        ([{ATTRIBUTES: {"a": "x"}}, {ATTRIBUTES: {"a": "y"}}], [3, 1], [{ATTRIBUTES: DELETED}]),
-    ],
-    ids=["new", "difference", "the same", "deleted", "attributes"],
-)
+def changes(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: DELETED if value == "DELETED" else value for name, value in values.items()}
+
+
+@pytest.mark.parametrize("case", rows("documents.json", "retries of redacted changes"))
 @pytest.mark.parametrize("keys", [None, KEYS], ids=["plain", "encrypted"])
 def test_a_retried_append_is_recognized_once_its_documents_are_redacted(
     recorder,
     keys,
-    turns,
-    redacted,
-    others,
+    case,
 ):
     store = Store(recorder, WriteSettings("zlib", keys))
-    for n, turn in enumerate(turns):
-        first = Documents(store).append("c1", said("a"), turn, idempotency_key=f"{n}")
-    fork = store.fork("c1", store.version("c1"), "fork").id
-    for event_id in redacted:
-        redact(store, "c1", event_id, reason="asked to", by="me")
+
+    def append(turn, key):
+        return Documents(store).append("c1", said("a"), changes(turn), idempotency_key=key)
+
+    for key, turn in case["turns"].items():
+        first = append(turn, key)
+    store.fork("c1", store.version("c1"), "fork")
+    for event_id in case["redacted"]:
+        redacted(store, "c1", event_id)
     version = store.version("c1")
-    again = Documents(store).append("c1", said("a"), turns[-1], idempotency_key=f"{n}")
-    assert [each.position for each in again] == [each.position for each in first]
-    for other in others:
+    assert [each.position for each in append(turn, key)] == [each.position for each in first]
+    for other in case["others"]:
         with pytest.raises(IdempotencyConflict):
-            Documents(store).append("c1", said("a"), other, idempotency_key=f"{n}")
-    assert (store.version("c1"), store.version(fork)) == (version, 2 * len(turns))
+            append(other, key)
+    assert (store.version("c1"), store.version("fork")) == (version, 2 * len(case["turns"]))
 
 
 def test_the_next_change_of_a_document_reads_no_value(store, documents):
@@ -307,7 +295,7 @@ def test_documents_that_several_stores_change_in_turn_have_what_was_set_last(rec
                 version = store.version("c1")
                 event_id = drawn.randrange(version)
                 with suppress(CannotRedact):  # other values are differences to it
-                    redact(store, "c1", event_id, reason="asked to", by="me")
+                    redacted(store, "c1", event_id)
                 expected = Documents(Store(recorder)).all("c1")
             case 2 if number:
                 erased(store, "c1")

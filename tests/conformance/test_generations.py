@@ -101,20 +101,12 @@ def test_verify_tells_generations_and_their_heads_apart(histories):
         histories.create("c1", replace_erased=True).append(said(f"text {number}"))
         heads.append(histories.store.conversation("c1").head)
     published = {"c1": [Published(2, bytes.fromhex(head), n) for n, head in enumerate(heads)]}
-    verdicts = [
-        one for one in verify(histories.store, published=published) if one.conversation == "c1"
-    ]
-    assert [(one.generation, one.version, one.findings) for one in verdicts] == [
-        (0, 2, ()),
-        (1, 2, ()),
-        (2, 2, ()),
-    ]
-    assert [one.erasure and one.erasure.reason for one in verdicts] == [
-        "reason 1",
-        "reason 2",
-        None,
-    ]
-    assert [one.head.hex() for one in verdicts if one.head] == heads
+    *verdicts, _ = verify(histories.store, published=published)
+    for number, verdict in enumerate(verdicts):
+        assert (verdict.generation, verdict.version, verdict.findings) == (number, 2, ())
+        assert verdict.head.hex() == heads[number]
+    reasons = [verdict.erasure and verdict.erasure.reason for verdict in verdicts]
+    assert reasons == ["reason 1", "reason 2", None]
     swapped = {"c1": [Published(2, bytes.fromhex(head), n) for n, head in enumerate(heads[::-1])]}
     findings = [bool(one.findings) for one in verify(histories.store, "c1", swapped)]
     assert findings == [True, False, True]

@@ -33,14 +33,6 @@ def texts(store: Store, position: int = 0) -> list[str]:
     ]
 
 
-def by_rename(backup: Path, path: Path) -> None:
-    backup.rename(path)
-
-
-def by_copy(backup: Path, path: Path) -> None:
-    shutil.copy(backup, path)
-
-
 def in_place(backup: Path, path: Path) -> None:
     """The file keeps its inode."""
     path.touch()
@@ -69,7 +61,7 @@ def lost_positions(path: Path, restore: Callable[[Path, Path], None]) -> tuple[i
     return kept, seen
 
 
-@pytest.mark.parametrize("restore", [by_rename, by_copy, in_place])
+@pytest.mark.parametrize("restore", [os.rename, shutil.copy, in_place])
 def test_a_follower_of_a_store_that_was_restored_misses_nothing(path, restore):
     kept, seen = lost_positions(path, restore)
     with open_store(f"sqlite:///{path}") as store:
@@ -130,7 +122,7 @@ def test_a_copy_that_is_only_read_stays_as_it_is(path, tmp_path):
 
 
 def test_a_clock_that_is_wrong_leaves_positions_out_all_the_same(path, monkeypatch):
-    _, seen = lost_positions(path, by_rename)
+    _, seen = lost_positions(path, os.rename)
     monkeypatch.setattr(maintenance.time, "time_ns", lambda: 0)
     with open_store(f"sqlite:///{path}") as store:
         assert append(store, "new").position > seen + 2**31
@@ -145,7 +137,7 @@ def test_a_store_that_was_only_moved_within_its_disk_goes_on(path, tmp_path):
 
 
 def test_an_append_that_fails_begins_no_epoch_and_the_next_one_does(path):
-    _, seen = lost_positions(path, by_rename)
+    _, seen = lost_positions(path, os.rename)
     with open_store(f"sqlite:///{path}") as store:
 
         def fails(_):

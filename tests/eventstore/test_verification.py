@@ -289,20 +289,7 @@ def test_an_index_with_an_entry_too_many_is_named(path):
     assert "wrong # of entries in index events_by_id" in found(path)[""]
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        "UPDATE listing SET at = at + 1",
-        "UPDATE listing SET version = version + 1",
-        "UPDATE listing SET digests = CAST(digests || zeroblob(16) AS BLOB)",
-        "UPDATE listing SET digests = randomblob(16)",
-        "UPDATE listed SET at = at + 1",
-        "DELETE FROM listed WHERE digest = zeroblob(16)",
-        "INSERT INTO listed SELECT randomblob(16), at, conversation FROM listing",
-        "INSERT INTO listed VALUES (zeroblob(16), 1, 99)",
-        "INSERT INTO listing VALUES (99, 1, 1, zeroblob(16))",
-    ],
-)
+@pytest.mark.parametrize("change", rows("damage.json", "changes of lists"))
 def test_lists_that_contradict_their_conversations_are_found(path, change):
     with open_store(f"sqlite:///{path}") as store:
         Histories(store).create("c", {"team": "red"})
@@ -397,25 +384,7 @@ def of_all_tables(tmp_path_factory) -> Path:
 
 
 @pytest.mark.parametrize("value", ["'text'", "-1", "1.5", "NULL", str(2**62)])
-@pytest.mark.parametrize(
-    "place",
-    [
-        *(
-            "conversations.created_at",
-            "conversations.salt",
-            "conversations.erased_at",
-            "conversations.erased_head",
-        ),
-        *("events.meta", "events.shown", "events.kind", "events.conversation"),
-        *(
-            "listing.version",
-            "listing.at",
-            "records.version",
-            "idempotency_keys.first_id",
-            "store.value",
-        ),
-    ],
-)
+@pytest.mark.parametrize("place", rows("damage.json", "columns of every table"))
 def test_a_column_of_another_type_is_damage_and_no_error_of_python(
     tmp_path, of_all_tables, place, value
 ):
@@ -423,19 +392,16 @@ def test_a_column_of_another_type_is_damage_and_no_error_of_python(
     with suppress(sqlite3.IntegrityError):  # this value cannot be in an index
         change_type(path, *place.split("."), value)
     with suppress(EventStoreError), open_histories(path) as histories:
+        store = histories.store
         calls = [
-            *(histories.list, partial(histories.list, {"user": "u"}, age_max_s=0)),
-            *(
-                lambda: deque(histories.store.follow()),
-                lambda: [*histories.store.iter_conversations()],
-            ),
+            histories.list,
+            partial(histories.list, {"user": "u"}, age_max_s=0),
+            lambda: deque(store.follow()),
+            lambda: deque(store.iter_conversations()),
             histories.maintenance.verify,
         ]
-        for history in map(histories.__getitem__, ("a", "b", "fork")):
-            calls += [
-                history.view,
-                partial(history.append, said("x"), idempotency_key="k"),
-            ]
+        for name in ("a", "b", "fork"):
+            calls += [histories[name].view, partial(say, store, name, "x", idempotency_key="k")]
         for call in calls:
             with suppress(EventStoreError):
                 call()
