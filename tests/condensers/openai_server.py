@@ -144,7 +144,7 @@ def context_length_exceeded(limit: int, actual: int) -> Failure:
 
 
 def up_to(limit: int, respond: Responder) -> Responder:
-    """A model that refuses more than ``limit`` tokens and else responds as told."""
+    """A model that refuses more than ``limit`` tokens and answers others with ``respond``."""
 
     def responder(request: Request) -> Answer:
         return (

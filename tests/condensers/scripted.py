@@ -1,5 +1,5 @@
-"""A model that says what it is told to, and one whose tokens are characters: no strategy is tested
-over a network.
+"""A model with scripted answers, and one whose tokens are characters: no strategy is tested over a
+network.
 """
 
 from __future__ import annotations

@@ -23,10 +23,8 @@ from tests.condensers.made import answer, call, message, pair, plan, shown, view
 
 BIG = "word " * 400
 BLOCK = ({"type": "thinking", "thinking": "so it is", "signature": "s"},)
-
-
 ONE = event_size(pair(0, content=BIG)[1])
-"""The tokens of one result, and nearly those of its call."""
+"""The tokens of one result. Its call has nearly as many."""
 
 
 @pytest.mark.parametrize("at_least", [0, 4 * ONE])

@@ -55,7 +55,7 @@ TEXTS = {
 
 
 def counted(model: str, said: str) -> int:
-    """The tokens of a text, without those of the message around it."""
+    """Return the tokens of a text without the message around it."""
     llm = LLM(LLMConfig(model=model))
     whole, empty = (llm.count_tokens([{"role": "user", "content": each}]) for each in (said, ""))
     return whole - empty

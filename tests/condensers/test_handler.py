@@ -309,7 +309,7 @@ def test_a_condensation_that_forgets_nothing_that_is_shown_is_not_made_for_ever(
     assert c1.outcomes() == [None, "declined"]
 
 
-def test_a_prompt_that_can_never_fit_is_declined_once_and_told_each_time(c1):
+def test_a_prompt_that_can_never_fit_is_declined_once_and_raises_each_time(c1):
     c1.append(message("x" * 100), condensed(0, summary="y" * 100, offset=0))
     handler = c1.handler(llm(), Characters(60))
     for _ in range(3):

@@ -155,7 +155,7 @@ async def _a_view():
     return viewed()
 
 
-def test_a_condenser_without_a_decision_is_told_what_to_define():
+def test_the_error_of_a_condenser_without_a_decision_names_what_to_define():
     class Undecided(Condenser):
         """Defines nothing."""
 
@@ -167,7 +167,7 @@ def test_a_condenser_without_a_decision_is_told_what_to_define():
 
 def test_another_result_is_refused_with_the_condenser_and_what_to_return():
     view = "return the View to continue with, or a Condensation"
-    for what, told in (
+    for what, problem in (
         (lambda: None, f"returned None; {view}"),
         (lambda: (1, 2), f"returned a tuple; {view}"),
         (_a_view, "returned a coroutine; define it with 'def'"),
@@ -177,7 +177,7 @@ def test_another_result_is_refused_with_the_condenser_and_what_to_return():
         for condenser in (Returns(what), RollingReturns(what), PipelineCondenser([Returns(what)])):
             with foldlog.open("memory:", condenser=condenser) as histories:
                 histories["c1"].append(messages(3))
-                with pytest.raises(TypeError, match=f"the condenser (Rolling)?Returns {told}"):
+                with pytest.raises(TypeError, match=f"the condenser (Rolling)?Returns {problem}"):
                     histories["c1"].step()
                 assert histories["c1"].version() == 3
 
@@ -230,7 +230,7 @@ def test_steps_for_several_models_remember_the_same_of_a_conversation():
         assert len(summarizer.calls) == 1, "a model that failed is asked again some events later"
 
 
-def test_a_condenser_is_told_of_the_agents_model():
+def test_a_condenser_gets_the_agents_model():
     seen = []
 
     class Sees(Condenser):

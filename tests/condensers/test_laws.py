@@ -293,7 +293,7 @@ asking = st.one_of(
         *(sizes, answers),
     ),
 )
-"""Those that ask a model, of which nobody knows what it will say."""
+"""Condensers that ask a model, whose replies nobody knows before."""
 
 
 @examples(400)

@@ -81,10 +81,10 @@ def test_litellm_is_imported_late_stays_off_the_network_reads_no_env_file_and_pr
             timeout=120,
         )
     (line,) = done.stdout.splitlines()
-    told = json.loads(line)
-    assert set(told["asked"]) == {"127.0.0.1"}
-    assert told["early"] is False
-    assert {name for name in told["environment"] if not name.startswith("LITELLM_LOCAL_")} <= {
+    habits = json.loads(line)
+    assert set(habits["asked"]) == {"127.0.0.1"}
+    assert habits["early"] is False
+    assert {name for name in habits["environment"] if not name.startswith("LITELLM_LOCAL_")} <= {
         "TIKTOKEN_CACHE_DIR"
     }
-    assert "from-the-env-file" not in str(told["environment"])
+    assert "from-the-env-file" not in str(habits["environment"])

@@ -68,7 +68,7 @@ def test_all_parts_of_a_step_share_its_time():
     assert 60 < left[1] < left[0] <= 100
 
 
-def told(caplog, name):
+def logged(caplog, name):
     """Return the message of the only log record with this name."""
     (record,) = (record for record in caplog.records if record.name == name)
     return record.getMessage()
@@ -81,7 +81,7 @@ def test_a_failed_part_is_named_in_the_log_and_in_the_report(caplog):
         assert len(histories["c1"].prepare()) == 9
         (report,) = reports_of(list(histories["c1"].events())[-1])
     assert (report["condenser"], report["failure"]) == ("llm", "refused")
-    assert "the condenser 'llm' forgot nothing" in told(caplog, "foldlog.condensation.failed")
+    assert "the condenser 'llm' forgot nothing" in logged(caplog, "foldlog.condensation.failed")
 
 
 def test_a_part_that_declines_is_named_in_the_log(caplog):
@@ -90,7 +90,7 @@ def test_a_part_that_declines_is_named_in_the_log(caplog):
         histories["c1"].append(messages(2))
         with pytest.raises(NoCondensationAvailable):
             histories["c1"].condense()
-    declined = told(caplog, "foldlog.condensation.declined")
+    declined = logged(caplog, "foldlog.condensation.declined")
     assert "the condenser 'amortized_forgetting' declined" in declined
 
 

@@ -234,7 +234,7 @@ def characters(prompt, tools):
     return 3 + sum(len(json.dumps(message)) for message in prompt) + 7 * len(tools)
 
 
-def test_messages_that_only_look_alike_are_told_apart():
+def test_messages_that_only_look_alike_are_counted_apart():
     counter = TokenCounter(characters)
     contents = (["b", 1], {"b": 1}, [["b", 1]], ["b", True], ["b", 1.0])
     prompts = [user(content) for content in contents]

@@ -331,8 +331,10 @@ def test_a_view_fits_the_agents_model_also_after_a_result_that_is_shortened(
     outcomes = [
         event.metadata for event in agent.store.events("c") if isinstance(event, CondensationAction)
     ]
-    assert [told["outcome"] for told in outcomes] == ["condensed"] * condensed
-    assert {(told["reason"], told["tokens_max"]) for told in outcomes} <= {("tokens", 10_000)}
+    assert [metadata["outcome"] for metadata in outcomes] == ["condensed"] * condensed
+    assert {(metadata["reason"], metadata["tokens_max"]) for metadata in outcomes} <= {
+        ("tokens", 10_000)
+    }
 
 
 # --- condensers of one's own ---
@@ -402,8 +404,8 @@ def test_what_no_model_was_shown_stays_under_a_condenser_of_ones_own_and_the_log
     for _ in range(2):
         prompt = shown(agent.prepare())
     assert [number for number in range(15) if f"<requirement-{number}>" not in prompt] == []
-    (told,) = (event for event in agent.store.events("c") if isinstance(event, Annotation))
-    (report,) = reports_of(told)
+    (note,) = (event for event in agent.store.events("c") if isinstance(event, Annotation))
+    (report,) = reports_of(note)
     assert report["problem"].endswith(
         "with their unit; its last 17 stay until a model has seen them: send the View to the model"
     )

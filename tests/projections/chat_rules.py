@@ -4,9 +4,9 @@ their error messages.
 Each function returns what is wrong with a list of messages; nothing for a list that the server
 accepts. They share no code with the product: a rule that both had wrong would not show.
 
-OpenAI's rules are those of the API reference (Create chat completion) and of the schema that its
-client package has; Anthropic's those of the Messages API reference. Behind a rule that these do not
-say, the server's message is quoted.
+OpenAI's rules are in the API reference (Create chat completion) and in the schema of its client
+package; Anthropic's rules are in the Messages API reference. A rule that is in none of them quotes
+the server's message.
 """
 
 from __future__ import annotations
@@ -310,12 +310,12 @@ def _block(at: str, role: Any, block: dict[str, Any], used: set[str]) -> Iterato
                 # 'all content must be type "text" if "is_error" is true'
                 yield f"{at}: an error without a text alone"
         case "search_result" if role == "user":
-            told = [
+            required = [
                 block.get("source"),
                 block.get("title"),
                 *(each.get("text") for each in block.get("content", [])),
             ]
-            if not keys <= {"type", "source", "title", "content", "citations"} or None in told:
+            if not keys <= {"type", "source", "title", "content", "citations"} or None in required:
                 yield f"{at}: a result of a search of one's own"  # "Field required"
         case "container_upload" if role == "user":
             if keys != {"type", "file_id"}:

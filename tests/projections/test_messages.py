@@ -49,7 +49,7 @@ def test_the_messages_of_a_small_history_are_those_of_its_golden_case(case):
 def problems(view: View) -> dict[str, list[str]]:
     """Return what each server refuses in the messages that are made for it."""
     found = {dialect: PROBLEMS[dialect](view.to_messages(dialect)) for dialect in DIALECTS}
-    return {dialect: told for dialect, told in found.items() if told}
+    return {dialect: refused for dialect, refused in found.items() if refused}
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.rule)

@@ -20,26 +20,34 @@ from tests.said import ids
 def history() -> Iterator[History]:
     with foldlog.open("memory:") as histories:
         history = histories["c1"]
-        history.append([Message(source="user", content=str(n)) for n in range(6)])
+        history.append(said(*"012345"))
         yield history
+
+
+def forget(*ids: int, summary: str) -> CondensationAction:
+    return CondensationAction(forgotten_event_ids=ids, summary=summary, summary_offset=0)
+
+
+def said(*texts: str) -> list[Message]:
+    return [Message(source="user", content=text) for text in texts]
 
 
 def test_the_view_is_again_what_it_was(history: History):
     recorded = history.retract(2, "the user went back")
     assert ids(history.view()) == [0, 1]
     assert history.at(6) == View.from_events(history.events(0, 6))
-    history.append(Message(source="user", content="another way"))
+    history.append(said("another way"))
     assert ids(history.view()) == [0, 1, 7]
-    assert [event.id for event in history.events()] == list(range(8))
-    retraction = Retraction(
-        id=6, version=2, reason="the user went back", timestamp=recorded.recorded_at
+    assert ids(history.events()) == list(range(8))
+    when = recorded.recorded_at
+    assert recorded.event == Retraction(
+        id=6, version=2, reason="the user went back", timestamp=when
     )
-    assert recorded.event == retraction
 
 
 def test_why_and_lifetimes_name_the_retraction_that_took_an_event_back(history: History):
     first = history.retract(3)
-    history.append(Message(source="user", content="another way"))
+    history.append(said("another way"))
     history.retract(2)
     assert history.why(4).by == first.event
     assert history.lifetimes().of(4).at(history.version()) == "taken back"
@@ -54,10 +62,8 @@ def test_a_retraction_answers_no_request(history: History):
 
 def test_what_takes_nothing_back_is_refused(history: History):
     for version in (6, 7, 2**70):
-        with pytest.raises(
-            InvalidEvent,
-            match=f"no event {version} to take back: its newest event is 5; give 0 to 5",
-        ):
+        refused = f"no event {version} to take back: its newest event is 5; give 0 to 5"
+        with pytest.raises(InvalidEvent, match=refused):
             history.retract(version)
     for version in (-1, None, 1.0, True):
         with pytest.raises(InvalidEvent, match="whole number from 0"):
@@ -68,7 +74,7 @@ def test_what_takes_nothing_back_is_refused(history: History):
 
 
 def test_a_view_without_a_past_says_so():
-    view = View.from_events([Message(source="user", content=word) for word in "abc"])
+    view = View.from_events(said(*"abc"))
     alone = View(replace(view.state, past=None))
     with pytest.raises(LookupError, match=r"returns to version 1.*made without its past"):
         alone.then([Retraction(id=3, version=1)])
@@ -77,47 +83,35 @@ def test_a_view_without_a_past_says_so():
 
 
 def test_the_past_of_a_view_has_every_event_however_it_was_folded(history: History):
-    events = [Message(source="user", content=word) for word in "abcdef"]
+    events = said(*"abcdef")
     view = View.from_events(events[:2]).then(events[2:3]).then(events[3:])
     for start, stop in ((0, 6), (2, 4), (1, 3), (5, 6), (3, 3)):
         assert [event.content for event in view.state.past.events(start, stop)] == [
             *"abcdef"[start:stop]
         ]
-    stored = history.view().then([Message(source="user", content="new")])
+    stored = history.view().then(said("new"))
     whole = list(history.events())
     assert [*stored.state.past.events(0, stored.version)][: len(whole)] == whole
     assert stored.state.past.events(len(whole) - 1, stored.version)[-1].content == "new"
 
 
 def test_why_an_event_was_taken_back(history: History):
-    history.append(CondensationAction(forgotten_event_ids=[1], summary="one", summary_offset=0))
-    history.retract(5, "the user went back")
+    history.append(forget(1, summary="one"))
+    retraction = history.retract(5, "the user went back").event
     why = history.why(5)
-    assert (why.fate, why.forgotten_at) == ("taken back", 8)
-    assert isinstance(why.by, Retraction)
-    assert (why.by.id, why.by.version, why.by.reason) == (7, 5, "the user went back")
-    assert (
-        why.reason == "retraction 7 took it back, at version 8: the View was again as at version 5"
-    )
+    assert (why.fate, why.forgotten_at, why.by) == ("taken back", 8, retraction)
+    assert why.reason.startswith("retraction 7 took it back, at version 8: ")
     assert history.why(-8).reason == why.reason, "its summary went with the condensation"
     assert history.why(1).fate == "shown"
 
 
 def test_why_and_difference_pass_over_condensations_that_were_taken_back(history: History):
-    history.append(
-        CondensationAction(forgotten_event_ids=[1], summary="taken back", summary_offset=0)
-    )
+    history.append(forget(1, summary="taken back"))
     history.retract(6)
-    history.append(
-        CondensationAction(forgotten_event_ids=[1, 2], summary="stays", summary_offset=0)
-    )
+    history.append(forget(1, 2, summary="stays"))
     why = history.why(1)
-    assert why.by is not None
-    assert why.by.id == 8
-    assert why.stands_in is not None
-    assert why.stands_in.content == "stays"
+    assert (why.by.id, why.stands_in.content) == (8, "stays")
     difference = history.difference(6, 9)
-    assert [event.id for event in difference.left] == [1, 2]
-    assert [
-        (one.condensation.id, [event.id for event in one.events]) for one in difference.summarized
-    ] == [(8, [1, 2])]
+    assert ids(difference.left) == [1, 2]
+    (summarized,) = difference.summarized
+    assert (summarized.condensation.id, ids(summarized.events)) == (8, [1, 2])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -291,7 +290,7 @@ def work(store: Store, views: Views) -> Views:
 
 
 @pytest.mark.parametrize(
-    "event_id, told, reason",
+    "event_id, fate, reason",
     [
         (0, ("shown", True, None, None), "the View shows it at index 0"),
         (
@@ -314,10 +313,10 @@ def work(store: Store, views: Views) -> Views:
     ],
 )
 def test_why_an_event_is_shown_or_not(
-    work: Views, event_id: int, told: tuple[object, ...], reason: str
+    work: Views, event_id: int, fate: tuple[object, ...], reason: str
 ):
     why = work.why("c", event_id)
-    assert (why.fate, why.sent, why.by and why.by.id, why.summary and why.summary.content) == told
+    assert (why.fate, why.sent, why.by and why.by.id, why.summary and why.summary.content) == fate
     assert why.reason.endswith(reason)
     assert (
         (why.stands_in is not None) == (why.forgotten_at is not None) == (why.fate == "forgotten")
@@ -444,7 +443,6 @@ def test_a_revision_that_is_no_revision_is_made_again(store: Store, body: bytes)
     assert ids(Views(store).at("c", 4)) == [1, 2]
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_many_threads_share_one_views(tmp_path: Path):
     with open_store(f"sqlite:///{tmp_path}/history.db") as store:
         views = registered(store)

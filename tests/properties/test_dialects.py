@@ -1,6 +1,4 @@
-"""Whatever a log holds, the messages that are made of it are accepted, and nothing that was said is
-lost.
-"""
+"""Whatever a log holds, the messages that are made of it are accepted, and no text is lost."""
 
 from __future__ import annotations
 
@@ -175,18 +173,18 @@ def test_the_calls_of_one_reply_are_one_message_and_their_results_follow_in_thei
             replies[-1].append(event.call_id)
         elif isinstance(event, Message) and event.source == "agent":
             replies.append([None])
-    told = view.to_messages("litellm")
+    messages = view.to_messages("litellm")
     called = [
         (n, [call["id"] for call in m["tool_calls"]])
-        for n, m in enumerate(told)
+        for n, m in enumerate(messages)
         if "tool_calls" in m
     ]
     assert [len(ids) for _, ids in called] == [len(calls) for _, *calls in replies if calls]
     for n, ids in called:
-        assert [m["tool_call_id"] for m in told[n + 1 : n + 1 + len(ids)]] == ids
+        assert [m["tool_call_id"] for m in messages[n + 1 : n + 1 + len(ids)]] == ids
 
 
-def told_by(part: Any) -> Any:
+def text_of(part: Any) -> Any:
     return {repr(FOUND): "4 m", repr(MCP): "ebb"}.get(
         repr(part), part.get("text", part.get("refusal"))
     )
@@ -197,18 +195,18 @@ def told_by(part: Any) -> Any:
 def test_no_text_and_no_picture_of_a_view_is_lost(view, dialect):
     shown = [view[place] for place in view.fit_positions]
     pictures = 0
-    told = json.dumps([view.system_prompt, view.to_messages(dialect)], ensure_ascii=False)
+    sent = json.dumps([view.system_prompt, view.to_messages(dialect)], ensure_ascii=False)
     for event in shown:
         if isinstance(event, Annotation):
             continue
         content = event.thought if isinstance(event, Action) else event.content
-        for each in [content] if isinstance(content, str) else [told_by(part) for part in content]:
+        for each in [content] if isinstance(content, str) else [text_of(part) for part in content]:
             if isinstance(each, str) and each.strip():
                 mended = each.encode("utf-8", "replace").decode().rstrip()
-                assert json.dumps(mended, ensure_ascii=False)[1:-1] in told
+                assert json.dumps(mended, ensure_ascii=False)[1:-1] in sent
         if isinstance(event, Message | Observation):
             pictures += sum(part == image() for part in content)
-    assert told.count("iVBORw0KGgo=") >= pictures
+    assert sent.count("iVBORw0KGgo=") >= pictures
 
 
 @cache

@@ -1,4 +1,4 @@
-"""What is said of an event agrees with the Views of all versions."""
+"""The explanation of an event agrees with the Views of all versions."""
 
 from __future__ import annotations
 
@@ -68,15 +68,19 @@ def test_a_difference_agrees_with_the_views(events: list[Event]) -> None:
     structural = [event for event in events if is_structural(event)]
     for before in range(0, len(events), 3):
         views = View.from_events(events[:before]), View.from_events(events)
-        told = explain_difference(
+        difference = explain_difference(
             *views, lambda start: (one for one in structural if one.id >= start)
         )
         first, last = ([event.id for event in view] for view in views)
-        assert [event.id for event in told.entered] == [each for each in last if each not in first]
-        assert [event.id for event in told.left] == [each for each in first if each not in last]
-        for one in told.summarized:
+        assert [event.id for event in difference.entered] == [
+            each for each in last if each not in first
+        ]
+        assert [event.id for event in difference.left] == [
+            each for each in first if each not in last
+        ]
+        for one in difference.summarized:
             assert isinstance(one.condensation, CondensationAction)
             after = View.from_events(events[: one.condensation.id + 1])
             assert one.summary.id in {event.id for event in after}
-            assert {event.id for event in one.events} <= {event.id for event in told.left}
+            assert {event.id for event in one.events} <= {event.id for event in difference.left}
             assert not {event.id for event in one.events} & {event.id for event in after}

@@ -199,7 +199,7 @@ def drawn_cuts(view: View, data: st.DataObject) -> list[tuple[int, int]]:
     unanswered = {
         response for each, response in zip(calls, responses, strict=True) if each.unanswered
     }
-    # A call that was never answered may take along those of a response with the same id.
+    # A call that was never answered may take along the calls of a response with the same id.
     joined = any(responses.count(response) > 1 for response in unanswered - {None})
     pairs = [] if joined else list(combinations(view.cut_points, 2))
     return data.draw(st.lists(st.sampled_from(pairs), max_size=8)) if pairs else []
@@ -292,7 +292,7 @@ def _copied(part: Any) -> Any:
 def test_units_are_the_same_whether_they_were_found_before_the_view_grew_or_not(
     events: list[Event], asked_at: set[int]
 ) -> None:
-    """They are carried on from one View to the next; those of an earlier View stay as they are."""
+    """They are carried on from one View to the next; the units of an earlier View stay as they are."""
     view, asked = View.from_events([]), []
     for event in events:
         view = view.then([event])
