@@ -5,6 +5,7 @@ definition says. ``tests/golden/views`` has a rule for each kind of unit;
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import pairwise
 
 import pytest
@@ -19,12 +20,13 @@ from foldlog.eventstore.events import (
     Observation,
     Origin,
 )
-from foldlog.projections import View, contains, normalize
+from foldlog.projections import View, contains, normalize, well_formed
 from foldlog.projections.left_behind import left_behind_after, left_behind_by_ids
 from tests.golden.cases import Case, cases_in, write_anew
 from tests.how_many import examples
 from tests.properties.histories import histories, long_histories
 from tests.properties.slow_fold import slow_fold
+from tests.said import ids
 
 CASES = [case for cases in cases_in("views").values() for case in cases]
 
@@ -38,8 +40,8 @@ def test_a_forgotten_piece_leaves_behind_what_the_definition_says(
     start = data.draw(st.integers(0, len(view)))
     gone = view[start : data.draw(st.integers(start, len(view)))]
     assume(gone)
-    ids = {event.id for event in gone}
-    expected = (view.left_behind | left_behind_by_ids(view.events, view.left_behind, ids)) - ids
+    named = set(ids(gone))
+    expected = (view.left_behind | left_behind_by_ids(view.events, view.left_behind, named)) - named
     assert left_behind_after(view.events, view.left_behind, start, gone) == expected
 
 
@@ -83,17 +85,28 @@ def test_a_view_emptied_after_many_condensations_that_then_loses_an_answer_leave
 
 
 def made(case: Case, output: str) -> str:
-    """Return the ids of the events that the View of a case shows, and of the ones left behind."""
+    """Return the ids of the events that the View of a case shows and leaves behind or that are
+    sent, its cut points, or the calls of each response.
+    """
     view = View.from_events(case.events())
-    shown = " ".join(str(event.id) for event in view)
-    left_behind = " ".join(map(str, sorted(view.left_behind)))
-    return f"shows {shown}\nleft behind {left_behind}".rstrip()
+    if output == "sent":
+        return written(ids(well_formed(view)))
+    if output == "cut points":
+        return written(view.cut_points)
+    if output == "responses":
+        return "\n".join(written(calls.members) for calls in view.units.parallel_calls)
+    return f"shows {written(ids(view))}\nleft behind {written(sorted(view.left_behind))}".rstrip()
+
+
+def written(numbers: Iterable[int]) -> str:
+    return " ".join(map(str, numbers))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.rule)
-def test_a_fold_leaves_behind_what_its_golden_case_and_its_definition_say(case: Case) -> None:
+def test_a_view_is_as_its_golden_case_and_its_definition_say(case: Case) -> None:
     events = case.events()
-    assert made(case, "view") == case.outputs["view"], "python -m tests.properties.test_left_behind"
+    for output, text in case.outputs.items():
+        assert made(case, output) == text, "python -m tests.properties.test_left_behind"
     slow = slow_fold(events)
     for cut in range(len(events)):
         view = View.from_events(events[:cut]).then(events[cut:])
