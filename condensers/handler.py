@@ -428,8 +428,8 @@ def planned_before(action: CondensationAction, view: View, new_events: Sequence[
             event.summary is not None or any(event.forgotten)
         )
         if isinstance(event, Retraction) or (is_condensation and not (named and named <= shown)):
-            what = "condensation" if is_condensation else "retraction"
-            raise NoCondensationAvailable(f"{what} {event.id} was appended first")
+            kind = "condensation" if is_condensation else "retraction"
+            raise NoCondensationAvailable(f"{kind} {event.id} was appended first")
     if any(action.forgotten) and without_kept(newer, action) is not action:
         raise NoCondensationAvailable("calls would be separated from their observations")
     if offset is not None and (

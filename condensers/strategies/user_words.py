@@ -333,8 +333,8 @@ def said_in_rejection(text: str) -> str | None:
     """
     if not _REJECTED.search(text):
         return None
-    said = _SAID_IN_REJECTION.search(text)
-    return "" if said is None else said[1].strip()
+    match = _SAID_IN_REJECTION.search(text)
+    return "" if match is None else match[1].strip()
 
 
 def answers_in(text: str) -> str:

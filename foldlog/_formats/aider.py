@@ -193,17 +193,17 @@ def _blocks(text: str) -> Iterator[tuple[str, str]]:
             blank = ""
             continue
         if marked is not None and (ended or not breaks):
-            found = marked
+            line_kind = marked
         elif breaks and (goes_on or (kind == "tool" and not blank)):
-            found = "tool"
-        else:  # a model's text begins behind a blank line
+            line_kind = "tool"
+        else:  # a model's text begins after a blank line
             if marked == "tool" and kind == "user" and not blank:
-                found = "tool"
+                line_kind = "tool"
             else:
-                found = "assistant"
-        continued = goes_on and found == "tool"
-        goes_on = found == "tool" and bool(breaks) and not ended
-        if found == kind and (kind == "assistant" or continued or not blank):
+                line_kind = "assistant"
+        continued = goes_on and line_kind == "tool"
+        goes_on = line_kind == "tool" and bool(breaks) and not ended
+        if line_kind == kind and (kind == "assistant" or continued or not blank):
             block = block + blank + line
             blank = ""
             continue
@@ -212,7 +212,7 @@ def _blocks(text: str) -> Iterator[tuple[str, str]]:
             block = block + first
             blank = blank[len(first) :]
         yield kind, block
-        kind = found
+        kind = line_kind
         block = blank + line
         blank = ""
     yield kind, block + blank

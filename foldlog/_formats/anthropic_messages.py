@@ -118,10 +118,10 @@ def _task(path: Path, marked: Path) -> DocumentRecords:
     """Return the messages of a task, and the marks of deletions among them."""
     marks = _marks(marked) if marked.is_file() else {}
     text, messages = _array(path)
-    found = list[Located]()
+    records = list[Located]()
     for number, message in enumerate(messages):
-        found += [message, *marks.get(number, ())]
-    return DocumentRecords(text, found)
+        records += [message, *marks.get(number, ())]
+    return DocumentRecords(text, records)
 
 
 def _array(path: Path) -> tuple[str, list[Located]]:
@@ -212,9 +212,11 @@ class AnthropicDecoder(FollowingDecoder):
             ):
                 read.condense(lambda known: known[1] != marker, summary)
             case {"conversationHistoryDeletedRange": [int(), int(last)]}:
-                gone = {known for _, known in self.shown.all() if _ALWAYS_SENT <= known[0] <= last}
-                if gone:
-                    read.condense(lambda known: known not in gone)
+                deleted = {
+                    known for _, known in self.shown.all() if _ALWAYS_SENT <= known[0] <= last
+                }
+                if deleted:
+                    read.condense(lambda known: known not in deleted)
         return bool(read.events)
 
 

@@ -104,8 +104,8 @@ class _Decoder(TreeDecoder):
 def _blocks(record: Record) -> list[Record]:
     """Return the content of a message, with its files, as Anthropic's blocks."""
     content = record.get("content")
-    said = [block for block in content if kind_of(block)] if type(content) is list else []
-    said = said or [{"type": "text", "text": text_or_empty(record.get("text"))}]
+    blocks = [block for block in content if kind_of(block)] if type(content) is list else []
+    blocks = blocks or [{"type": "text", "text": text_or_empty(record.get("text"))}]
     attached: list[str] = []
     for each in dicts_in(record.get("attachments")):
         text = text_or_empty(each.get("extracted_content"))
@@ -114,7 +114,7 @@ def _blocks(record: Record) -> list[Record]:
     attached += (
         f"[file {text_or_empty(each.get('file_name'))}]" for each in dicts_in(record.get("files"))
     )
-    return [*({"type": "text", "text": text} for text in attached), *said]
+    return [*({"type": "text", "text": text} for text in attached), *blocks]
 
 
 def _responses(blocks: list[Record], name: str) -> list[list[Record]]:
@@ -130,7 +130,7 @@ def _responses(blocks: list[Record], name: str) -> list[list[Record]]:
                 block = {**block, "id": last}
             case "tool_result":
                 content = block.get("content")
-                said = (
+                result = (
                     [_sayable(each) for each in dicts_in(content)]
                     if type(content) is list
                     else content
@@ -138,7 +138,7 @@ def _responses(blocks: list[Record], name: str) -> list[list[Record]]:
                 block = {
                     **block,
                     "tool_use_id": text_or_empty(block.get("tool_use_id")) or last,
-                    "content": said,
+                    "content": result,
                 }
             case "thinking":
                 block = {

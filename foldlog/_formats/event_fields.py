@@ -143,10 +143,10 @@ def url_in(part: dict[str, Any]) -> str:
 def file_in(part: dict[str, Any]) -> str:
     """Return the URL of a part with an image or another file; an empty text for any other part."""
     if part.get("type") == "file":
-        held = within(part, "file", "file_data")
+        file_data = within(part, "file", "file_data")
     else:
-        held = None
-    return held if isinstance(held, str) and data_in(held)[1] else url_in(part)
+        file_data = None
+    return file_data if isinstance(file_data, str) and data_in(file_data)[1] else url_in(part)
 
 
 def arguments_of(call: Action) -> dict[str, Any]:

@@ -214,12 +214,12 @@ class _Decoder(FollowingDecoder):
             case "system":
                 read.add(SystemMessage, content=_text(read))
             case "tool":
-                said = content if type(content) is str else tuple(read.parts)
-                told = within(record, "error", "message")
-                said = told if type(told) is str else said
+                result = content if type(content) is str else tuple(read.parts)
+                error_message = within(record, "error", "message")
+                result = error_message if type(error_message) is str else result
                 failed = bool(record.get("error"))
                 read.answer(
-                    record.get("tool_call_id"), said, tool=record.get("function"), is_error=failed
+                    record.get("tool_call_id"), result, tool=record.get("function"), is_error=failed
                 )
             case "user" if type(record.get("metadata")) is dict and "summary" in record["metadata"]:
                 read.condense(bool, _text(read))

@@ -57,8 +57,8 @@ class Members(Generic[T]):
         if type(event) is CondensationAction:
             self._stages.append((event.id, self.newest))
             self.condensed_at = event.id
-            gone = set(event.forgotten_event_ids or ())
-            members = [member for member in self.all() if member[0] not in gone]
+            forgotten = set(event.forgotten_event_ids or ())
+            members = [member for member in self.all() if member[0] not in forgotten]
             if event.summary_offset is not None:
                 place = min(max(event.summary_offset, 0), len(members))
                 members.insert(place, (summary_id(event.id), known))

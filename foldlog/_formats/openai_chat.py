@@ -215,12 +215,12 @@ class OpenAIChatDecoder(FollowingDecoder):
             )
         extra = dict_or_empty(record.get("extra"))
         if record["role"] == "assistant":
-            told = {**dict_or_empty(extra.get("response")), **record}
-            cost = record.get("cost", within(told, "usage", "cost"))
+            response = {**dict_or_empty(extra.get("response")), **record}
+            cost = record.get("cost", within(response, "usage", "cost"))
             read.tell(
-                told.get("model"),
+                response.get("model"),
                 extra.get("cost") or None if cost is None else cost,
-                told.get("usage"),
+                response.get("usage"),
             )
         for message in self.given(record):
             for event in READER.chat(message, f"message-{self.next_id}"):

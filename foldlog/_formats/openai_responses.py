@@ -238,12 +238,14 @@ class _Encoder(RepliesEncoder):
         match event:
             case Action():
                 if event.thought:
-                    said = [{**_message_of(event.thought, "assistant"), "phase": COMMENTARY}]
+                    thought_items = [
+                        {**_message_of(event.thought, "assistant"), "phase": COMMENTARY}
+                    ]
                 else:
-                    said = []
+                    thought_items = []
                 return [
                     *_reasoning(event),
-                    *said,
+                    *thought_items,
                     {**self._calls.call(event), "status": "completed"},
                 ]
             case Observation():

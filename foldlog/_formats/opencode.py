@@ -138,7 +138,7 @@ class _Decoder(FollowingDecoder):
 
     def _condense(self, read: RecordEvents, info: _Part, parts: list[_Part]) -> bool:
         """Add the condensation for a summary, if OpenCode continues from this summary. Return
-        whether it was added.
+        whether a condensation was added.
         """
         parent = text_or_empty(info.get("parentID"))
         _, asked = self._messages.get(parent, (0, None))

@@ -199,9 +199,7 @@ def _session(read: Read, session: str) -> Located | None:
     """Return the stored row of a session. The row of the newer version of OpenCode has
     precedence.
     """
-    return next(
-        (told for table in ("session_v2", "session") for told in read(table, session)), None
-    )
+    return next((row for table in ("session_v2", "session") for row in read(table, session)), None)
 
 
 def _records(read: Read, session: str) -> Iterator[Located]:
@@ -235,9 +233,9 @@ _STABLE = ("id", "projectID", "parentID")
 
 def session_record(info: Any) -> _Part:
     """Return the record of a session, with the fields that never change."""
-    told = dict_or_empty(info)
-    stable = {key: told[key] for key in _STABLE if key in told}
-    created = within(told, "time", "created")
+    fields = dict_or_empty(info)
+    stable = {key: fields[key] for key in _STABLE if key in fields}
+    created = within(fields, "time", "created")
     return {"info": {**stable, **({} if created is None else {"time": {"created": created}})}}
 
 
@@ -245,19 +243,19 @@ def revert_record(info: Any) -> _Part | None:
     """Return the record that says from which message on a session is reverted; None if it is not
     reverted.
     """
-    told = dict_or_empty(info)
-    if type(told.get("revert")) is not dict:
+    fields = dict_or_empty(info)
+    if type(fields.get("revert")) is not dict:
         return None
-    return {"info": {key: told[key] for key in ("id", "projectID", "revert") if key in told}}
+    return {"info": {key: fields[key] for key in ("id", "projectID", "revert") if key in fields}}
 
 
 def _without_summary(info: Any) -> _Part:
     """Return a message without the list of files that changed in its turn. OpenCode adds this list
     to a user's message when the turn ends.
     """
-    told = dict_or_empty(info)
-    is_sum = told.get("role") == "user" and type(told.get("summary")) is dict
-    return {key: value for key, value in told.items() if not (is_sum and key == "summary")}
+    fields = dict_or_empty(info)
+    is_sum = fields.get("role") == "user" and type(fields.get("summary")) is dict
+    return {key: value for key, value in fields.items() if not (is_sum and key == "summary")}
 
 
 # -- OpenCode 2

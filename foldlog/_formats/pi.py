@@ -191,10 +191,10 @@ class PiDecoder(FollowingDecoder):
             case "compaction" if type(summary) is str:
                 self._read_compaction(read, message, above)
             case "toolResult":
-                told = content if type(content) is str else tuple(said_in(content))
+                result = content if type(content) is str else tuple(said_in(content))
                 failed = message.get("isError") is True
                 read.answer(
-                    message.get("toolCallId"), told, is_error=failed, tool=message.get("toolName")
+                    message.get("toolCallId"), result, is_error=failed, tool=message.get("toolName")
                 )
             case "assistant":
                 source = "agent"
@@ -265,16 +265,16 @@ def _ran(message: dict[str, Any]) -> str:
     """Return the text that pi sends its model about a command that the user ran."""
     output = message.get("output")
     code = message.get("exitCode")
-    told = f"Ran `{text_or_empty(message.get('command'))}`\n" + (
+    text = f"Ran `{text_or_empty(message.get('command'))}`\n" + (
         f"```\n{output}\n```" if output else "(no output)"
     )
     if message.get("cancelled"):
-        told += "\n\n(command cancelled)"
+        text += "\n\n(command cancelled)"
     elif code:
-        told += f"\n\nCommand exited with code {code}"
+        text += f"\n\nCommand exited with code {code}"
     if message.get("truncated") and message.get("fullOutputPath"):
-        told += f"\n\n[Output truncated. Full output: {message['fullOutputPath']}]"
-    return told
+        text += f"\n\n[Output truncated. Full output: {message['fullOutputPath']}]"
+    return text
 
 
 FORMAT = Format(

@@ -173,7 +173,7 @@ class _Decoder(FollowingDecoder):
         """Forget all shown events, after adding events for the contents that stay. The first of the
         contents is the summary.
         """
-        gone = {event_id for event_id, _ in self.shown.all()}
+        former_ids = {event_id for event_id, _ in self.shown.all()}
         self.calls = OpenCalls()
         if history and history[0].get("role") == "user":
             first = history[0]
@@ -185,8 +185,8 @@ class _Decoder(FollowingDecoder):
         for content in history[1:] if summary else history:
             self._read_content(read, content, "user")
         read.timestamp = time
-        kept = [event_id for event_id, _ in self.shown.all() if event_id not in gone]
-        read.change([*([summary] if summary else ()), *kept], "compaction", {"reason": "tokens"})
+        new_ids = [event_id for event_id, _ in self.shown.all() if event_id not in former_ids]
+        read.change([*([summary] if summary else ()), *new_ids], "compaction", {"reason": "tokens"})
 
     def _read_content(
         self, read: RecordEvents, content: _Part, source: Source, *, failed: bool = False

@@ -53,8 +53,8 @@ class RepliesEncoder(RecordEncoder):
         self, calls: Sequence[Action], results: Sequence[Observation | None]
     ) -> Sequence[Any]:
         """Return the records of the calls of a reply, and of their results."""
-        told = [result for result in results if result is not None]
-        return [*self.written(calls), *(self.answered(told) if told else ())]
+        known_results = [result for result in results if result is not None]
+        return [*self.written(calls), *(self.answered(known_results) if known_results else ())]
 
     def answered(self, results: Sequence[Observation]) -> Sequence[Any]:
         """Return the records of the results of a reply's calls."""
@@ -142,13 +142,13 @@ def said_before(calls: Sequence[Action]) -> Content:
 
 def joined(contents: Iterable[Content]) -> Content:
     """Return several contents joined into one."""
-    said = [each for each in contents if each]
-    texts = [each for each in said if isinstance(each, str)]
-    if len(texts) == len(said):
+    non_empty = [each for each in contents if each]
+    texts = [each for each in non_empty if isinstance(each, str)]
+    if len(texts) == len(non_empty):
         return "\n\n".join(texts)
-    if len(said) == 1:
-        return said[0]
-    return tuple(part for each in said for part in parts_in(each))
+    if len(non_empty) == 1:
+        return non_empty[0]
+    return tuple(part for each in non_empty for part in parts_in(each))
 
 
 def thinking_before(calls: Sequence[Action]) -> tuple[dict[str, Any], ...]:

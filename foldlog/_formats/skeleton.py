@@ -136,7 +136,7 @@ class Seen:
                 self._order += record_hash[:_KEY_BYTES]
 
     def is_again(self, record_hash: bytes, source_id: str | None, at: str | None) -> bool:
-        """Count a record. Return whether it repeats an earlier record."""
+        """Count a record. Return whether the record repeats an earlier one."""
         state = self._state
         state.records += 1
         if self._known_hashes is not None:

@@ -197,7 +197,7 @@ def _has_usage(event: Event) -> bool:
 
 
 def calls_of_replies(events: Iterable[Event]) -> Iterator[ModelCall]:
-    """Yield the calls in the ``meta`` of events. Each reply counts once: if a reply has several
+    """Yield the calls in the ``meta`` of events. Each reply counts once. If a reply has several
     events, each has the usage so far, so only the last event counts.
     """
     replies: dict[str | int, Event] = {}
@@ -217,8 +217,8 @@ def calls_of_replies(events: Iterable[Event]) -> Iterator[ModelCall]:
 
 
 def at_total(call: ModelCall, total: Mapping[str, Any]) -> ModelCall:
-    """Return a call whose id of a reply is its time and total. So it is recognized in copies of its
-    log, which have the same time and total.
+    """Return the call with another ``reply``: its time and the total. So the call is recognized in
+    copies of its log, which have the same time and total.
     """
     counts = f"{tokens_of(total)} {total.get('cost', '')}".strip()
     return call._replace(reply=None if call.at is None else f"{call.at.isoformat()} {counts}")

@@ -129,8 +129,8 @@ class LinkedEntries:
         return chain
 
     def fork(self, entry_id: str, conversation: str) -> int:
-        """Begin a conversation as a fork after an entry. Return its version. Raises the errors of
-        ``History.fork``.
+        """Begin a conversation as a fork after an entry. Return the version of the fork. Raises the
+        errors of ``History.fork``.
         """
         found = self.found(entry_id)
         if found is None:

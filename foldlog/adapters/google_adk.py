@@ -427,7 +427,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
 
     @to_its_end
     def _append(self, names: _Names, known: float, event: AdkEvent) -> bool:
-        """Append an event. Return whether it is new."""
+        """Append an event unless the session already has it. Return whether it was appended."""
         own, shared = self._by_scope(names, event.actions.state_delta if event.actions else {})
         record = _record_of(event)
         while True:

@@ -197,8 +197,8 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         metadata: base.CheckpointMetadata,
         new_versions: base.ChannelVersions,
     ) -> RunnableConfig:
-        """Put a checkpoint after its parent. Return its config. Durability: on disk when it
-        returns.
+        """Put a checkpoint after its parent. Return the config of the checkpoint. Durability: on
+        disk when it returns.
 
         A channel that has the version of the parent and is not in ``new_versions`` has the parent's
         value.

@@ -137,8 +137,8 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not in
         return self.delete_message(key, -1)
 
     def delete_messages(self, key: str) -> list[ChatMessage] | None:
-        """Retract all messages of a key, or erase them: see ``clear``. Return them; None if there
-        are no messages.
+        """Retract all messages of a key, or erase them: see ``clear``. Return the messages; None if
+        there are none.
         """
         messages = self.get_messages(key)
         empty_session(self._opened._sync, self.history(key).id, self.clear)

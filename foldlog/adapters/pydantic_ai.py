@@ -333,8 +333,8 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
             self._asked.pop(history.id, None)
 
     def _are_older(self, history: History, entries: list[ConversationEntry]) -> bool:
-        """Return whether one of the entries was read before a redaction: whether it has the time of
-        a redacted part, but not the rest of this part.
+        """Return whether one of the entries was read before a redaction. Such an entry has the time
+        of a redacted part, but not the part in its redacted form.
         """
         if not self.histories.sync.store.conversation(history.id).redactions:
             return False

@@ -136,16 +136,16 @@ def post_by(command: str) -> str:
     comment; empty if there is no such part.
     """
     text = " ".join(_DOCUMENT.sub(" ", bare(command)).replace("\\\n", " ").split())
-    found = _POSTS.search(text)
-    if found is None:
+    match = _POSTS.search(text)
+    if match is None:
         return ""
-    if found[0].startswith("curl"):
-        address = _ADDRESS.search(text, found.start())
+    if match[0].startswith("curl"):
+        address = _ADDRESS.search(text, match.start())
     else:
         address = None
     if address:
-        return f"curl {found[0].split()[-1].removeprefix('-X')} {address[0]}"
-    return found[0].strip()
+        return f"curl {match[0].split()[-1].removeprefix('-X')} {address[0]}"
+    return match[0].strip()
 
 
 _ENDED_BY_COMMIT = re.compile(r"\bgit (?:merge|rebase|commit|cherry-pick|pull|revert)\b")
@@ -279,13 +279,13 @@ def _parsed(text: str) -> list[_Simple]:
     lexer.whitespace_split = True
     lexer.commenters = ""
     lexer.escape = ""
-    found = [_Simple([], [])]
+    commands = [_Simple([], [])]
     into = ""
     try:
         for token in lexer:
             word = token.translate(_SIGNS)
             if token and not token.strip(_OPERATORS):
-                is_arrow = found[-1].words[-1:] in (["-"], ["="])  # -> and => are program code
+                is_arrow = commands[-1].words[-1:] in (["-"], ["="])  # -> and => are program code
                 if (
                     ">" in word
                     and not is_arrow
@@ -296,15 +296,17 @@ def _parsed(text: str) -> list[_Simple]:
                 else:
                     into = ""
                 if not into and not word.startswith((">&", "<")):
-                    found.append(_Simple([], []))
+                    commands.append(_Simple([], []))
             elif into:
-                found[-1].targets.append(word)
+                commands[-1].targets.append(word)
                 into = ""
-            elif found[-1].words or not (_ASSIGNED.match(word) or word in ("sudo", "time", "env")):
-                found[-1].words.append(word)
+            elif commands[-1].words or not (
+                _ASSIGNED.match(word) or word in ("sudo", "time", "env")
+            ):
+                commands[-1].words.append(word)
     except ValueError:
         pass  # a quotation has no end: use the words before it
-    return found
+    return commands
 
 
 def first_line(text: str) -> str:

@@ -228,13 +228,13 @@ def _line_of(old: str, new: str, path: str) -> str:
     """
     added = _without(new, old)
     line = _telling(added, path)
-    gone = clipped(_telling(_without(old, new), path), _LINE_MAX // 2)
+    removed = clipped(_telling(_without(old, new), path), _LINE_MAX // 2)
     if not line:
-        return gone and f"removed {gone}"
+        return removed and f"removed {removed}"
     if not old.strip():
         return clipped(line, _LINE_MAX)
     became = one_line(added[added.index(line) :], _LINE_MAX * 3 // 2)
-    return f"{gone} -> {became}" if gone else became
+    return f"{removed} -> {became}" if removed else became
 
 
 def _telling(text: str, path: str) -> str:
@@ -249,24 +249,24 @@ def _telling(text: str, path: str) -> str:
 
 def _without(text: str, other: str) -> str:
     """Return the lines of a text that another text does not have."""
-    known = set(map(str.strip, other.splitlines()))
-    return "\n".join(line for line in text.splitlines() if line.strip() not in known)
+    other_lines = set(map(str.strip, other.splitlines()))
+    return "\n".join(line for line in text.splitlines() if line.strip() not in other_lines)
 
 
 def _patched(text: str) -> Iterator[FileChange]:
     if "\n" not in text:
         text = text.replace("\\n", "\n")
     places = [*_PATCHED.finditer(text)]
-    for found, after in zip(places, [*places[1:], None], strict=True):
-        part = text[found.end() : after.start() if after else len(text)]
+    for heading, after in zip(places, [*places[1:], None], strict=True):
+        part = text[heading.end() : after.start() if after else len(text)]
         old, new = ("\n".join(lines.findall(part)) for lines in (_REMOVED, _ADDED))
         moved = _MOVED.search(part)
-        line = _line_of(old, new, found[2])
+        line = _line_of(old, new, heading[2])
         if moved:
-            yield FileChange(found[2], f"moved to {moved[1]}")
-            yield FileChange(moved[1], f"moved from {found[2]}", line)
+            yield FileChange(heading[2], f"moved to {moved[1]}")
+            yield FileChange(moved[1], f"moved from {heading[2]}", line)
         else:
-            yield FileChange(found[2], _DEEDS[found[1]], line)
+            yield FileChange(heading[2], _DEEDS[heading[1]], line)
 
 
 def outcome_of(

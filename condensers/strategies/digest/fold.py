@@ -452,10 +452,10 @@ class Digest:
     def _take_result(self, event: Observation) -> None:
         call = event.cause if event.cause in self._pending else event.call_id
         pending = self._pending.get(call)
-        said = said_in_refusal(event)
-        if said is not None:
+        reason = said_in_refusal(event)
+        if reason is not None:
             self._refuse(
-                _refusal_of(pending.deed) if pending else REFUSED + event.tool, said, event.id
+                _refusal_of(pending.deed) if pending else REFUSED + event.tool, reason, event.id
             )
             return
         text = words_of(event.content)
@@ -594,12 +594,12 @@ class Digest:
             self._put(Section.REPORTED, _THEN_CHANGED, DigestLine(words, call.said.event_id))
         how = " by a command that failed" if outcome.failed else ""
         for change in (*call.deed.changes, *outcome.changes):
-            gone = [
+            deleted = [
                 path
                 for path in self.files
                 if change.deed == "deleted" and is_within(path, change.path)
             ]
-            for path in dict.fromkeys((*gone, self._known_path(change.path))):
+            for path in dict.fromkeys((*deleted, self._known_path(change.path))):
                 before = self.files.pop(path, ChangedFile({}, "", call.event_id))
                 deed = change.deed + how
                 others = {name: times for name, times in before.deeds.items() if name != deed}
@@ -615,8 +615,8 @@ class Digest:
         """
         if path in self.files or isabs(path) or "/" not in path:
             return path
-        known = [whole for whole in self.files if whole.endswith(f"/{path}")]
-        return known[0] if len(known) == 1 else path
+        matches = [whole for whole in self.files if whole.endswith(f"/{path}")]
+        return matches[0] if len(matches) == 1 else path
 
     def _line_of(self, change: FileChange, event_id: int) -> str:
         """Return a line about a change: a line of the new text, or the id of the edit that it takes

@@ -62,7 +62,7 @@ class ClaudeCodeDecoder(FollowingDecoder):
         self._side = False
         self._titles = Titles()
         self._thinking: Recent[str, tuple[dict[str, Any], ...]] = Recent(_RESPONSES_MAX)
-        """The thinking in each of the last responses that no action has yet."""
+        """The thinking that no action has yet, for each of the last responses."""
         self._prompt: Any = None
         self._switches = Switches()
         self._boundary: dict[str, Any] = {}

@@ -215,10 +215,14 @@ class CodexDecoder(FollowingDecoder):
 
     def _unsaid(self, line: str, payload: dict[str, Any]) -> list[str]:
         """Return the instructions of a payload that are not in the View yet."""
-        given = [payload.get(key) for key in _INSTRUCTIONS[line]]  # texts, or objects with one
+        # Each is a text, or an object with a text.
+        instructions = [payload.get(key) for key in _INSTRUCTIONS[line]]
         texts = filter(
             None,
-            (text_or_empty(each.get("text") if type(each) is dict else each) for each in given),
+            (
+                text_or_empty(each.get("text") if type(each) is dict else each)
+                for each in instructions
+            ),
         )
         unsaid = [text for text in texts if not self._is_said(text)]
         return unsaid[:1] if line == "session_meta" else unsaid
@@ -236,14 +240,14 @@ class CodexDecoder(FollowingDecoder):
         """Add the condensation of a compaction, after events of all items in its history except the
         summary.
         """
-        said = payload.get("message")
+        message = payload.get("message")
         history = payload.get("replacement_history")
-        summary = text_or_empty(said)
+        summary = text_or_empty(message)
         members = self.shown.all()
         kept = _BASE if type(history) is list else _INSTRUCTED
         after: list[int | str] = [event_id for event_id, known in members if known.role >= kept]
-        gone = {event_id for event_id, _ in members}.difference(after)
-        self.calls.forget(gone)
+        forgotten = {event_id for event_id, _ in members}.difference(after)
+        self.calls.forget(forgotten)
         offset = len(after)
         if type(history) is list:
             self.calls = OpenCalls()
@@ -266,7 +270,7 @@ class CodexDecoder(FollowingDecoder):
                 summary = ""
             else:
                 summary = texts_in(history[place]["content"])[0]
-        after = [event_id for event_id, _ in self.shown.all() if event_id not in gone]
+        after = [event_id for event_id, _ in self.shown.all() if event_id not in forgotten]
         if summary:
             after.insert(offset, summary)
         read.change(after, "compaction")
@@ -278,8 +282,8 @@ def _read_item(read: RecordEvents, payload: dict[str, Any]) -> bool:
     an event was added.
     """
     if payload.keys() >= _AGENTS and payload.get("type", _SAYS) == _SAYS:
-        told = payload.get("content") or [{"type": _SECRET, _SECRET: payload.get(_SECRET)}]
-        read.take(Message(source="user", content=READER.content(told, "what an agent says")))
+        content = payload.get("content") or [{"type": _SECRET, _SECRET: payload.get(_SECRET)}]
+        read.take(Message(source="user", content=READER.content(content, "what an agent says")))
         return True
     output = payload.get("output")
     extras = {}

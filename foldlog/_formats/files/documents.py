@@ -107,8 +107,8 @@ def document_of(holder: Located, key: str, records: Iterable[Any]) -> DocumentRe
     if type(array) is list:
         pieces = elements(text, holder.source, _start_of(text, key), holder.line)
         places = {id(value): piece for value, piece in zip(array, pieces, strict=True)}
-    made = (at(holder.place, record) for record in records)
-    return DocumentRecords(text, [places.pop(id(record.value), record) for record in made])
+    located = (at(holder.place, record) for record in records)
+    return DocumentRecords(text, [places.pop(id(record.value), record) for record in located])
 
 
 def _start_of(text: str, key: str) -> int:

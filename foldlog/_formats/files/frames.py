@@ -78,13 +78,13 @@ def texts_beside(told: Mapping[str, Any]) -> list[Any]:
     """Return the texts about a source that are not in its records: its title, where it was written,
     and the text between the records of its document, also as values.
     """
-    found = [told.get(TITLE), told.get(WHERE)]
+    texts = [told.get(TITLE), told.get(WHERE)]
     frame = frame_in(told)
     if frame is not None:
-        found += frame.between
+        texts += frame.between
         with suppress(UnreadableJson):  # if it is not JSON, only its text is searched
-            found.append(parse(whole(frame, [b"null"] * frame.records)))
-    return [value for value in found if value is not None]
+            texts.append(parse(whole(frame, [b"null"] * frame.records)))
+    return [value for value in texts if value is not None]
 
 
 def without_words(about: bytes) -> bytes:
@@ -93,9 +93,9 @@ def without_words(about: bytes) -> bytes:
     """
     if not about:  # a runtime recorded the records: there are no other fields
         return about
-    told = msgspec.json.decode(about)
-    told.pop(TITLE, None)
-    told.pop(WHERE, None)
-    if KEY in told:
-        told[KEY] = Frame()
-    return msgspec.json.encode({**told, REDACTED: True})
+    fields = msgspec.json.decode(about)
+    fields.pop(TITLE, None)
+    fields.pop(WHERE, None)
+    if KEY in fields:
+        fields[KEY] = Frame()
+    return msgspec.json.encode({**fields, REDACTED: True})

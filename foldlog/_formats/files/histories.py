@@ -118,13 +118,13 @@ def _contained(
     format = recognize.reader_of(path, begin)
     if format is None or format.files is None:
         return None
-    held = format.files.histories(path)
+    contained = format.files.histories(path)
     passed = list[Contained]()
     first = list[Any]()
-    while len(first) < LOOK_AT and (one := next(held, None)) is not None:
-        passed.append(one)
+    while len(first) < LOOK_AT and (history := next(contained, None)) is not None:
+        passed.append(history)
         first += islice(
-            (it.value for it in one.records if it.problem is None), LOOK_AT - len(first)
+            (it.value for it in history.records if it.problem is None), LOOK_AT - len(first)
         )
     is_one = 2 * sum(map(format.accepts, first)) >= len(first)
     if any(map(format.refuses, first)):
@@ -141,7 +141,7 @@ def _contained(
             others=one.others,
             title=one.title,
         )
-        for number, one in enumerate(chain(passed, held))
+        for number, one in enumerate(chain(passed, contained))
     )
 
 
@@ -257,13 +257,13 @@ def _of_event_files(
     else:
         home = folder.absolute()
     beside = [home / "metadata.json", home / "base_state.json"]
-    told = [record_in(path) for path in beside if path.exists()]
+    metadata = [record_in(path) for path in beside if path.exists()]
     state = {
-        key: each.value[key] for each in told if type(each.value) is dict for key in each.value
+        key: each.value[key] for each in metadata if type(each.value) is dict for key in each.value
     }
     torn = [
         ImportFinding(each.place, each.problem or str(refused("an object", each.value)))
-        for each in told
+        for each in metadata
         if type(each.value) is not dict
     ]
     files = [folder / each for each in _with_missing(steps)]
@@ -392,8 +392,8 @@ class _File:
         whole = DocumentRecords(text_of(document.text), [document])
         if (format := self._recognize.format_of((value,))) is not None:
             return self._of_records(whole, format)
-        held = [value[key] for key in CONTAINER_KEYS if type(value.get(key)) is list]
-        if held and not any(held):
+        arrays = [value[key] for key in CONTAINER_KEYS if type(value.get(key)) is list]
+        if arrays and not any(arrays):
             raise NotAHistory(self._path, _EMPTY, repeats=True)
         raise NotAHistory(self._path, self._recognize.nothing((value,)), foreign=True)
 

@@ -164,13 +164,13 @@ def in_object(
     """
     if type(document.value.get(key)) is not list:
         raise NotAHistory(path, f"holds no array under {key!r}, where its history would be")
-    held = {field: value for field, value in document.value.items() if field != key}
-    first = {field: held.pop(field) for field in before if field in held}
+    other_fields = {field: value for field, value in document.value.items() if field != key}
+    first = {field: other_fields.pop(field) for field in before if field in other_fields}
     last = []
     if after:
-        last = [{after: held}]
-    elif held:
-        last = [held]
+        last = [{after: other_fields}]
+    elif other_fields:
+        last = [other_fields]
     return Contained(name, document_of(document, key, [first, *document.value[key], *last]))
 
 

@@ -166,13 +166,16 @@ class OpenHandsV0Decoder(FollowingDecoder):
         if name == "message":
             return read.add(Message, **_message(args, fields))
         if name == "finish":
-            said = final_words(args, record.get("tool_call_metadata"))
-            return read.add(Message, content=said, **{"source": "agent", **fields})
+            final_text = final_words(args, record.get("tool_call_metadata"))
+            return read.add(Message, content=final_text, **{"source": "agent", **fields})
         if name == "system":
             tools = args.get("tools")
-            given = tuple(tools) if type(tools) is list else ()
+            prompt_tools = tuple(tools) if type(tools) is list else ()
             return read.add(
-                SystemMessage, content=text_or_empty(args.get("content")), tools=given, **fields
+                SystemMessage,
+                content=text_or_empty(args.get("content")),
+                tools=prompt_tools,
+                **fields,
             )
         forgets = _forgets(args) if name == "condensation" else {}
         if name in _BOOKKEEPING or (name in _STRUCTURAL and (outside or forgets is None)):
@@ -198,24 +201,29 @@ class OpenHandsV0Decoder(FollowingDecoder):
         if name == "condense":
             return read.add(CondensationSummary, content=content, **fields)
         call_id, _ = _call(record.get("tool_call_metadata"))
-        told: Content = content
+        result_text: Content = content
         if name == "recall":
-            told, extras = self._recollection.tell(extras, record.get("id"))
+            result_text, extras = self._recollection.tell(extras, record.get("id"))
         else:
             by_user = fields["cause"] is not None and self._by_user.get(fields["cause"]) is not None
-            told = text_of_observation(name, content, extras, by_user=by_user)
+            result_text = text_of_observation(name, content, extras, by_user=by_user)
             if (
                 name in _SAID_BY_ITSELF
                 and call_id is None
                 and fields["cause"] is None
                 and read.version
             ):
-                return read.add(Message, content=told, **{**fields, "source": "environment"})
+                return read.add(Message, content=result_text, **{**fields, "source": "environment"})
             images = extras.get("image_urls") if name == "run_ipython" else None
             if images and _is_texts(images):
-                told = _with_images(told, images)
+                result_text = _with_images(result_text, images)
                 extras = {key: value for key, value in extras.items() if key != "image_urls"}
-        answer = {"tool": name, "content": told, "call_id": call_id, "is_error": name == "error"}
+        answer = {
+            "tool": name,
+            "content": result_text,
+            "call_id": call_id,
+            "is_error": name == "error",
+        }
         return read.add(Observation, **answer, extras=extras, **fields)
 
 
@@ -234,8 +242,8 @@ def _done(
     if call_id is None and name in _OWN and fields.get("source", "agent") == "agent":
         fields["source"] = "environment"
     if call_id is None and fields.get("source", "agent") != "agent":
-        told = text_of_user_action(name, args) if fields["source"] == "user" else ""
-        return {"tool": name, "arguments": arguments, "thought": told, **fields}
+        user_text = text_of_user_action(name, args) if fields["source"] == "user" else ""
+        return {"tool": name, "arguments": arguments, "thought": user_text, **fields}
     thought = text_or_empty(args.get("thought"))
     if thought:
         arguments = {key: value for key, value in args.items() if key != "thought"}
@@ -298,8 +306,7 @@ def _forgets(args: dict[str, Any]) -> dict[str, Any] | None:
     """Return the fields of a CondensationAction, or None if the arguments are malformed.
 
     As in OpenHands, the arguments have either a list of ids or both ends of a range. With a list, a
-    single end of a range is ignored. They also have a summary with its offset, or neither of the
-    two.
+    single end of a range is ignored. A summary must have an offset, and an offset a summary.
     """
     ids = args.get("forgotten_event_ids")
     summary = args.get("summary")

@@ -19,10 +19,10 @@ def calls_of_events(events: Iterable[Event]) -> Iterator[ModelCall]:
     seen = inner(None)
     for event in events:
         model = event.meta.get("model", model)
-        told = inner(event.meta, "accumulated")
-        own = {} if told == seen else usage_of(inner(event.meta, "usage"))
-        seen = told or seen
+        total = inner(event.meta, "accumulated")
+        own = {} if total == seen else usage_of(inner(event.meta, "usage"))
+        seen = total or seen
         calls = counter.added(
-            call_told_by(event, model, usage_of(told), cost_of(told.get("cost"))), own
+            call_told_by(event, model, usage_of(total), cost_of(total.get("cost"))), own
         )
-        yield from (at_total(call, told) for call in calls)
+        yield from (at_total(call, total) for call in calls)

@@ -194,9 +194,9 @@ class OpenHandsV1Decoder(FollowingDecoder):
         """Add the event of a record."""
         match kind:
             case "MessageEvent":
-                said = dict_or_empty(record.get("llm_message"))
-                if said.get("role") == "tool":
-                    call_id = text_or_none(said.get("tool_call_id"))
+                message = dict_or_empty(record.get("llm_message"))
+                if message.get("role") == "tool":
+                    call_id = text_or_none(message.get("tool_call_id"))
                 else:
                     call_id = None
                 shown = (
@@ -207,15 +207,15 @@ class OpenHandsV1Decoder(FollowingDecoder):
                 if call_id is not None and not next(shown, False):
                     return read.answer(
                         call_id,
-                        content_of(said.get("content")),
-                        tool=said.get("name"),
+                        content_of(message.get("content")),
+                        tool=message.get("name"),
                         source=source,
                     )
                 # OpenHands-Tab writes the message of a tool after the observation, and a reply
                 # before its calls.
                 read.is_copy = call_id is not None
                 read.shown = call_id is None
-                if source == "agent" and (calls := dicts_in(said.get("tool_calls"))):
+                if source == "agent" and (calls := dicts_in(message.get("tool_calls"))):
                     read.meta["reply"] = calls[0].get("id")
                 return read.add(Message, **_message(record, source))
             case "ActionEvent":
@@ -308,19 +308,21 @@ class OpenHandsV1Decoder(FollowingDecoder):
         offset = record.get("summary_offset")
         is_whole = type(summary) is str and type(offset) is int
         if is_whole:
-            told = {"summary": summary, "summary_offset": offset}
+            summary_fields = {"summary": summary, "summary_offset": offset}
         else:
-            told = {}
+            summary_fields = {}
         ids = tuple(event_id for of_name in named.values() for event_id in of_name)
-        return read.add(CondensationAction, forgotten_event_ids=ids, source=source, **told)
+        return read.add(
+            CondensationAction, forgotten_event_ids=ids, source=source, **summary_fields
+        )
 
 
 def _message(record: dict[str, Any], source: Source) -> dict[str, Any]:
-    said = dict_or_empty(record.get("llm_message"))
+    message = dict_or_empty(record.get("llm_message"))
     if type(record.get("source")) is not str:
-        source = SPEAKERS.get(text_or_empty(said.get("role")), "environment")
+        source = SPEAKERS.get(text_or_empty(message.get("role")), "environment")
     return {
-        "content": _extended(content_of(said.get("content")), record.get("extended_content")),
+        "content": _extended(content_of(message.get("content")), record.get("extended_content")),
         "source": source,
     }
 

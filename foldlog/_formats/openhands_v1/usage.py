@@ -34,8 +34,10 @@ def calls_of_events(events: Iterable[Event]) -> Iterator[ModelCall]:
         else:
             stats = {}
         for use, metrics in inner(stats, "usage_to_metrics").items():
-            told = inner(metrics)
-            model = str(told.get("model_name") or UNNAMED)
-            usage = usage_of(told.get("accumulated_token_usage"))
-            call = call_told_by(event, model, usage, cost_of(told.get("accumulated_cost")), use=use)
+            total = inner(metrics)
+            model = str(total.get("model_name") or UNNAMED)
+            usage = usage_of(total.get("accumulated_token_usage"))
+            call = call_told_by(
+                event, model, usage, cost_of(total.get("accumulated_cost")), use=use
+            )
             yield from counters[use].added(call._replace(by_condenser=use == OF_CONDENSER))

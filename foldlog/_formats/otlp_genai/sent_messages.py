@@ -95,8 +95,8 @@ def summary_in(compaction: dict[str, Any]) -> str:
 
 def compacted(sent: Sequence[SentMessage], event: CondensationAction) -> list[SentMessage]:
     """Return the messages that are sent to a model after one of foldlog's condensations."""
-    gone = frozenset(event.forgotten_event_ids or ())
-    kept = [each for each in sent if not each.ids or not gone.issuperset(each.ids)]
+    forgotten = frozenset(event.forgotten_event_ids or ())
+    kept = [each for each in sent if not each.ids or not forgotten.issuperset(each.ids)]
     if not event.summary:
         return kept
     place = 0

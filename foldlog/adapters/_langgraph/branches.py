@@ -217,10 +217,10 @@ class ThreadBranches:
     def to_continue(self, thread: str, checkpoint_id: str, parent: str | None) -> Checkpoint:
         """Return the newest checkpoint of the branch to which a new checkpoint is appended.
 
-        This is a branch whose newest checkpoint is ``parent``, or a branch to which the new
-        checkpoint was appended before, or which was begun for it. Otherwise, if the parent is an
-        earlier checkpoint, begin a fork from it. If there is no such parent, begin the thread
-        itself. If the thread has a checkpoint already, begin a branch without a past.
+        The branch ends in ``parent``, or already has the new checkpoint, or was begun for it.
+        Otherwise, if the parent is an earlier checkpoint, begin a fork from it. If there is no such
+        parent, begin the thread itself. If the thread has a checkpoint already, begin a branch
+        without a past.
         """
         branches = self.of(thread)
         name = f"{thread}{_FORKS}{checkpoint_id}"

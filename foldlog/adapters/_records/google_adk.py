@@ -180,7 +180,7 @@ class _Decoder(PartsDecoder):
 
     def _condense(self, read: RecordEvents, record: dict[str, Any]) -> bool:
         """Add the condensation of a compaction. As in the SDK, the summary comes at the time of the
-        last event that it replaces. Return whether it was added.
+        last event that it replaces. Return whether a condensation was added.
         """
         compaction = within(record, "actions", "compaction")
         span = _span_in(compaction)
