@@ -995,7 +995,9 @@ class LivedDocument(Document, frozen=True, kw_only=True):
 
 class HistoryDocument(SavingsDocument, frozen=True, kw_only=True):
     """``/api/history``, and the page that ``foldlog report`` writes. ``events_counted`` is the
-    field ``events`` of a list.
+    field ``events`` of a list. ``limit`` is the limit of ``--agent-model``, or the limit that the
+    last condensation recorded. ``window`` is the window that the source recorded, or else the
+    window of the model ``window_of``.
     """
 
     conversation: str
@@ -1012,6 +1014,7 @@ class HistoryDocument(SavingsDocument, frozen=True, kw_only=True):
     tokens_estimated: tuple[int, ...]
     limit: int | None
     window: int | None
+    window_of: str | None
     prompts: list[tuple[int, int]]
     zone: str
     kinds: tuple[str, ...]
@@ -1345,8 +1348,10 @@ class StatsDocument(Document, frozen=True, kw_only=True):
     with their ``total``. A total is the sum of the known figures: of the ``conversations``,
     ``unmarked`` do not mark errors, ``without_usage`` have no call with its tokens, and
     ``without_cost`` have calls of the ``unpriced`` models, whose price is not known. For one
-    conversation, ``peak_prompt_tokens`` are the tokens of the largest prompt, and
-    ``max_input_tokens`` the largest prompt of its model.
+    conversation, ``peak_prompt_tokens`` are the tokens of the largest prompt, at the version
+    ``peak_prompt_version``, which is not known of an import that was not used yet.
+    ``max_input_tokens`` is the limit that the source or a condensation recorded, or else the window
+    of the model ``window_of``.
     """
 
     conversation: str | UnsetType = UNSET
@@ -1367,7 +1372,9 @@ class StatsDocument(Document, frozen=True, kw_only=True):
     days: dict[str, int]
     view_tokens: tuple[int, ...]
     peak_prompt_tokens: int | None
+    peak_prompt_version: int | None
     max_input_tokens: int | None
+    window_of: str | None
     findings: tuple[str, ...]
 
 

@@ -60,7 +60,7 @@ def test_the_python_guide_prints_what_it_shows(tmp_path, monkeypatch):
     assert (tried.failed, tried.attempted > 60) == (0, True)
 
 
-@pytest.mark.parametrize("name, count", [("COMMAND.md", 30), ("how-to/questions.md", 12)])
+@pytest.mark.parametrize("name, count", [("COMMAND.md", 30), ("how-to/questions.md", 13)])
 def test_a_guide_to_the_command_prints_what_it_shows(name, count, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "110")

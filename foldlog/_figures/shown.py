@@ -9,13 +9,14 @@ from typing import Any
 from msgspec.structs import replace
 
 from foldlog._documents import ConversationDocument, ModelDocument
+from foldlog._figures.context import ContextLimit, ContextUse, limit_of_models
 from foldlog._figures.prices import Prices
 from foldlog._figures.sizes import event_tokens
 from foldlog._figures.spending import priced, spent_by, sum_up
 from foldlog._figures.stats import Stats
 from foldlog._figures.stored import FiguresOfStore
 from foldlog._figures.tables import StoredFigures, Where
-from foldlog.condensers.models.limits import window_of
+from foldlog._unreadable import sound
 from foldlog.eventstore import ConversationRow, EventStoreError, Store
 from foldlog.projections import Views
 
@@ -79,7 +80,7 @@ def collect_stats(
     If a call has no cost of its own, ``prices`` estimate it; by default an installed table
     has the prices. Raises ``ConversationNotFound``, ``ConversationErased``, ``KeyUnavailable``.
     Cost: see ``FiguresOfStore``. For a single conversation also the sizes of its Views, which read
-    every event once.
+    every event twice.
     """
     figures = FiguresOfStore(store, views, prices, on_events=on_events)
     rows = None
@@ -90,17 +91,28 @@ def collect_stats(
     figures.bring_up_to_date(where)
     stats = figures.totals(where)
     if rows is not None and len(rows) == 1:
-        _add_sizes(stats, views, rows[0], figures)
+        _add_sizes(stats, store, views, rows[0], figures)
     return stats
 
 
-def _add_sizes(stats: Stats, views: Views, row: ConversationRow, figures: FiguresOfStore) -> None:
+def _add_sizes(
+    stats: Stats, store: Store, views: Views, row: ConversationRow, figures: FiguresOfStore
+) -> None:
     """Add the sizes of prompts and Views, which exist only for a single conversation."""
     ((_, stored_figures),) = figures.of([row])
-    stats.peak_prompt_tokens = max(stored_figures.context, default=None)
-    stats.max_input_tokens = _limit_of(stored_figures)
+    models = {call.model for call in stored_figures.calls if not call.by_condenser}
+    peak = max(stored_figures.context, default=0)
+    stats.peak_prompt_tokens = peak or None
+    _set_limit(stats, limit_of_models(models, peak))
     if row.pending:
         return
+    use = ContextUse()
+    for logged in sound(store, row.id, 0, row.version, []):
+        use.note(logged.event)
+    largest = use.largest()
+    if largest is not None:
+        stats.peak_prompt_version, stats.peak_prompt_tokens = largest
+    _set_limit(stats, use.limit())
     try:
         stats.view_tokens = views.lifetimes(row.id, event_tokens).sizes
     except EventStoreError as error:
@@ -109,15 +121,9 @@ def _add_sizes(stats: Stats, views: Views, row: ConversationRow, figures: Figure
             stats.findings.append(problem)
 
 
-def _limit_of(figures: StoredFigures) -> int | None:
-    """Return the largest prompt, in tokens, that the models of the agent accept. None if this is
-    not known for one of them, if they differ, or if a prompt was larger.
-    """
-    models = {call.model for call in figures.calls if not call.by_condenser}
-    windows = [window_of(model) for model in models]
-    limits = {None if window is None else window.max_input_tokens for window in windows}
-    limit = limits.pop() if len(limits) == 1 else None
-    return limit if limit and limit >= max(figures.context, default=0) else None
+def _set_limit(stats: Stats, limit: ContextLimit | None) -> None:
+    if limit is not None:
+        stats.max_input_tokens, stats.window_of = limit
 
 
 def _check_keys(store: Store, conversations: Sequence[str] | None) -> None:

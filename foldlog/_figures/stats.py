@@ -47,7 +47,9 @@ class Stats(Counts):
     ``view_tokens``         the tokens that the View of each version sends to a model, an estimate
                             that errs high
     ``peak_prompt_tokens``  the tokens of the largest prompt of the agent's calls
-    ``max_input_tokens``    the largest prompt of the agent's model by litellm's table
+    ``peak_prompt_version``  its version; None in an import that was not used yet
+    ``max_input_tokens``    the limit of a prompt: see ``ContextLimit``
+    ``window_of``           the model whose window the limit is
     """
 
     models: dict[tuple[str, str], ModelDocument] = field(default_factory=dict)
@@ -56,7 +58,9 @@ class Stats(Counts):
     unpriced: set[str] = field(default_factory=set)
     view_tokens: tuple[int, ...] = ()
     peak_prompt_tokens: int | None = None
+    peak_prompt_version: int | None = None
     max_input_tokens: int | None = None
+    window_of: str | None = None
     in_views: int = 0
 
     @property

@@ -22,28 +22,25 @@ from foldlog._documents import (
     SavingsDocument,
     ToldDocument,
 )
+from foldlog._figures.context import ContextUse
 from foldlog._figures.overview import Overview, counted_in, is_about_it
 from foldlog._figures.savings import saving_of
 from foldlog._figures.sizes import CountedTokens, CountsTokens, event_tokens
 from foldlog._figures.spending import total_of
-from foldlog._formats.record import within
 from foldlog._formats.replacing import is_replacing
 from foldlog._labels import KINDS, label
 from foldlog._unreadable import DAMAGED, logged, placeholder, problems_of
-from foldlog._usage import usage_of
 from foldlog._words.reasons import because
 from foldlog._words.times import told_at
 from foldlog.condensers import reports_of
 from foldlog.eventstore import (
     Action,
-    Annotation,
     Border,
     CondensationAction,
     CondensationRequest,
     CorruptEvent,
     Event,
     Logged,
-    Message,
     Observation,
     ReadTransaction,
     Retraction,
@@ -90,8 +87,7 @@ class PageFold:
         self._requests: list[CondensationRequest] = []
         self._condensations: dict[int, CondensationAction] = {}
         self._masks: list[MaskDocument] = []
-        self._prompts: list[tuple[int, int]] = []
-        self._window: int | None = None
+        self._context = ContextUse()
         self._calls = WaitingCalls()
         self._answers: list[int] = []
 
@@ -126,24 +122,8 @@ class PageFold:
             if isinstance(event, Action):
                 self._calls.add(event, event.id)
             self._note_change(event, kind)
-            self._note_prompt(event)
+            self._context.note(event)
             yield event
-
-    def _note_prompt(self, event: Event) -> None:
-        """Note the recorded number of tokens of a prompt, and the recorded context window of the
-        model.
-        """
-        usage: Any = None
-        if isinstance(event, Action | Message) and event.shown:
-            usage = event.meta.get("usage")
-        elif isinstance(event, Annotation) and event.name == "token_count":
-            info = within(event.data, "info")
-            usage = within(info, "last_token_usage")
-            window = within(info, "model_context_window")
-            self._window = window if isinstance(window, int) else self._window
-        tokens = usage_of(usage).get("prompt_tokens", 0)
-        if tokens:
-            self._prompts.append((event.id, tokens))
 
     def _note_damage(self, error: CorruptEvent) -> Event:
         self._kinds.append(_KINDS.index(DAMAGED))
@@ -190,11 +170,6 @@ class PageFold:
             )
             self._requests = []
 
-    def _recorded_limit(self) -> int | None:
-        """Return the limit of tokens for the last condensation, if one is recorded."""
-        limits = (change.tokens_max for change in reversed(self._changes))
-        return next((limit for limit in limits if isinstance(limit, int) and limit > 0), None)
-
     def document(self, overview: Overview, since: int = 0) -> HistoryDocument:
         """Return the page's document, with title, attributes and format of ``overview``. With
         ``since``, it has only the columns of events from that id on, and the lifetimes that changed
@@ -204,9 +179,9 @@ class PageFold:
         left, by, sent, spans = _columns(lives.events, since)
         for event_id in self.problems:
             if event_id >= since:
-                left[event_id - since] = (
-                    0  # its row stays, since it is unknown whether a View showed it
-                )
+                # its row stays, since it is unknown whether a View showed it
+                left[event_id - since] = 0
+        window = self._context.window()
         sizes = lives.sizes if self._condensations else ()
         counted = filter(counted_in(self._replacing, self.version), self._condensations.values())
         savings = {event.id: saving_of(event, sizes) for event in counted}
@@ -229,9 +204,10 @@ class PageFold:
             tokens_estimated=()
             if self._counted is None
             else tuple(sorted(self._counted.estimated)),
-            limit=self._limit or self._recorded_limit(),
-            window=self._window,
-            prompts=[prompt for prompt in self._prompts if prompt[0] >= since],
+            limit=self._limit or self._context.condensed_at,
+            window=None if window is None else window.tokens,
+            window_of=None if window is None else window.model,
+            prompts=[prompt for prompt in self._context.prompts if prompt[0] >= since],
             zone="local" if self._without_zone else "UTC",
             kinds=_KINDS,
             events=ColumnsDocument(
@@ -295,6 +271,7 @@ def newest_history(conversation: str, events: Sequence[Event], total: int) -> Hi
         tokens_estimated=(),
         limit=None,
         window=None,
+        window_of=None,
         prompts=[],
         zone="UTC",
         kinds=_KINDS,

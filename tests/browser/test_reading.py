@@ -72,9 +72,8 @@ def test_totals_are_of_the_version_that_is_open_and_the_others_say_whole_history
         assert moment.endswith(MEANS)
         assert len(others) == (0 if whole else 1)
         assert all(other.startswith("Whole history: 5 condensations saved ≈") for other in others)
-    assert told_in(page, ".facts").startswith(
-        "Whole history: 2026-02-17 · took 1 h 18 m · 286 events · 5 condensations"
-    )
+    facts = told_in(page, ".facts")
+    assert "Whole history: 2026-02-17 · took 1 h 18 m · 286 events · 5 condensations" in facts
     page.open(
         report(
             [
@@ -83,7 +82,7 @@ def test_totals_are_of_the_version_that_is_open_and_the_others_say_whole_history
             ]
         )
     )
-    assert told_in(page, ".facts").startswith(f"{DAY} · 287 events · 5 condensations")
+    assert f"{DAY} · 287 events · 5 condensations" in told_in(page, ".facts")
     assert "Last event before: 2026-02-17" in told_in(page, ".when")
     page.run(f"{V}.go(60)")
     first, other = page.ask(

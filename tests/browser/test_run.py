@@ -283,6 +283,26 @@ def test_only_blocks_in_sight_are_elements_and_what_is_read_stays_in_place(page,
     assert gaps == [True, True]
 
 
+def test_the_largest_prompt_its_limit_and_its_version_are_in_the_header(page, report):
+    def replies(model: str) -> Iterator[Event]:
+        yield Message(source="user", content="go")
+        for tokens in (20_000, 120_000, 30_000):
+            meta = {"model": model, "usage": {"prompt_tokens": tokens}}
+            yield Message(source="agent", content="yes", meta=meta)
+
+    opened(page, report(replies("gpt-4o")))
+    way = ".facts button"
+    near = "largest prompt 120k of 128k (94 %), at version 2, window of gpt-4o"
+    assert page.text(way) == near
+    page.click(way)
+    page.wait(f"{V}.version === 2")
+    opened(page, report(replies("mine")))
+    assert page.text(way) == "largest prompt 120k, at version 2, no limit known"
+    opened(page, report([Message(source="user", content="go")]))
+    assert page.text(way).startswith("largest View ≈")
+    assert page.problems == []
+
+
 HELD = """
 const plain = window.fetch;
 window.fetch = async (path, ...others) => {

@@ -180,9 +180,7 @@ def test_a_program_that_names_no_session_chooses_from_a_list_also_of_one(histori
         for told in (tools.why("yes"), tools.dropped(), tools.recall(query="yes"), tools.knew(1)):
             first, *listed = told.splitlines()
             assert first.startswith("this program does not say which session asks")
-            assert (
-                (ASKING in first) == ("no conversation fits" not in first) == bool(listed)
-            )
+            assert (ASKING in first) == ("no conversation fits" not in first) == bool(listed)
             assert sorted(line.split()[1] for line in listed) == [f"{name}:" for name in choices]
     assert answers(histories).why("yes", "a").startswith("conversation a at version 2")
 
@@ -191,9 +189,7 @@ def test_the_session_of_claude_code_is_imported_before_it_is_asked_about(histori
     environ = {"CLAUDE_CODE_SESSION_ID": "e", "CLAUDE_CONFIG_DIR": str(tmp_path / "home")}
     in_folder_of_claude(tmp_path, "a")
     tools = answers(histories, environ)
-    assert tools.why("yes").startswith(
-        "session e has no transcript yet, and no conversation fits"
-    )
+    assert tools.why("yes").startswith("session e has no transcript yet, and no conversation fits")
     in_folder_of_claude(tmp_path, "e")
     assert tools.why("yes").startswith("conversation e at version 2: 'yes' is known")
 

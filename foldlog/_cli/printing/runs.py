@@ -221,12 +221,12 @@ def _beginning_words(runs: RunsDocument) -> str:
     if redacted:
         readable = f"{equal_count - redacted:,} of their first {equal_count:,}"
         return (
-            f"{prompts}{readable} requests and {words} say the same; nothing is known of those that"
+            f"{prompts}{readable} requests and {words} are equal; nothing is known of those that"
             f" are redacted: {redacted:,}"
         )
     if equal_count == 1:
-        return f"{prompts}their first request or {word} says the same"
-    return f"{prompts}their first {equal_count:,} requests and {words} say the same"
+        return f"{prompts}their first request or {word} is equal"
+    return f"{prompts}their first {equal_count:,} requests and {words} are equal"
 
 
 def _write_equal_steps(lines: terminal.PrintedLines, number: int, runs: RunsDocument) -> None:

@@ -120,9 +120,21 @@ def _show_models(stats: Stats) -> None:
         terminal.print_heading("tokens and cost by model and day")
         _show_calls(sorted(stats.models.items()), (Column("day"), Column("model", least=12)))
     if stats.peak_prompt_tokens:
-        limit = f" of {stats.max_input_tokens:,}" if stats.max_input_tokens else ""
-        terminal.say(f"largest prompt: {stats.peak_prompt_tokens:,}{limit} tokens")
+        terminal.say(_largest_prompt(stats, stats.peak_prompt_tokens))
     _show_unknown(stats)
+
+
+def _largest_prompt(stats: Stats, tokens: int) -> str:
+    """Return how near the largest prompt came to its limit, and when."""
+    at_version = ""
+    if stats.peak_prompt_version is not None:
+        at_version = f", at version {stats.peak_prompt_version:,}"
+    limit = stats.max_input_tokens
+    if limit is None:
+        return f"largest prompt: {tokens:,} tokens{at_version}; no limit known"
+    percent = f"{100 * tokens / limit:.0f} %"
+    used = f"largest prompt: {tokens:,} of {limit:,} tokens ({percent}){at_version}"
+    return used if stats.window_of is None else f"{used}; window of {stats.window_of}"
 
 
 def _show_calls(

@@ -36,7 +36,7 @@ export class Comparison {
   // What differs first, in a sentence.
   sentence({ same_first: same, same: both, redacted_first: redacted, system_prompts: prompts }) {
     const [one, many] = this.reply;
-    const beginning = !same ? "their first requests differ" : same === 1 ? `their first request or ${one} says the same` : `their first ${grouped(same)} requests and ${many} say the same`;
+    const beginning = !same ? "their first requests differ" : same === 1 ? `their first request or ${one} is equal` : `their first ${grouped(same)} requests and ${many} are equal`;
     const words = sentence(`${prompts ? "their system prompts differ; " : ""}${beginning}`);
     return el("p", { class: "summary" }, el("b", {}, words), `; ${count(both, `request or ${one} is`, `requests and ${many} are`)} in both.${redacted ? ` Nothing is known of those that are redacted: ${grouped(redacted)}.` : ""}`);
   }

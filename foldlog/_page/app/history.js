@@ -8,7 +8,7 @@ const GROUP_OF = {
 
 export class History {
   // As the document has them.
-  title; format; unshown; limit; window; zone; masks; order; summaries; borders; tokens_are; counted_as; redactions; attributes; models;
+  title; format; unshown; limit; window; window_of; zone; masks; order; summaries; borders; tokens_are; counted_as; redactions; attributes; models;
 
   constructor(document) {
     this.conversation = document.conversation;
@@ -34,9 +34,10 @@ export class History {
     }
     this.prompts = [...this.prompts.filter(([id]) => id < start), ...document.prompts];
     for (const [id, spans] of document.spans) this.spans.set(id, spans.map(asSpan));
-    for (const name of ["title", "format", "limit", "window", "zone", "masks", "order", "summaries", "borders", "tokens_are", "counted_as", "redactions", "attributes", "models"]) {
+    for (const name of ["title", "format", "limit", "window", "window_of", "zone", "masks", "order", "summaries", "borders", "tokens_are", "counted_as", "redactions", "attributes", "models"]) {
       this[name] = document[name];
     }
+    if (this.window && (!this.window_of || !this.limit)) this.limit = this.window;
     this.unshown = this.format !== "foldlog" ? `what was not shown to the agent in the ${this.format} history that it was imported from` : "what its writer marked as not shown";
     this.version = document.version;
     this.counted = document.events_counted;
@@ -294,6 +295,14 @@ export class History {
   // The event that was written with a View, and the tokens that its source recorded of the prompt; else the last one.
   promptAt(version) {
     return this.prompts.find(([id]) => id >= version) ?? this.prompts.at(-1);
+  }
+
+  // The largest prompt that the source recorded, and its version; else the largest View.
+  get peak() {
+    const prompt = this.prompts.reduce((most, other) => (other[1] > most[1] ? other : most), [0, 0]);
+    if (prompt[1]) return { words: "largest prompt", version: prompt[0], tokens: prompt[1], about: "" };
+    const version = this.largest();
+    return { words: "largest View", version, tokens: this.total[version], about: this.about };
   }
 
   isSent(id, version) {

@@ -483,13 +483,23 @@ class App {
   nameIt() {
     this.heading.replaceChildren(said(this.name));
     this.heading.title = printable(this.name);
-    this.facts.textContent = this.facts.title = this.describe();
+    this.facts.title = this.describe();
+    refill(this.facts, this.peak(), ` · ${this.describe()}`);
     document.title = `${printable(this.name)} · foldlog`;
   }
 
   // What people know it by.
   get name() {
     return this.history.title ?? this.history.conversation;
+  }
+
+  // How near the run came to the limit of its context, and when.
+  peak() {
+    const { limit, window_of: model, window, peak } = this.history;
+    const { words, version, tokens, about } = peak;
+    const near = limit ? ` of ${short(limit)} (${Math.round((100 * tokens) / limit)} %)` : "";
+    const of = limit ? (model && limit === window ? `, window of ${printable(model)}` : "") : ", no limit known";
+    return el("button", { class: "link", onclick: () => this.goTo(version) }, `${words} ${about}${short(tokens)}${near}, at version ${grouped(version)}${of}`);
   }
 
   describe() {

@@ -1,0 +1,93 @@
+"""How near a conversation came to its context limit, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from foldlog._formats.record import within
+from foldlog._usage import OF_NO_MODEL, usage_of
+from foldlog.condensers.models.limits import window_of
+from foldlog.eventstore import Action, Annotation, CondensationAction, Event, Message
+
+
+class ContextLimit(NamedTuple):
+    """The most tokens that a prompt may have. ``model`` is the model whose window it is, by
+    litellm's table; None if the source or a condensation recorded the limit.
+    """
+
+    tokens: int
+    model: str | None
+
+
+class ContextUse:
+    """The tokens of the prompts of a conversation, and the limits that its events name. Give
+    ``note`` its events in order.
+    """
+
+    def __init__(self) -> None:
+        self.prompts: list[tuple[int, int]] = []
+        """The ids of events that were written with a prompt, and its tokens."""
+        self._window: int | None = None
+        """The last window of a model that the source recorded."""
+        self.condensed_at: int | None = None
+        """The limit of tokens that the last condensation recorded."""
+        self._models: dict[str, None] = {}
+
+    def note(self, event: Event) -> None:
+        """Note the tokens of a prompt, and the limits that an event names."""
+        if isinstance(event, CondensationAction):
+            limit = event.metadata.get("tokens_max")
+            if isinstance(limit, int) and limit > 0:
+                self.condensed_at = limit
+            return
+        usage: Any = None
+        if isinstance(event, Action | Message) and event.shown:
+            usage = event.meta.get("usage")
+            model = event.meta.get("model")
+            if isinstance(model, str) and model != OF_NO_MODEL:
+                self._models[model] = None
+        elif isinstance(event, Annotation) and event.name == "token_count":
+            info = within(event.data, "info")
+            usage = within(info, "last_token_usage")
+            window = within(info, "model_context_window")
+            if isinstance(window, int) and window > 0:
+                self._window = window
+        tokens = usage_of(usage).get("prompt_tokens", 0)
+        if tokens:
+            self.prompts.append((event.id, tokens))
+
+    def largest(self) -> tuple[int, int] | None:
+        """Return the event that was written with the largest prompt, and the tokens of that
+        prompt: an agent wrote the event with the View of the version of the same number. None if no
+        prompt is recorded.
+        """
+        return max(self.prompts, key=lambda prompt: prompt[1], default=None)
+
+    def window(self) -> ContextLimit | None:
+        """Return the window that the source recorded, or else the window of the model; None if none
+        is known.
+        """
+        if self._window is not None:
+            return ContextLimit(self._window, None)
+        largest = max((tokens for _, tokens in self.prompts), default=0)
+        return limit_of_models(self._models, largest)
+
+    def limit(self) -> ContextLimit | None:
+        """Return the window that the source recorded, or else the limit that a condensation
+        recorded, or else the window of the model; None if none is known.
+        """
+        if self._window is None and self.condensed_at is not None:
+            return ContextLimit(self.condensed_at, None)
+        return self.window()
+
+
+def limit_of_models(models: Iterable[str], largest_prompt: int) -> ContextLimit | None:
+    """Return the window of some models. None if it is not known for one of them, if they differ,
+    or if a prompt was larger.
+    """
+    names = list(models)
+    windows = [window_of(model) for model in names]
+    limits = {None if window is None else window.max_input_tokens for window in windows}
+    limit = limits.pop() if len(limits) == 1 else None
+    return ContextLimit(limit, names[0]) if limit and limit >= largest_prompt else None
