@@ -7,6 +7,8 @@ from functools import partial
 from itertools import islice
 from typing import Final, NamedTuple
 
+import msgspec
+
 from foldlog.eventstore.errors import CorruptEvent, HistoryDiverged
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.keys import DataKey
@@ -15,6 +17,7 @@ from foldlog.eventstore.log.writing import EVERY, WriteTransaction, begin_new
 from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.types import Conversation, Row
 from foldlog.eventstore.sources.blocks import GENESIS, HASH_BYTES, Block, chained, changed_records
+from foldlog.eventstore.sources.reading import about
 from foldlog.eventstore.sources.tables import Made, Place, Source, Sources, SourcesToWrite
 
 _TOGETHER: Final = 64
@@ -47,8 +50,9 @@ def copy_source(
     ``version``; it makes later events from the records.
 
     Each transaction leaves a sound source in the target, which is shorter than this one until the
-    last transaction. Return the number of new records that have no events yet. If the conversation
-    has no events, it is begun here. Raises ``HistoryDiverged`` if the target has other records, and
+    last transaction. Events that the target made itself stay, and what it redacted stays redacted.
+    Return the number of new records that have no events yet. If the conversation has no events, it
+    is begun here. Raises ``HistoryDiverged`` if the target has other records, and
     ``ConversationErased`` if they were erased there. Cost: its blocks; almost nothing if both
     sources are equal.
     """
@@ -74,17 +78,10 @@ def copy_source(
     if is_alone:
         redacted_numbers = source.recorder.query(partial(_redacted_in, source, original))
         original = original._replace(redacted=tuple(sorted(redacted_numbers)))
-    if existing is not None and (existing.head, existing.redacted, existing.made) == (
-        original.head,
-        original.redacted,
-        original.made,
-    ):
+    if existing is not None and _has_all(existing, original):
         return 0
     hashes = source.recorder.query(lambda reader: Sources(source, reader).hashes(original))
-    if existing is not None and existing.head != chained(
-        GENESIS, hashes[: HASH_BYTES * existing.records]
-    ):
-        raise HistoryDiverged(conversation.id, 0, conversation.version)
+    _check_first_records(existing, hashes, conversation)
     made = {
         number: (first, events)
         for number, (first, events) in made_of(source, conversation).items()
@@ -117,18 +114,15 @@ def copy_source(
 
     def finish(transaction: Transaction) -> None:
         # the last records, and all data beside the records, are stored together
-        _put(transaction, target, conversation, copied, last, made)
+        whole = _put(transaction, target, conversation, copied, last, made)
         writing, sources = _opened(transaction, target, conversation)
-        whole = copied._replace(conversation=writing.key, root=copied.root or writing.key)
-        sources.put(whole)
         sources.refuse(writing.key, refused)
-        sources.clear_made(whole)
-        own_made = {number: made[number] for number in made if number >= whole.from_record}
-        sources.put_made(whole, own_made)
+        if whole.made == copied.made:  # the target made no more events
+            sources.clear_made(whole)
+            own_made = {number: made[number] for number in made if number >= whole.from_record}
+            sources.put_made(whole, own_made)
         for place, imported in places:
             sources.put_place(place, imported._replace(conversation=writing.key))
-        writing.set_pending(whole.records - whole.made)
-        writing.end()
 
     target.recorder.transact(finish)
     before = 0 if existing is None else existing.records
@@ -142,12 +136,14 @@ def _put(
     part: Source,
     blocks: list[Block],
     made: Made,
-) -> None:
-    """Write blocks, and the list of their events. The source in the target is then ``part``, which
-    ends with these blocks, or the existing source if that is longer.
+) -> Source:
+    """Write blocks, and the list of their events. Return the source that is then in the target:
+    ``part``, which ends with these blocks, or the existing source if that is longer.
     """
     writing, sources = _opened(transaction, target, conversation)
     existing = sources.settle(writing.key)
+    if existing is not None:
+        part, blocks = _keep_redactions(sources, existing, part, blocks)
     if blocks:
         sources.delete_blocks(writing.key, blocks[0].first, blocks[-1].stop)
     redacted = {number for number in part.redacted if number < part.records}
@@ -169,7 +165,65 @@ def _put(
     new = {number: made[number] for number in made if first_new <= number < part.made}
     sources.put_made(part, new)
     writing.set_pending(part.records - part.made)
+    # The figures do not count the new records, and the version does not show it.
+    transaction.forget_figures(writing.key)
     writing.end()
+    return part
+
+
+def _check_first_records(
+    existing: Source | None, hashes: bytes, conversation: Conversation
+) -> None:
+    """Raise ``HistoryDiverged`` if the target has other records. ``hashes`` are those of the
+    original.
+    """
+    if existing is None:
+        return
+    if existing.head != chained(GENESIS, hashes[: HASH_BYTES * existing.records]):
+        raise HistoryDiverged(conversation.id, 0, conversation.version)
+
+
+def _has_all(existing: Source, original: Source) -> bool:
+    """Return whether a source in the target has all records, redactions and events of the
+    original. It may have more redactions and events.
+    """
+    return (
+        existing.head == original.head
+        and existing.made >= original.made
+        and set(existing.redacted).issuperset(original.redacted)
+    )
+
+
+def _keep_redactions(
+    sources: Sources, existing: Source, part: Source, blocks: list[Block]
+) -> tuple[Source, list[Block]]:
+    """Return the source and the blocks to write, so that records stay redacted that only the target
+    redacted.
+    """
+    redacted = set(existing.redacted).difference(part.redacted)
+    if not redacted:
+        return part, blocks
+    with_redactions = []
+    for block in blocks:
+        for number in redacted.intersection(range(block.first, block.stop)):
+            block = block.with_record(number, sources.record(existing, number))
+        with_redactions.append(block)
+    # The sums count the texts of these records.
+    return part._replace(about=_about_both(existing, part), sums=b""), with_redactions
+
+
+def _about_both(own: Source, original: Source) -> bytes:
+    """Return what is stored beside the records of a source that redacted other records than its
+    original. If the original redacted records too, only equal fields stay: another field may
+    contain text that one of the two removed.
+    """
+    if set(own.redacted).issuperset(original.redacted):
+        return own.about
+    own_fields = about(own)
+    equal_fields = {
+        name: value for name, value in about(original).items() if own_fields.get(name) == value
+    }
+    return msgspec.json.encode(equal_fields)
 
 
 def _refused_by(database: Database, conversations: Iterable[int], reader: Reader) -> list[bytes]:
@@ -266,9 +320,12 @@ def redact_records(writing: WriteTransaction, redacted: RedactedRecords) -> None
     original = redacted.source
     all_redacted = tuple(sorted({*own.redacted, *numbers}))
     # The sums of the original are right for the copy only if both have redacted the same records.
-    is_equal = own.head == original.head and {*all_redacted} >= {*original.redacted}
+    is_equal = own.head == original.head and {*all_redacted} == {*original.redacted}
     sums = original.sums if is_equal else b""
-    sources.put(own._replace(redacted=all_redacted, about=original.about, sums=sums))
+    about_copy = original.about
+    if not set(own.redacted).issubset(original.redacted):
+        about_copy = _about_both(own, original)
+    sources.put(own._replace(redacted=all_redacted, about=about_copy, sums=sums))
     sources.refuse(writing.key, redacted.refused)
 
 

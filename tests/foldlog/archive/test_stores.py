@@ -174,6 +174,56 @@ def test_a_copy_goes_on_with_a_source_that_grew_and_that_was_redacted(tmp_path: 
             assert (findings_in(target), [*compare_stores(store, target)]) == ([], [])
 
 
+@USES
+@pytest.mark.parametrize("grows", [False, True])
+def test_what_a_copy_redacted_stays_redacted_when_it_is_copied_again(
+    use: Use, grows: bool, tmp_path: Path
+):
+    """The events that the copy made are not made again either."""
+    path = session(tmp_path)
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:12]))
+    with new_store() as store, new_store() as target:
+        name = imported(store, path).conversation
+        use(store, name)
+        assert [each.problem for each in copy_store(store, target)] == [None]
+        redacted = next(event for event in events_of(target, name) if event.id >= 2)
+        Histories(target)[name].redact(redacted.id, reason="asked for", by="me")
+        before, records = events_of(target, name), bytes_of(target, name)
+        assert records != bytes_of(store, name)
+        if grows:
+            path.write_bytes(b"".join(lines))
+            imported(store, path)
+        assert [each.problem for each in copy_store(store, target)] == [None]
+        assert events_of(target, name)[: len(before)] == before
+        assert bytes_of(target, name)[: len(records)] == records
+        assert len(records) < len(bytes_of(target, name)) or not grows
+        calls = figures_of(target, name)["calls"]
+        assert calls == figures_of(store, name)["calls"]
+        assert findings_in(target) == []
+
+
+def test_a_copy_keeps_the_events_that_it_made_and_counts_new_records(tmp_path: Path):
+    path = session(tmp_path)
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:12]))
+    with new_store() as store, new_store() as target:
+        name = imported(store, path).conversation
+        assert [each.problem for each in copy_store(store, target)] == [None]
+        used(target, name)
+        before = events_of(target, name)
+        assert figures_of(target, name)["calls"] == figures_of(store, name)["calls"]
+        path.write_bytes(b"".join(lines))
+        imported(store, path)
+        assert [each.problem for each in copy_store(store, target)] == [None]
+        assert figures_of(target, name)["calls"] == figures_of(store, name)["calls"]
+        made = events_of(target, name)
+        assert made[: len(before)] == before
+        with new_store() as other:
+            assert len(events_of(other, imported(other, path).conversation)) == len(made)
+        assert findings_in(target) == []
+
+
 @pytest.mark.parametrize("lost", [0, 9, 24])
 def test_a_copy_of_damaged_events_makes_them_again_from_their_records(lost: int, tmp_path: Path):
     path = tmp_path / "damaged.db"
