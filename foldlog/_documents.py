@@ -450,9 +450,9 @@ class DroppedDocument(Document, frozen=True, kw_only=True):
 
 
 class NeededDocument(Document, frozen=True, kw_only=True):
-    """How much of a condensation the agent needed again. ``events`` events with ``tokens`` left the
-    View. ``dropped`` terms were then in no shown event. ``terms`` are the terms among them that the
-    agent wrote again, in the order of writing.
+    """How much of the dropped content of a condensation the agent needed again. ``events`` events
+    with ``tokens`` left the View. ``dropped`` terms were then in no shown event. ``terms`` are the
+    terms among them that the agent wrote again, in the order of writing.
     """
 
     condensation: int

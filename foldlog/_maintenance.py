@@ -261,11 +261,11 @@ class Maintenance:
         with_summaries: bool = False,
         dry_run: bool = False,
     ) -> RedactionReport:
-        """Redact the events that contain a text; case and accents do not matter. Also erase what
-        sources have beside their records if it contains the text. By default, all conversations are
-        searched; ``where`` selects conversations with these attributes, ``older_than`` events that
-        were recorded longer ago. With ``dry_run`` redact nothing, and return the events that would
-        be redacted.
+        """Redact the events that contain a text; case and accents do not matter. If the texts
+        beside the records of a source contain it, erase these texts too. By default, all
+        conversations are searched; ``where`` selects conversations with these attributes,
+        ``older_than`` events that were recorded longer ago. With ``dry_run`` redact nothing, and
+        return the events that would be redacted.
 
         The result says where the store still contains the text, which places were searched, and
         which were not, such as other files and encoded text. See ``History.redact`` for the events
@@ -622,21 +622,21 @@ def _clear(store: Store) -> None:
 
 
 def files_to_note(backup: str, former: str | None) -> set[str]:
-    """Return the names of the files that may hold what will be erased from a restored store: of the
-    backup that it is restored from, and of the files that the former store knows.
+    """Return the names of files that may contain data which is erased from a restored store later:
+    the backup, and the files that the former store knows.
     """
     names = {f"backup {os.path.abspath(backup)}"}
     if former is not None and os.path.exists(former):
-        # A damaged former store cannot be opened: then its files are not known.
+        # If the former store is damaged and cannot be opened, its files are unknown.
         with suppress(EventStoreError), open_store(f"{as_url(former)}?mode=ro") as earlier:
             names |= {name for name in read_models(earlier) if is_a_copy(name)}
     return names
 
 
 def in_plain_text(store: Store) -> tuple[str, ...]:
-    """Return the names of everything that may hold events of an encrypted store as plain text: the
-    names of ``holders``, without stores in which everything is encrypted. Cost: a look-up for each
-    name, and for each conversation of these stores.
+    """Return the names of everything that may contain events of an encrypted store as plain text:
+    the names of ``holders``, without fully encrypted stores. Cost: a look-up for each name, and for
+    each conversation of these stores.
     """
     names = holders(store, read_models(store))
     keys = store.database.settings.keys

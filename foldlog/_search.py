@@ -237,8 +237,8 @@ def _rows(store: Store, unread: list[str]) -> list[ConversationRow]:
 
 
 class SearchTerms:
-    """The words of a search. A word is found at the beginning of words; ``"several words"`` in
-    quotes must follow one another.
+    """The words of a search. A word matches the beginning of words; ``"several words"`` in quotes
+    must follow one another.
 
     With ``every``, a text must contain all of them, otherwise any of them. Raises
     ``InvalidArgument`` if there is no word, unless ``may_be_none``: then every text matches.

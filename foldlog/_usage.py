@@ -124,10 +124,11 @@ def _counts_in(fields: Mapping[Any, Any]) -> dict[Any, int]:
 def usage_of(source: Any) -> dict[str, int]:
     """Return the tokens of a call in foldlog's form, from the form of a server, an SDK or a log.
 
-    ``prompt_tokens`` are all tokens of the prompt. ``cached_tokens`` of them came from the
-    provider's cache, and ``cache_write_tokens`` were written to it, ``cache_write_1h_tokens`` of
-    these for an hour. ``reasoning_tokens`` are part of ``completion_tokens``. If a count is missing
-    or cannot be read, it is left out and not 0. The result is empty if no token was counted.
+    ``prompt_tokens`` are all tokens of the prompt. Among them, ``cached_tokens`` came from the
+    provider's cache, and ``cache_write_tokens`` were written to the cache.
+    ``cache_write_1h_tokens`` is the part that was written for an hour. ``reasoning_tokens`` are
+    part of ``completion_tokens``. If a count is missing or cannot be read, it is left out and not
+    0. The result is empty if no token was counted.
     """
     if not source or not isinstance(source, Mapping):
         return {}

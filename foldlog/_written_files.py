@@ -1,5 +1,5 @@
-"""Files that may still hold an erased text: backups, exports, reports and comparisons that foldlog
-wrote, and files from which erased conversations were imported.
+"""Files that may still contain an erased text: backups, exports, reports and comparisons that
+foldlog wrote, and files from which erased conversations were imported.
 
 The store notes each file under a name, like a read model that has reached the position at which the
 file was written. So a later erasure or redaction names the file in ``unconfirmed``. A file that was

@@ -55,7 +55,7 @@ class Records:
     """Reads the records of a conversation at one moment: see
     ``foldlog._formats.encoding.StoredRecords``.
 
-    ``query`` runs each read; by default in a transaction of its own.
+    ``query`` runs each read. By default, each read has its own transaction.
     """
 
     def __init__(self, store: Store, conversation: str, query: Query | None = None) -> None:

@@ -424,7 +424,7 @@ class SourceWriter:
         if not self.options.again:
             raise SourceRefused(
                 f"the import would bring back its record {min(refused_numbers)}, which was redacted"
-                " or erased in another conversation; to import it all the same, use --again"
+                " or erased in another conversation; to import it anyway, use --again"
             )
 
     def _texts_beside(

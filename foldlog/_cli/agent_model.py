@@ -52,7 +52,7 @@ def named_model(name: str | None) -> LLM | None:
     from foldlog.condensers import LLM, LLMConfig
 
     if not name:
-        raise Refused("--agent-model is empty; give the name of a model, such as openai/gpt-4o")
+        raise Refused("--agent-model is empty; use the name of a model, such as openai/gpt-4o")
     model = LLM(LLMConfig(model=name))
     model.count_tokens(_SHORT_PROMPT)
     if not model.is_known:

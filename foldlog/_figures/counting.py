@@ -99,8 +99,8 @@ def figures_of(
     *,
     on_events: Callable[[int], object] = lambda count: None,
 ) -> Figures:
-    """Return the figures of a conversation. ``earlier`` are the figures of an earlier version, and
-    are changed into the new ones.
+    """Return the figures of a conversation. ``earlier`` are the figures of an earlier version; they
+    are updated in place.
 
     Cost: some events at its ends, its View, its structural events, two Views for each new
     condensation, and the events since ``earlier``. All events are read again for formats whose

@@ -175,7 +175,7 @@ def _prices_in(path: Path) -> dict[str, Price]:
             unknown_names := [name for name in entry if name not in price_fields]
         ):
             raise InvalidArgument(
-                f"{str(path)!r}: {model!r} has the unknown {', '.join(unknown_names)}; {_FORM}"
+                f"{str(path)!r}: {model!r} has unknown fields: {', '.join(unknown_names)}; {_FORM}"
             )
         for name, value in price_fields.items():
             if name != _TIERS and value is not None and not 0 <= value < float("inf"):

@@ -1,8 +1,8 @@
 """The savings of condensations, measured by the Views before and after them, and the costs that
 they recorded.
 
-A condensation may record tokens itself. Such a number counts a whole prompt in its own way, so it
-stays with the condensation and enters no sum.
+A condensation may record tokens itself. Such a number counts a whole prompt by another method, so
+it is not added to sums.
 """
 
 from __future__ import annotations

@@ -219,6 +219,6 @@ def spent_by(calls: Collection[Calls], prices: Prices) -> SpentDocument:
 
 
 def told_beside(read: ReadTransaction, version: int) -> list[Any]:
-    """Return the calls that the source records beside its events, as of a version."""
+    """Return the calls that the source recorded beside its events at a version."""
     calls = newest_value(read, IMPORTED, version)
     return calls if type(calls) is list else []

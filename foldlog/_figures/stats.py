@@ -75,7 +75,7 @@ class Stats(Counts):
 
     def calls_by(self, name: str, first_day: str = "") -> tuple[ModelDocument, ...]:
         """Return the calls added up by ``day`` or by ``model``, in this order; the other field is
-        empty. With ``first_day``, only the calls from this day on.
+        empty. With ``first_day``, return only the calls from this day on.
         """
         groups: dict[str, ModelDocument] = {}
         for (day, model), calls in self.models.items():

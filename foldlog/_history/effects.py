@@ -1,8 +1,8 @@
 """Run the tool of a call at most once, or under the same key, and record its outcome.
 
 The state of each call is a fold of the log: ``foldlog.projections.effects``. A tool begins only
-under the lease. Its outcome is a fact and is never refused, even if another worker has the lease by
-then.
+under the lease. Its outcome is a fact, so it is always recorded, even if another worker has the
+lease by then.
 """
 
 from __future__ import annotations
@@ -358,7 +358,7 @@ def effects(history: History, state: EffectState | None) -> tuple[Effect, ...]:
     """See ``History.effects``."""
     if state is not None and state not in STATES:
         raise InvalidArgument(
-            f"the state of an effect must be {', '.join(sorted(STATES))}, not {state!r:.60}"
+            f"the state of an effect is one of {', '.join(sorted(STATES))}, not {state!r:.60}"
         )
     traces, keys = read_traces(history)
     lease_token = token_of(history._store, history.id)

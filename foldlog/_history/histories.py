@@ -94,8 +94,8 @@ def open(
 
 
 class Histories:
-    """The histories of a store, by id: ``histories["c1"]`` is a history whether it has events yet
-    or not.
+    """The histories of a store, by id: ``histories["c1"]`` is a history even if it has no events
+    yet.
 
     ``in`` and iteration include only histories with events. Any number of threads may use it.
 
@@ -223,10 +223,10 @@ class Histories:
         comes first, and in each conversation the latest event. Imports whose source has no times
         come last.
 
-        A word of the search is found at the beginning of words; ``"several words"`` in quotes must
-        follow one another. ``kinds`` are ``user``, ``agent``, ``action``, ``observation`` and the
-        other words of ``foldlog._labels.KINDS``. There is no index: the stored records and events
-        are read. Raises ``InvalidArgument`` if there is no word to search for, and
+        A searched word matches the beginning of words; ``"several words"`` in quotes must follow
+        one another. ``kinds`` are ``user``, ``agent``, ``action``, ``observation`` and the other
+        words of ``foldlog._labels.KINDS``. There is no index: the stored records and events are
+        read. Raises ``InvalidArgument`` if there is no word to search for, and
         ``ConversationNotFound``. A conversation without its key is left out. Cost: about 400 MB a
         second, up to the last hit.
         """

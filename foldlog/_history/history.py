@@ -740,8 +740,8 @@ class History:
           read.
 
         ``check(key, call)`` asks the outside system whether the tool ran. It returns the outcome,
-        or None if that system does not know the key; then the tool runs. The tool takes effect
-        once, if the former worker is dead. If ``check`` raises, nothing is recorded.
+        or None if that system does not know the key; then the tool runs. If the former worker is
+        dead, the tool takes effect once. If ``check`` raises, nothing is recorded.
         ``@foldlog.effect`` marks a tool with both. ``by`` and ``reason`` say who approved this
         attempt, and are stored with its mark.
 
@@ -783,9 +783,9 @@ class History:
         reported.
 
         If the call is open, the outcome becomes its observation. Otherwise it becomes a message of
-        one line that the model is shown. No lease is needed. Raises ``InvalidArgument`` if no call
-        has this key, and what ``append`` raises. Durability: on disk when it returns. Cost: the
-        events.
+        one line, which the model is shown. No lease is needed. Raises ``InvalidArgument`` if no
+        call has this key, and what ``append`` raises. Durability: on disk when it returns. Cost:
+        the events.
         """
         from foldlog._history import effects
 
@@ -833,8 +833,8 @@ class History:
         requested condensation is impossible, the request is declined in the log, and the View is
         returned. If the agent requests a condensation again without a turn in between, its prompt
         is too long, and ``NoCondensationAvailable`` is raised. Raises what ``step`` raises, mainly
-        this error, if a condensation is required and impossible. Cost: the View, and the
-        condenser's work, perhaps a call of a model.
+        ``NoCondensationAvailable`` if a condensation is required and impossible. Cost: the View,
+        and the condenser's work, perhaps a call of a model.
         """
         from foldlog.condensers import NoCondensationAvailable
 
@@ -1061,10 +1061,10 @@ class History:
         model and day, condensations by strategy. Cost: all events once, and the structural events
         once more.
 
-        If a call has no cost of its own, its cost comes from the file ``prices``. Without a file
-        the prices of litellm or genai-prices count, if one is installed. ``docs/COMMAND.md``
-        describes the file.
-        Raises ``InvalidArgument`` for a file that cannot be read.
+        If a call has no cost of its own, its cost comes from the file ``prices``. Without a file,
+        the prices of litellm or genai-prices are used if one of them is installed.
+        ``docs/COMMAND.md`` describes the file. Raises ``InvalidArgument`` for a file that cannot be
+        read.
         """
         from foldlog._figures.prices import Prices
         from foldlog._figures.shown import collect_stats
@@ -1151,7 +1151,7 @@ show_as_table(History, _table)
 
 
 def _or_empty(read: Callable[[], T], empty: T) -> T:
-    """Return the result of ``read``; ``empty`` if the history has no events yet."""
+    """Return the result of ``read``, or ``empty`` if the history has no events yet."""
     try:
         return read()
     except ConversationNotFound:

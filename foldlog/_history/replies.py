@@ -279,8 +279,8 @@ def _events(value: Any) -> Iterator[Event]:
 
 
 def _events_of_list(values: list[Any]) -> Iterator[Event]:
-    """Yield the events of messages or items, in their order. Items up to the results of their calls
-    are one response.
+    """Yield the events of messages or items, in their order. The items before the results of their
+    calls are one response.
     """
     items = list[Part]()
     earlier_events = list[Event]()

@@ -67,7 +67,8 @@ class RuntimeCall:
         return the key and the answer that the model gets instead of a result.
 
         The first call in this process also reads which effects other processes left without an
-        outcome. The model is told once of these, before any other tool with effects runs.
+        outcome. The model is told about these effects once, before any other tool with effects
+        runs.
         """
         if rule.repeat == "safe":
             return "", None

@@ -3,7 +3,7 @@
 audit_database.py   a SQLite database of events, Views and condensations, for SQL and Datasette
 audit_file.py       the file of that database: its tables, how it is made and opened
 comparison.py       tables of several condensers; recall_curve.py: several sizes of each, as a plot
-divergence.py       where two conversations that share a past diverge
+divergence.py       where two conversations that share events diverge
 dropped.py          what a condensation took out of a View, and what was needed again;
                     needed_again.py: of all of them
 replays.py          another condenser over a recorded history; recall_score.py: what the agent
@@ -11,5 +11,6 @@ replays.py          another condenser over a recorded history; recall_score.py: 
 as_sent.py          the View as it was sent to a model, by the rules in the log; sent.py: which
                     of its events
 own_ids.py          what a condensation of V0 forgets
-runs.py             two conversations without a common past side by side
+runs.py             two conversations that share no events side by side; passages.py: words that
+                    differ
 """

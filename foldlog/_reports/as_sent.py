@@ -102,7 +102,7 @@ def _applied(rules: Iterable[Report], view: View) -> View:
             continue
         kind = next((each for each in _MASKS if each.type == of), None)
         if kind is None:
-            raise InvalidCondenser("it is not a rule by which foldlog masks events")
+            raise InvalidCondenser("this rule is not one of foldlog's masks")
         masks.append(msgspec.convert(rule, kind, strict=False))
         if unknown := rule.keys() - vars(masks[-1]).keys():
             raise InvalidCondenser(f"{of} has no {', '.join(sorted(unknown))}")

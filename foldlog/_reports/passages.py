@@ -11,14 +11,14 @@ from textwrap import shorten
 from foldlog._documents import PassageDocument
 
 SHOWN = 3
-"""The most passages that are returned."""
+"""The maximum number of passages that are returned."""
 _WORDS_COMPARED = 2_000
-"""Only so many words from the first difference on are compared: more would take too long."""
+"""The number of words that are compared, from the first difference on. More would take too long."""
 _WORDS_BETWEEN = 2
-"""Differences with at most so many equal words between them are one passage."""
+"""Differences with at most this number of equal words between them are one passage."""
 _WORDS_MAX = 16
 _CHARACTERS_MAX = 160
-"""The most words and characters of a passage that are returned of each text."""
+"""The maximum numbers of words and of characters of a passage that are returned for each text."""
 _CHARACTERS_AROUND = 40
 
 
@@ -43,7 +43,7 @@ def find_passages(text: str, other: str) -> tuple[tuple[PassageDocument, ...], i
 
 
 def count_lines_apart(text: str, other: str) -> tuple[int, int]:
-    """Return how many lines of each text the other text does not contain."""
+    """Return for each text how many of its lines the other text does not contain."""
     lines = Counter(text.splitlines())
     other_lines = Counter(other.splitlines())
     return (lines - other_lines).total(), (other_lines - lines).total()
@@ -52,7 +52,9 @@ def count_lines_apart(text: str, other: str) -> tuple[int, int]:
 def _differing_places(
     words: Sequence[str], other_words: Sequence[str]
 ) -> Iterator[tuple[int, int, int, int]]:
-    """Yield where words differ: the begin and the end of a place in the one, and in the other."""
+    """Yield the passages of different words: the beginning and the end of each passage in both
+    texts.
+    """
     matcher = SequenceMatcher(None, words, other_words, autojunk=False)
     place: tuple[int, int, int, int] | None = None
     for tag, begin, end, other_begin, other_end in matcher.get_opcodes():

@@ -1,4 +1,5 @@
-"""Recall at retained tokens: the share of the needed terms that a strategy shows, at several sizes.
+"""Plot recall at retained tokens: the share of the needed terms that a strategy shows, at several
+sizes.
 
 Each strategy has a curve. A higher curve shows more for the same number of tokens. Recorded
 condensations are a point. docs/RECALL.md defines both measures.

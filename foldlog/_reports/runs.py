@@ -2,7 +2,7 @@
 
 A *step* is a request of the user, or a call. If one of the runs has no calls, the messages of the
 agents are steps too. Two steps are equal if they have the same content: the text of a request, or
-the tool and its arguments. Events that a retraction took back are left out.
+the tool and its arguments. Retracted events are left out.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ class _Step(NamedTuple):
 
 
 class _Run(NamedTuple):
-    """The figures of a run, its first system prompt, its requests and calls, and these together
-    with the messages of the agent.
+    """The figures of a run, its first system prompt, its requests and calls, and its requests,
+    calls and messages of the agent.
     """
 
     document: RunDocument
@@ -203,14 +203,16 @@ def _event(store: Store, name: str, line: LineDocument) -> Event:
 def _system_difference(
     prompt: SystemMessage | None, other: SystemMessage | None
 ) -> DifferingDocument | None:
-    """Return how two system prompts differ; None if their texts are equal."""
+    """Return how two system prompts differ, or None if their texts are equal."""
     if words_of(prompt.content if prompt else "") == words_of(other.content if other else ""):
         return None
     return _difference(prompt, other)
 
 
 def _difference(event: Event | None, other: Event | None) -> DifferingDocument:
-    """Return how two events differ: in the text that is shown, or else in the whole content."""
+    """Return how two events differ in the shown text. If the shown texts are equal, compare the
+    whole contents.
+    """
     line = None if event is None else _line(event)
     other_line = None if other is None else _line(other)
     if event is None or other is None:
@@ -231,7 +233,7 @@ def _difference(event: Event | None, other: Event | None) -> DifferingDocument:
 
 
 def _shown_text(event: Event) -> str:
-    """Return the content of an event in one line: of a call without the thought beside it."""
+    """Return the content of an event in one line, for a call without its thought."""
     match event:
         case SystemMessage(content=content):
             return printable(words_of(content), one_line=True)

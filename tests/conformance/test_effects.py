@@ -344,7 +344,7 @@ def test_a_beginning_needs_the_lease_and_an_open_call_of_this_history(history):
         history.run(call, bank.pay)
         with pytest.raises(InvalidEvent, match="already has a result"):
             history.run(call, bank.pay)
-    with pytest.raises(InvalidArgument, match="the state of an effect must be"):
+    with pytest.raises(InvalidArgument, match="the state of an effect is one of"):
         history.effects("lost")
     assert bank.paid == [("ann", None)]
 

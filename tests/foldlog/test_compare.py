@@ -224,7 +224,7 @@ def test_who_named_no_model_is_told_which_one_the_agent_called(foldlog, work, co
     append("c2", said("hi"), *map(reply_of, ("some/a", "b c", "b c")), made, made, made)
     noop = "--config", config("noop")
     assert foldlog("compare c2", *noop).err == (
-        "foldlog: note: its replies are of b c; to count and price as that one: "
+        "foldlog: note: its replies come from b c; to use the tokenizer and price of this model, add "
         "--agent-model 'b c'\n"
     )
     assert foldlog("compare c2", *noop, "--agent-model", "gpt-4o").err == ""

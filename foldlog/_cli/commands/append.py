@@ -100,18 +100,24 @@ def run(
 def _read_messages() -> list[dict[str, Any]]:
     """Return the chat messages on stdin. Raises ``Refused``."""
     if sys.stdin.isatty():
-        raise Refused("append reads messages from stdin; give TEXT, or pipe JSON lines into it")
+        raise Refused(
+            "append reads messages from stdin, which is a terminal; add TEXT, or pipe "
+            "JSON lines into it"
+        )
     messages = []
     for number, line in enumerate(sys.stdin, 1):
         try:
             message = json.loads(line) if line.strip() else None
         except ValueError as error:
-            raise Refused(f"stdin:{number}: not JSON ({error}); nothing was appended") from error
+            raise Refused(
+                f"stdin:{number}: the line is not JSON ({error}); nothing was appended"
+            ) from error
         if message is None:
             continue
         if not isinstance(message, dict) or "role" not in message:
             raise Refused(
-                f'stdin:{number}: not a message {{"role": …, "content": …}}; nothing was appended'
+                f'stdin:{number}: the line is not a message {{"role": …, "content": …}}; nothing '
+                f"was appended"
             )
         messages.append(message)
     if not messages:

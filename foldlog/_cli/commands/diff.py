@@ -68,8 +68,8 @@ def run(
 def _version(text: str) -> int:
     if not (text.isascii() and text.isdigit()):
         raise Refused(
-            f"{text!r} is not a version; give two versions of a conversation, or two conversations"
-            " without B"
+            f"{text!r} is not a version; name two versions of a conversation, or two "
+            f"conversations without B"
         )
     return int(text)
 
@@ -87,7 +87,8 @@ def _show_conversations(
         except Refused as error:
             if other.isdigit():
                 raise Refused(
-                    f"{error}; to compare two versions, give a second version: 'foldlog diff ID"
+                    f"{error}; to compare two versions, name the second version too: 'foldlog "
+                    f"diff ID"
                     " A B'"
                 ) from error
             raise
@@ -116,8 +117,8 @@ def _show_newest_condensation(conversation: str, db: str) -> None:
         condensations_made = condensations(store, conversation)
     if not condensations_made:
         raise Refused(
-            f"no condensation of {conversation!r} forgot anything; give two versions, or two"
-            " conversations"
+            f"no condensation of {conversation!r} forgot anything; name two versions, or two "
+            f"conversations"
         )
     newest = condensations_made[-1].id
     _show_versions(conversation, newest, newest + 1, db)

@@ -75,8 +75,8 @@ def run(
         raise Refused(f"--no-token is for localhost only; at {host} a token is required")
     if token is not None and len(token) < 8:
         raise Refused(
-            f"the token has {len(token)} characters; give at least 8, or leave --token out for a"
-            " new one"
+            f"the token has {len(token)} characters; use at least 8, or leave out --token to get "
+            f"a new token"
         )
     try:
         import starlette  # noqa: F401 - asked for before a store is opened

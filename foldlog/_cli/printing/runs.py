@@ -22,7 +22,7 @@ from foldlog.eventstore import Store
 _COLOURS = ("red", "green")
 _TOOLS_MAX = 10
 _NAME_MAX = 36
-"""The most characters of an id in a table: a UUID fits."""
+"""The maximum number of characters of an id in a table, enough for a UUID."""
 
 
 def show_divergence(store: Store, divergence: DivergenceDocument) -> None:
@@ -63,8 +63,8 @@ def show_divergence(store: Store, divergence: DivergenceDocument) -> None:
 
 
 def show_runs(runs: RunsDocument) -> None:
-    """Print what first differs between two runs, then the figures of both side by side, the events
-    that each model was shown at the first difference, and the steps from there on.
+    """Print the first difference between two runs, and the figures of both side by side. Then print
+    the events that each model was shown at the difference, and the later steps.
     """
     id_text, other_id_text = (terminal.typed_id(run.conversation) for run in runs.runs)
     terminal.say((f"{id_text} and {other_id_text} share no past; {_beginning_words(runs)}", "bold"))
@@ -87,7 +87,9 @@ def show_runs(runs: RunsDocument) -> None:
 
 
 def _reply_word(runs: RunsDocument) -> str:
-    """Return what is aligned beside requests: calls, or the replies of runs without calls."""
+    """Return the word for the steps that are not requests: calls, or replies if a run has no
+    calls.
+    """
     return "call" if all(run.calls for run in runs.runs) else "reply"
 
 
@@ -108,7 +110,7 @@ def _system_heading(difference: DifferingDocument) -> str:
 
 
 def _write_difference(heading: str, difference: DifferingDocument, names: tuple[str, str]) -> None:
-    """Print the places at which two events differ: in brackets, the words that differ."""
+    """Print the passages in which two events differ, with the different words in brackets."""
     terminal.print_heading(heading)
     lines = terminal.PrintedLines()
     if not difference.passages:
@@ -207,8 +209,8 @@ def _print_table(runs: Sequence[RunDocument], *in_both: tuple[str, str, str]) ->
 
 
 def _beginning_words(runs: RunsDocument) -> str:
-    """Return a text that says whether the system prompts of two runs differ, the number of first
-    requests and calls that are equal, and the number of redacted ones among them.
+    """Return a text about the beginning of two runs: whether their system prompts differ, how many
+    of their first requests and calls are equal, and how many of these are redacted.
     """
     equal_count = runs.same_first
     redacted = runs.redacted_first
@@ -238,7 +240,7 @@ def _write_equal_steps(lines: terminal.PrintedLines, number: int, runs: RunsDocu
 
 
 def _column_name(conversation: str) -> str:
-    """Return an id for a column of a table: of a long id only the end."""
+    """Return an id for a column of a table. If the id is long, return only its end."""
     name = terminal.typed_id(conversation)
     return name if len(name) <= _NAME_MAX else f"…{name[1 - _NAME_MAX :]}"
 

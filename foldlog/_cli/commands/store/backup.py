@@ -27,9 +27,9 @@ def run(
 ) -> None:
     """Copy a store to a new file while it is in use, and verify every event of the copy.
 
-    The copy is a complete store; 'foldlog store restore' puts it in the place of a store. Exit
-    status 1 if the copy is damaged; the store has the same damage then. If the key of a
-    conversation is missing, the conversation is copied unchecked, with a note.
+    The copy is a complete store; 'foldlog store restore' replaces a store by it. Exit status 1 if
+    the copy is damaged; the store has the same damage then. If the key of a conversation is
+    missing, the conversation is copied unchecked, with a note.
 
     Example: foldlog store backup monday.db
     """

@@ -44,9 +44,9 @@ def run(
     """Erase conversations for good: their events and all derived data, from tables, free pages and
     logs.
 
-    In a terminal the command shows the conversations and asks first. From the beginning, no reader
-    sees the conversations any more. At the end the store is vacuumed: a SQLite file is rewritten as
-    a whole, and other writers wait. Exit status 1 if no conversation has the attributes.
+    In a terminal the command shows the conversations and asks first. As soon as the command begins,
+    no reader sees the conversations. At the end the store is vacuumed: a SQLite file is rewritten
+    as a whole, and other writers wait. Exit status 1 if no conversation has the attributes.
 
     A tombstone stays: the id, when, why, how many events, and the last head. An append does not use
     its id again. Earlier copies and backups still contain the conversations; later copies contain

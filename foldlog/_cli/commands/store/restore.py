@@ -56,8 +56,8 @@ def run(
         terminal.confirm("restore", "restored", [f"{path} exists"], question, f"the store {path}")
     try:
         done = restore_store(db, str(backup), read_models=files_to_note(str(backup), path))
-    except StoreUnusable as error:  # of the backup: nothing was replaced
-        use_store(str(backup))  # the commands that it names
+    except StoreUnusable as error:  # the error is about the backup: nothing was replaced
+        use_store(str(backup))  # the messages name this store in their commands
         raise Refused(str(error)) from error
     with open_existing(db) as store:
         for name in files_to_note(str(backup), done.kept):
