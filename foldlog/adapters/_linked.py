@@ -267,8 +267,8 @@ class Moves:
         before, after = (
             [event.id for event in history.at(each)] for each in (self._stored, version)
         )
-        told = {"reason": "the runtime compacted these messages", _RETURNS: version}
-        change = change_of_prompt(before, after, "compaction", metadata=told)
+        metadata = {"reason": "the runtime compacted these messages", _RETURNS: version}
+        change = change_of_prompt(before, after, "compaction", metadata=metadata)
         if change is not None and set(after) <= set(before):
             return change
         return retraction

@@ -147,8 +147,8 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
         whole = sent_whole(history, _FORMAT)
         if whole is None:
             return None
-        there = map(value_in, whole.texts())
-        records = there if run is None else _in_order(there, run)
+        stored = map(value_in, whole.texts())
+        records = stored if run is None else _in_order(stored, run)
         spans = (range(span.start, span.stop) for span in whole.spans)
         messages = [_message(record, ids) for record, ids in zip(records, spans, strict=False)]
         if len(messages) < len(whole.spans):
@@ -225,10 +225,10 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
         begin with the messages of this session, because this session was condensed or has messages
         of its own.
         """
-        there = [each.to_dict() for each in await other.get_messages(session_id, state=state)]
+        to_copy = [each.to_dict() for each in await other.get_messages(session_id, state=state)]
         here = [each.to_dict() for each in await self.get_messages(session_id)]
-        new = not_here_yet(session_id, here, there, "messages")
-        await self.save_messages(session_id, [Message.from_dict(each) for each in there])
+        new = not_here_yet(session_id, here, to_copy, "messages")
+        await self.save_messages(session_id, [Message.from_dict(each) for each in to_copy])
         return len(new)
 
 

@@ -213,10 +213,10 @@ class FoldlogSessionStore(OpenHistories):
             with effect_of(
                 self, *announced.pop(next(n for n, call in enumerate(announced) if call[3] == args))
             ):
-                made = await tool.handler(args)
-            if isinstance(made, dict):
-                return made
-            return {"content": [{"type": "text", "text": str(made)}], "is_error": True}
+                result = await tool.handler(args)
+            if isinstance(result, dict):
+                return result
+            return {"content": [{"type": "text", "text": str(result)}], "is_error": True}
 
         self._calls[tool.name] = []
         return replace(tool, handler=handler)

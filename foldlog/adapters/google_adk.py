@@ -183,12 +183,12 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
                 users[user] = _prefixed(State.USER_PREFIX, _values(values["state"]))
         for user in {names[1] for names, _ in sessions} - users.keys():
             users[user] = _prefixed(State.USER_PREFIX, self._shared_state(app_name, user))
-        found = [
+        ordered = [
             _session(names, values["state"], values["updated"], {**app, **users[names[1]]}, [])
             for names, values in sessions
         ]
-        found.sort(key=lambda each: (each.last_update_time, each.user_id, each.id))
-        return ListSessionsResponse(sessions=found)
+        ordered.sort(key=lambda each: (each.last_update_time, each.user_id, each.id))
+        return ListSessionsResponse(sessions=ordered)
 
     @to_its_end
     def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:

@@ -63,14 +63,14 @@ def after_writes(
         else:
             places |= {} if message.id is None else {message.id: len(order)}
             order.append(message)
-    left = [each for each in order if each is not None]
+    remaining = [each for each in order if each is not None]
 
     def made(place: int) -> Any:
-        each = left[place]
+        each = remaining[place]
         return record_before(each) if isinstance(each, int) else record(each)
 
     return Listed(
-        [before.keys[each] if isinstance(each, int) else key(each) for each in left],
-        [before.ids[each] if isinstance(each, int) else each.id for each in left],
+        [before.keys[each] if isinstance(each, int) else key(each) for each in remaining],
+        [before.ids[each] if isinstance(each, int) else each.id for each in remaining],
         made,
     )

@@ -358,8 +358,8 @@ def _name_of(model: Any) -> str | None:
     return the name of its class. Return None if the run chooses the model.
     """
     names = (model, getattr(model, "model", None), getattr(model, "model_name", None))
-    told = next((name for name in names if isinstance(name, str)), None)
-    return type(model).__name__ if told is None and model is not None else told
+    model_name = next((name for name in names if isinstance(name, str)), None)
+    return type(model).__name__ if model_name is None and model is not None else model_name
 
 
 def _items(prompt: SentRecords, shown: Iterable[Event]) -> list[Any]:
@@ -370,11 +370,11 @@ def _items(prompt: SentRecords, shown: Iterable[Event]) -> list[Any]:
     cleared = False
     for (event, *_), records in prompt.records(shown, _FORMAT):
         if not cleared:
-            known = records
+            current = records
         else:
-            known = [{key: record[key] for key in record if key != "id"} for record in records]
+            current = [{key: record[key] for key in record if key != "id"} for record in records]
         cleared = (cleared and isinstance(event, Action)) or (not records and event.stays_with_next)
-        items += known
+        items += current
     return items
 
 

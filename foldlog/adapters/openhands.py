@@ -142,19 +142,19 @@ class FoldlogFileStore(WithHistories, FileStore):
         A second copy adds only new events. Raises ``InvalidEvent`` if the other store lacks an
         event, or if its events differ from the events of this conversation.
         """
-        there = sorted(
+        to_copy = sorted(
             (int(named[1]), named[2])
             for path in files.list(_EVENTS)
             if (named := _EVENT_FILE.search(path))
         )
-        paths = [f"{_EVENTS}/event-{number:05d}-{source_id}.json" for number, source_id in there]
+        paths = [f"{_EVENTS}/event-{number:05d}-{source_id}.json" for number, source_id in to_copy]
         with self._lock:
             self._files.catch_up()
             known = len(self._files.names)
-            if [number for number, _ in there] != [*range(len(there))] or paths[
+            if [number for number, _ in to_copy] != [*range(len(to_copy))] or paths[
                 :known
             ] != self._files.names:
-                problem = f"of the {len(there)} events to copy, one is missing or differs"
+                problem = f"of the {len(to_copy)} events to copy, one is missing or differs"
                 raise InvalidEvent(
                     f"conversation {self.history.id!r} has {known} events; {problem}; nothing was"
                     " copied"
@@ -206,15 +206,17 @@ class FoldlogFileStore(WithHistories, FileStore):
         """
         path = normal_path(path)
         with self._lock:
-            gone = [name for name in self._names() if name == path or is_below(name, path)]
-            if not self._files.documents.issuperset(gone):
+            deleted = [name for name in self._names() if name == path or is_below(name, path)]
+            if not self._files.documents.issuperset(deleted):
                 raise InvalidEvent(
                     f"conversation {self.history.id!r}: an event cannot be deleted; nothing was"
                     " deleted; to erase the conversation, call"
                     f" histories.erase({self.history.id!r}, reason=...)"
                 )
-            if gone:
-                self._files.follow(self.history.append((), documents=dict.fromkeys(gone, DELETED)))
+            if deleted:
+                self._files.follow(
+                    self.history.append((), documents=dict.fromkeys(deleted, DELETED))
+                )
 
     def exists(self, path: str) -> bool:
         """Return whether there is a file or a folder with this path."""
@@ -303,10 +305,10 @@ class _Executor(ToolExecutor[Any, Any]):
             call.tool_name,
             call.action.model_dump(),
         ):
-            made = self._executor(action, conversation)
-        if isinstance(made, str):
-            return self._shape.from_text(made, is_error=True)
-        return made
+            result = self._executor(action, conversation)
+        if isinstance(result, str):
+            return self._shape.from_text(result, is_error=True)
+        return result
 
     def close(self) -> None:
         self._executor.close()

@@ -246,13 +246,15 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         )
 
     def _all(self, scope: str | None) -> list[ConversationRecord]:
-        found = [
+        records = [
             (record.updated_at, told["active"], record)
             for _, told in kept(self.histories.sync, _FORMAT, f"{self._prefix}/", self._told)
             if (record := self._record_in(told["record"])) is not None
             and (scope is None or record.scope == scope)
         ]
-        return [record for *_, record in sorted(found, key=operator.itemgetter(0, 1), reverse=True)]
+        return [
+            record for *_, record in sorted(records, key=operator.itemgetter(0, 1), reverse=True)
+        ]
 
     def _told(self, row: ConversationRow, before: object) -> Any:
         """Return the stored record of a conversation, and when it was last active. Lists need
@@ -569,7 +571,7 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
         else:
             waiting = [call.tool_call_id for call in (*waits.approvals, *waits.calls)]
         none = ToolReturn("There is no result: the run ended with its final result.")
-        told = [
+        call_results = [
             (c, self._results.get(c.tool_call_id, none))
             for c in last.tool_calls
             if c.tool_call_id not in waiting
@@ -582,9 +584,9 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
                 tool_kind=c.tool_kind,
                 metadata=r.metadata,
             )
-            for c, r in told
+            for c, r in call_results
         )
-        parts += [UserPromptPart(result.content) for _, result in told if result.content]
+        parts += [UserPromptPart(result.content) for _, result in call_results if result.content]
         about = {"run_id": last.run_id, "conversation_id": ended.conversation_id}
         if parts:
             return [ModelRequest(parts, timestamp=parts[0].timestamp, **about)]

@@ -129,10 +129,10 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
     def read_session(self, session_id: str, **kwargs: Any) -> Session | None:
         """Return a session; None if it does not exist."""
         redacted = {"session_id": session_id, "session_type": SessionType.AGENT}
-        kept = _kept(
+        session = _kept(
             self._holding(self.conversation(session_id), begins=True).history, "session", redacted
         )
-        return None if kept is None else Session.from_dict(kept)
+        return None if session is None else Session.from_dict(session)
 
     def delete_session(self, session_id: str, **kwargs: Any) -> None:
         """Erase a session and its agents; only their tombstones stay. Raises ``SessionException``
@@ -161,10 +161,10 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
         conversation = self.conversation(session_id, agent_id)
         # the SDK reports open calls as interrupted
         note_left_behind(self._sync, conversation)
-        kept = _state(self._holding(conversation, begins=True).history, agent_id)
-        if kept is None:
+        state = _state(self._holding(conversation, begins=True).history, agent_id)
+        if state is None:
             return None
-        return SessionAgent.from_dict(from_plain(kept))
+        return SessionAgent.from_dict(from_plain(state))
 
     def update_agent(self, session_id: str, session_agent: SessionAgent, **kwargs: Any) -> None:
         """Write the state of an agent, in one transaction, and forget the messages that its
@@ -271,14 +271,16 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
         conversation = self.conversation(session_id, agent_id)
         if conversation not in self._sync:
             raise SessionException(f"Agent {agent_id} in session {session_id} does not exist")
-        held = self._holding(conversation).messages
+        remembered = self._holding(conversation).messages
         stop = None if limit is None else offset + limit
         records = islice(_records(self._sync[conversation]), offset, stop)
-        found = {
+        messages = {
             events[0]: SessionMessage.from_dict(from_plain(record)) for events, record in records
         }
-        held.update((first, message) for first, message in found.items() if first not in held)
-        return [*found.values()]
+        remembered.update(
+            (first, message) for first, message in messages.items() if first not in remembered
+        )
+        return [*messages.values()]
 
     def create_multi_agent(
         self, session_id: str, multi_agent: MultiAgentBase, **kwargs: Any

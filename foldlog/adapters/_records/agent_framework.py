@@ -76,10 +76,12 @@ def _read(content: dict[str, Any] | None, record: dict[str, Any]) -> Made:
     if name == "function_result" and type(content.get("call_id")) is str:
         failed = content.get("exception") is not None
         items = dicts_in(content.get("items"))
-        told = [
+        result_parts = [
             _file(item) or {"type": "text", "text": text_of(item.get("text"))} for item in items
         ]
-        return answered(content["call_id"], content.get("result"), is_error=failed, parts=told)
+        return answered(
+            content["call_id"], content.get("result"), is_error=failed, parts=result_parts
+        )
     if (file := _file(content)) is not None:
         return Message, {"content": (file,)}
     signature = text_or_empty(content.get("protected_data"))
@@ -117,11 +119,11 @@ def _contents(event: Any) -> list[dict[str, Any]]:
         content = joined_text(event.content)
     else:
         content = event.content
-    told = parts_as(content, lambda text: {"type": "text", "text": text}, _written_file)
+    parts = parts_as(content, lambda text: {"type": "text", "text": text}, _written_file)
     if not isinstance(event, Observation):
-        return told
+        return parts
     failed = {"exception": "FunctionInvocationError"} if event.is_error else {}
-    items = {"items": told} if any("uri" in each for each in told) else {}
+    items = {"items": parts} if any("uri" in each for each in parts) else {}
     result = {"call_id": call_id_of(event), **failed, "result": joined_text(event.content), **items}
     return [{"type": "function_result", **result}]
 

@@ -290,16 +290,16 @@ def _parts(event: Any) -> list[dict[str, Any]]:
     match event:
         case Action():
             if event.arguments is None:
-                given = {}
+                arguments = {}
             else:
-                given = {"args": arguments_of(event)}
-            return [{"function_call": {"id": call_id_of(event), **given, "name": event.tool}}]
+                arguments = {"args": arguments_of(event)}
+            return [{"function_call": {"id": call_id_of(event), **arguments, "name": event.tool}}]
         case Observation():
             parts = parts_in(event.content)
             files = [_written_file(url) for part in parts if (url := file_in(part))]
             outcome = {"error" if event.is_error else "output": joined_text(event.content)}
-            told = {"id": call_id_of(event), "name": event.tool, "response": outcome}
-            return [{"function_response": {**({"parts": files} if files else {}), **told}}]
+            response = {"id": call_id_of(event), "name": event.tool, "response": outcome}
+            return [{"function_response": {**({"parts": files} if files else {}), **response}}]
     return parts_as(event.content, lambda text: {"text": text}, _written_file)
 
 

@@ -47,10 +47,10 @@ class _Decoder(FollowingDecoder):
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
         role = record["role"]
         blocks = dicts_in(record["blocks"])
-        told = dict_or_empty(record.get("additional_kwargs"))
+        extra = dict_or_empty(record.get("additional_kwargs"))
         parts = [part for block in blocks if (part := _part_of(block)) is not None]
         if role in _TOOL:
-            read.answer(told.get("tool_call_id"), said(parts), tool=told.get("name"))
+            read.answer(extra.get("tool_call_id"), said(parts), tool=extra.get("name"))
         elif role in _SYSTEM:
             read.add(SystemMessage, content=said(parts))
         elif role == "user":
@@ -61,7 +61,7 @@ class _Decoder(FollowingDecoder):
                 _thought(block) for block in blocks if block.get("block_type") == "thinking"
             ]
             calls = [_call_in(block) for block in blocks if block.get("block_type") == "tool_call"]
-            for call in calls or map(_call_of_openai, dicts_in(told.get("tool_calls"))):
+            for call in calls or map(_call_of_openai, dicts_in(extra.get("tool_calls"))):
                 read.call(*call)
             if read.parts or not read.events:
                 read.add(
@@ -118,13 +118,13 @@ class _Encoder(RepliesEncoder):
         for call in calls:
             named = {"tool_call_id": call_id_of(call), "tool_name": call.tool}
             blocks.append({"block_type": "tool_call", **named, "tool_kwargs": arguments_of(call)})
-        told: dict[str, Any] = {}
+        extra: dict[str, Any] = {}
         if isinstance(event, Observation):
-            told = {
+            extra = {
                 "tool_call_id": call_id_of(event),
                 **({"name": event.tool} if event.tool else {}),
             }
-        return [{"role": role_of(event), "additional_kwargs": told, "blocks": blocks}]
+        return [{"role": role_of(event), "additional_kwargs": extra, "blocks": blocks}]
 
 
 def _text_block(text: str) -> dict[str, Any]:
@@ -146,8 +146,8 @@ def _file_block(url: str, name: str) -> dict[str, Any]:
 
 
 def _thinking_block(text: str, signature: str) -> dict[str, Any]:
-    told = {"signature": signature} if signature else {}
-    return {"block_type": "thinking", "content": text, "additional_information": told}
+    extra = {"signature": signature} if signature else {}
+    return {"block_type": "thinking", "content": text, "additional_information": extra}
 
 
 FORMAT = Format(

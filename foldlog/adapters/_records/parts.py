@@ -105,14 +105,16 @@ def _before(format: PartsFormat, event: Any) -> list[Any]:
     """
     thinking = event.thinking if isinstance(event, Action | Message) else ()
     parts = [
-        part for told in map(thought_in, thinking) if any(told) and (part := format.thought(*told))
+        part
+        for thought in map(thought_in, thinking)
+        if any(thought) and (part := format.thought(*thought))
     ]
     if not isinstance(event, Action) or not event.thought:
         return parts
-    told = Message(
+    message = Message(
         source="agent", content=event.thought, timestamp=event.timestamp, origin=event.origin
     )
-    return [*parts, *format.part(told)]
+    return [*parts, *format.part(message)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,8 +157,8 @@ class PartsFormat(Format):
 
 
 def called(tool: str, arguments: Any, call_id: Any) -> Made:
-    given = arguments if type(arguments) in (dict, str) else None
-    return Action, {"tool": tool, "arguments": given, "call_id": text_or_none(call_id)}
+    accepted = arguments if type(arguments) in (dict, str) else None
+    return Action, {"tool": tool, "arguments": accepted, "call_id": text_or_none(call_id)}
 
 
 def answered(
@@ -165,9 +167,9 @@ def answered(
     """Return the result of a call. Its content is a text, or a value as JSON. If one of ``parts``
     is a file, the content is these parts.
     """
-    told = tuple(parts) if any(map(file_in, parts)) else text_of(content)
+    result = tuple(parts) if any(map(file_in, parts)) else text_of(content)
     return Observation, {
-        "content": told,
+        "content": result,
         "call_id": text_or_none(call_id),
         "is_error": is_error,
         "tool": tool,

@@ -135,8 +135,12 @@ def _read(part: dict[str, Any] | None, record: dict[str, Any]) -> Made:
         ):
             failed = name == "retry-prompt" or part.get("outcome", "success") != "success"
             items = content if type(content) is list else [content]
-            told = [_file(item) or {"type": "text", "text": text_of(item)} for item in items]
-            return answered(part["tool_call_id"], content, is_error=failed, tool=tool, parts=told)
+            result_parts = [
+                _file(item) or {"type": "text", "text": text_of(item)} for item in items
+            ]
+            return answered(
+                part["tool_call_id"], content, is_error=failed, tool=tool, parts=result_parts
+            )
         if name == "retry-prompt":
             return Message, {"content": text_of(content)}
     elif name == "text" and type(content) is str:
@@ -161,11 +165,11 @@ def _is_of_claude(part: dict[str, Any], record: dict[str, Any]) -> bool:
     """
     provider = part.get("provider_name")
     system = record.get("canonical_system")
-    told = system == "anthropic" or (
+    is_claude = system == "anthropic" or (
         system is None and "claude" in text_or_empty(record.get("model_name"))
     )
     return bool(part.get("signature")) and (
-        provider == "anthropic" or (provider == "bedrock" and told)
+        provider == "anthropic" or (provider == "bedrock" and is_claude)
     )
 
 
@@ -254,7 +258,7 @@ def _part(event: Any) -> dict[str, Any]:
                     _item(url) if (url := file_in(part)) else part.get("text", part)
                     for part in event.content
                 ]
-            told = {
+            fields = {
                 "tool_name": event.tool,
                 "content": result,
                 "tool_call_id": call_id_of(event),
@@ -262,7 +266,7 @@ def _part(event: Any) -> dict[str, Any]:
             }
             outcome = {"outcome": "failed" if event.is_error else "success", "retry": None}
             return {
-                **told,
+                **fields,
                 "metadata": None,
                 **time,
                 **outcome,

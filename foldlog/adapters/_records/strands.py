@@ -73,26 +73,29 @@ def _read(content: dict[str, Any] | None, record: dict[str, Any]) -> Made:
     name, inside = next(iter(content.items()))
     if name == "text" and type(inside) is str:
         return Message, {"content": inside}
-    held = dict_or_empty(inside)
-    call_id = held.get("toolUseId")
-    if name == "toolUse" and type(held.get("name")) is str:
-        return called(held["name"], held.get("input"), call_id)
+    fields = dict_or_empty(inside)
+    call_id = fields.get("toolUseId")
+    if name == "toolUse" and type(fields.get("name")) is str:
+        return called(fields["name"], fields.get("input"), call_id)
     if name == "toolResult" and type(call_id) is str:
-        items = dicts_in(held.get("content"))
+        items = dicts_in(fields.get("content"))
         texts = [text_of(item.get("text", item.get("json", item))) for item in items]
-        told = [
+        result_parts = [
             _file(item) or {"type": "text", "text": text}
             for item, text in zip(items, texts, strict=True)
         ]
         return answered(
-            call_id, "\n\n".join(texts), is_error=held.get("status") == "error", parts=told
+            call_id,
+            "\n\n".join(texts),
+            is_error=fields.get("status") == "error",
+            parts=result_parts,
         )
     if (file := _file(content)) is not None:
         return Message, {"content": (file,)}
-    if name == "reasoningContent" and (block := dict_or_empty(held.get("reasoningText"))):
+    if name == "reasoningContent" and (block := dict_or_empty(fields.get("reasoningText"))):
         return thought(block.get("text"), block.get("signature"))
     if name == "reasoningContent" and (
-        data := text_or_none(within(held, "redactedContent", "data"))
+        data := text_or_none(within(fields, "redactedContent", "data"))
     ):
         return thought("", data, is_redacted=True)
     return kept(name, content)
@@ -100,11 +103,11 @@ def _read(content: dict[str, Any] | None, record: dict[str, Any]) -> Made:
 
 def _file(content: dict[str, Any]) -> dict[str, Any] | None:
     name, inside = next(iter(content.items()), ("", None))
-    held = dict_or_empty(inside)
+    fields = dict_or_empty(inside)
     kinds = {"image": "image", "document": "application"}
-    data = dict_or_empty(dict_or_empty(held.get("source")).get("bytes")).get("data")
+    data = dict_or_empty(dict_or_empty(fields.get("source")).get("bytes")).get("data")
     if name in kinds:
-        return file_of({"data": data, "media_type": f"{kinds[name]}/{held.get('format')}"})
+        return file_of({"data": data, "media_type": f"{kinds[name]}/{fields.get('format')}"})
     return None
 
 
@@ -112,8 +115,8 @@ def _written(event: Any, parts: list[Any]) -> dict[str, Any]:
     time = time_text(event.timestamp, event.origin) or ""
     role = "assistant" if role_of(event) == "assistant" else "user"
     message = {"role": role, "content": parts, **named("tracking_id", event)}
-    told = {"message_id": max(event.id, 0), "redact_message": None}
-    return {"message": message, **told, "created_at": time, "updated_at": time}
+    identity = {"message_id": max(event.id, 0), "redact_message": None}
+    return {"message": message, **identity, "created_at": time, "updated_at": time}
 
 
 def _contents(event: Any) -> list[dict[str, Any]]:
@@ -127,13 +130,13 @@ def _contents(event: Any) -> list[dict[str, Any]]:
                 }
             }
         ]
-    told = [
+    contents = [
         each for each in parts_as(event.content, lambda text: {"text": text}, _written_file) if each
     ]
     if not isinstance(event, Observation):
-        return told
+        return contents
     status = "error" if event.is_error else "success"
-    return [{"toolResult": {"toolUseId": call_id_of(event), "status": status, "content": told}}]
+    return [{"toolResult": {"toolUseId": call_id_of(event), "status": status, "content": contents}}]
 
 
 def _written_file(url: str, _name: str) -> dict[str, Any]:
@@ -141,10 +144,10 @@ def _written_file(url: str, _name: str) -> dict[str, Any]:
     if not data:  # a file of Strands always has its bytes
         return {}
     kind, _, name = media_type.partition("/")
-    held = {"format": name, "source": {"bytes": {"__bytes_encoded__": True, "data": data}}}
+    file = {"format": name, "source": {"bytes": {"__bytes_encoded__": True, "data": data}}}
     if kind == "image":
-        return {"image": held}
-    return {"document": {"name": "file", **held}}
+        return {"image": file}
+    return {"document": {"name": "file", **file}}
 
 
 def _thought(text: str, signed: str) -> dict[str, Any]:
