@@ -20,8 +20,8 @@ bytes of the block under ``raw``. All records together make the same file again.
 
 Lines of the model's text may begin like lines of aider or of the user. But aider ends its own lines
 and the user's lines with two spaces. So if the first such line of a session ends with two spaces, a
-line that does not belongs to the text around it. After a blank line, this is the model's text.
-Otherwise it is a text of aider with several lines, whose last line ends with two spaces.
+line without these spaces is a part of the text around it. After a blank line, this text is the
+model's. Otherwise it is a text of aider with several lines, whose last line ends with two spaces.
 """
 
 from __future__ import annotations

@@ -91,8 +91,8 @@ def _part_of(block: Any) -> _Block | None:
 
 def shown_of(block: Any) -> _Block | None:
     """Return a block as a part of a content, so that nothing is lost. A text, an image or a file
-    becomes a part, any other block stays as it is or becomes a text with its JSON. Returns None for
-    an empty text.
+    becomes a part. Any other block stays as it is, or becomes a text with its JSON. Returns None
+    for an empty text.
     """
     part = {"type": "text", "text": block} if type(block) is str else part_of(block)
     if part is not None:
@@ -108,8 +108,8 @@ def shown_of(block: Any) -> _Block | None:
 
 def is_of_anthropic(block: _Block) -> bool:
     """Return whether only Anthropic's server knows such a block. The type of such a block is in
-    lower case and is not one of the types that all servers know. It is also not the name of a field
-    of the block: this is how OpenAI's parts name their content.
+    lower case and is not one of the types that all servers know. The block also has no field with
+    the name of its type, as OpenAI's parts have.
     """
     kind = kind_of(block)
     if kind is None or kind in _KNOWN or kind in block:

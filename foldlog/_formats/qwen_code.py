@@ -16,9 +16,9 @@ it follows.
                              model
 
 The View is the branch that ends in the last line. If a line does not follow the line before it, a
-Retraction takes back the branch that it leaves. A line whose parent is missing follows the line
-before it. Lines that are not sent to a model, such as a title, are not a part of the branch. The
-lines of sub-agents in the file of a session are stored and not shown.
+Retraction takes back the branch that the line leaves. A line whose parent is missing follows the
+line before it. Lines that are not sent to a model, such as a title, are not a part of the branch.
+The lines of sub-agents in the file of a session are stored and not shown.
 """
 
 from __future__ import annotations

@@ -88,8 +88,8 @@ class FoldlogSessionStore(OpenHistories):
         self._written: dict[str, History] = {}
         """The histories of the conversations to which this object wrote."""
         self._calls: dict[str, list[tuple[str, str, str, dict[str, Any]]]] = {}
-        """By the name of the tool, the calls of tools with effects that a hook announced and that
-        did not begin yet.
+        """The calls of each tool with effects that a hook announced and that have not begun yet, by
+        the name of the tool.
         """
 
     @to_its_end

@@ -369,8 +369,8 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
     @in_thread
     def _prepared(self, names: _Names) -> EventActions | _Values:
         """Return the compaction that the condenser makes now. If it makes no compaction, return the
-        records that are not sent to a model unchanged, by their ids: each in the form that is sent,
-        or None if it is left out.
+        changed records by their ids: each record as it is sent to a model, or None for a record
+        that is not sent.
         """
         handler = self.histories.sync._handler
         history = self.histories.sync[self.conversation(*names)]

@@ -636,8 +636,8 @@ class Digest:
         self.errors[subject] = OpenError(f"{text} → {outcome.error}", event_id, subject, self.calls)
 
     def _close(self, deed: Deed) -> None:
-        """Close the errors that a successful call repairs. These are errors of the same call, of a
-        command that it covers, of a file that it changed, and of a command with a file that it
+        """Close the errors that a successful call repairs. These are errors about the call itself,
+        a command that the call covers, a file that it changed, or a command with a file that it
         wrote or deleted. An edit of the open file repairs errors of earlier such edits.
         """
         changed = {change.path for change in deed.changes}

@@ -67,7 +67,7 @@ _SCRATCH = re.compile(
     r"(?:test|reproduce|repro|debug|demo|scratch|tmp|temp|try|verify|check)[_-][^/\\]*"
     r": (?:written|created)"
 )
-"""The line of a file outside the folders of tests that an agent made to try something."""
+"""The line about a file that an agent made to try something, outside the folders of tests."""
 _OMITTED = " earlier left out)"
 _ID_LENGTH = 14
 """An upper estimate of the length of a line's bullet and id."""

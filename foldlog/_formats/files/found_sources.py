@@ -55,8 +55,8 @@ def state_of(path: str) -> tuple[int, ...]:
 
 
 def leads_on(root: str | PathLike[str], folder: str | PathLike[str], seen: set[str]) -> bool:
-    """Return whether a folder should be read. It should not if it was ``seen`` before, or if it is
-    a link to a folder above or below the root.
+    """Return whether a folder should be read: it was not ``seen`` before, and is not a link to a
+    folder above or below the root.
     """
     real = os.path.realpath(folder)
     top = os.path.realpath(root)
