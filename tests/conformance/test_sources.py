@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import pytest
@@ -64,10 +63,13 @@ def begun(store: Store, name: str, **fields: Any) -> Source:
     return store.database.recorder.transact(work)
 
 
-def written(store: Store, work: Callable[[SourcesToWrite], object]) -> None:
-    store.database.recorder.transact(
-        lambda transaction: work(SourcesToWrite(store.database, transaction))
-    )
+def written(store: Store, method: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a method of the sources in a transaction, and return what it returns."""
+
+    def work(transaction: Transaction) -> Any:
+        return method(SourcesToWrite(store.database, transaction), *arguments)
+
+    return store.database.recorder.transact(work)
 
 
 def records_of(store: Store, source: Source, start: int = 0) -> list[bytes]:
@@ -124,17 +126,17 @@ def test_blocks_are_replaced_and_joined(store):
         blocks = [*sources.own_blocks(source)]
     changed = blocks[1].with_record(4, b"{}")
     expected = [*RECORDS[:4], b"{}", *RECORDS[5:]]
-    written(store, lambda sources: sources.put_blocks(source, [changed]))
+    written(store, SourcesToWrite.put_blocks, source, [changed])
     assert records_of(store, source) == expected
     parts = [blocks[0], changed]
-    written(store, lambda sources: sources.join_blocks(source, parts, joined(parts)))
+    written(store, SourcesToWrite.join_blocks, source, parts, joined(parts))
     assert firsts_of(store, source) == [0, 6]
     assert records_of(store, source) == expected
 
 
 def test_a_fork_shares_the_records_before_it_until_it_is_left_alone(store):
     parent, other = begun(store, "c1"), begun(store, "c2")
-    written(store, lambda sources: sources.put_made(parent, {0: (0, 2), 3: (2, 1), 8: (3, 1)}))
+    written(store, SourcesToWrite.put_made, parent, {0: (0, 2), 3: (2, 1), 8: (3, 1)})
     fork = other._replace(root=parent.root, parent=parent.conversation, from_record=4, records=7)
     own = [of_records(4, [b"[4]", b"[5]"]), of_records(6, [b"[6]"])]
 
@@ -164,7 +166,7 @@ def test_a_fork_shares_the_records_before_it_until_it_is_left_alone(store):
             assert sources.made(found) == {0: (0, 2), 3: (2, 1), 5: (9, 2)}
 
     check()
-    written(store, lambda sources: sources.leave_parent(source_of(store, "c2")))
+    written(store, SourcesToWrite.leave_parent, source_of(store, "c2"))
     check()
     assert source_of(store, "c2").parent is None
 
@@ -172,13 +174,12 @@ def test_a_fork_shares_the_records_before_it_until_it_is_left_alone(store):
 def test_the_record_of_an_event_is_found_in_a_few_rows(store):
     parent, other = begun(store, "c1"), begun(store, "c2")
     fork = other._replace(root=parent.root, parent=parent.conversation, from_record=6)
-    written(store, lambda sources: sources.put(fork))
+    written(store, SourcesToWrite.put, fork)
     made = {number: (3 * number, 3 if number % 2 else 2) for number in range(9)}
     for number, events in made.items():
-        one = {number: events}
-        written(store, lambda sources, one=one: sources.put_made(parent, one))
+        written(store, SourcesToWrite.put_made, parent, {number: events})
     own = {number: (first + 100, count) for number, (first, count) in made.items() if number >= 6}
-    written(store, lambda sources: sources.put_made(fork, own))
+    written(store, SourcesToWrite.put_made, fork, own)
     check_made(store, parent, made)
     check_made(store, fork, made | own)
 
@@ -189,21 +190,14 @@ def test_an_appended_block_says_what_its_records_became_until_its_source_is_chan
     source = begun(store, "c1", made=9)
     start, head = MADE + 9, b"h" * 32
     made = {number: (2 * number, 2) for number in range(start)}
-    written(store, lambda sources: sources.put_made(source, {**made}))
-    written(store, lambda sources: sources.set_progress(source, start, start, head))
+    written(store, SourcesToWrite.put_made, source, {**made})
+    written(store, SourcesToWrite.set_progress, source, start, start, head)
     for first in range(start, start + 6, 2):
         block = of_records(first, [b"[%d]" % first, b"{}"])
         some = {first: (2 * first + 5, 1), first + 1: (2 * first + 6, 2)}
         head = chained(head, block.hashes)
         made |= some
-        append = partial(
-            SourcesToWrite.append_block,
-            conversation=source.conversation,
-            block=block,
-            made=some,
-            head=head,
-        )
-        written(store, append)
+        written(store, SourcesToWrite.append_block, source.conversation, block, some, head)
 
     def check():
         found = source_of(store, "c1")
@@ -213,10 +207,8 @@ def test_an_appended_block_says_what_its_records_became_until_its_source_is_chan
         return found
 
     before = check()
-    settled = []
-    written(store, lambda sources: settled.append(sources.settle(source.conversation)))
-    assert settled == [before]
-    written(store, lambda sources: sources.join_last(before, start + 2))
+    assert written(store, SourcesToWrite.settle, source.conversation) == before
+    written(store, SourcesToWrite.join_last, before, start + 2)
     assert check() == before  # the rows have it: the joined block does not
     assert firsts_of(store, source) == [0, 3, 6, start, start + 2]
 
@@ -294,7 +286,7 @@ def test_places_are_found_by_name_and_by_conversation_the_newest_last(store):
     first = Place(one.conversation, 5, 9, 100, b"state", b"digest")
     second = first._replace(conversation=two.conversation, seen=6)
     for place in (first._replace(seen=7), first, second):
-        written(store, lambda sources, place=place: sources.put_place(name, place))
+        written(store, SourcesToWrite.put_place, name, place)
     with sources_of(store) as sources:
         assert sources.places(name) == [first, second]
         assert sources.places(b"q" * 16) == []
@@ -304,9 +296,9 @@ def test_places_are_found_by_name_and_by_conversation_the_newest_last(store):
 def test_an_erasure_deletes_all_of_it_and_refuses_what_it_was(store):
     source = begun(store, "c1")
     name, many = b"p" * 16, [number.to_bytes(16) for number in range(2_500)]
-    written(store, lambda sources: sources.put_made(source, {0: (0, 2)}))
+    written(store, SourcesToWrite.put_made, source, {0: (0, 2)})
     place = Place(source.conversation, 1, 9, 1, b"", b"")
-    written(store, lambda sources: sources.put_place(name, place))
+    written(store, SourcesToWrite.put_place, name, place)
     erased(store, "c1")
     with sources_of(store) as sources:
         assert sources.of("c1") is sources.find_by_key(source.conversation) is None
@@ -314,9 +306,9 @@ def test_an_erasure_deletes_all_of_it_and_refuses_what_it_was(store):
         assert {*sources.refused_of(source.conversation)} == {name, source.fingerprint}
         assert sources.is_refused(name)
     assert records_of(store, source) == []
-    written(store, lambda sources: sources.allow(name))
+    written(store, SourcesToWrite.allow, name)
     more = [many[0], many[999], many[1_000], many[-1], source.fingerprint]
-    written(store, lambda sources: sources.refuse(source.conversation, more))
+    written(store, SourcesToWrite.refuse, source.conversation, more)
     with sources_of(store) as sources:
         assert {*sources.refused_of(source.conversation)} == {*more}
         assert sources.refused_among(many) == {*more[:-1]}

@@ -351,16 +351,6 @@ class CountsCondensations:
             raise RuntimeError("the projection failed")
 
 
-def test_an_inline_projection_is_written_with_the_structural_events(store):
-    store.register(CountsCondensations())
-    say(store, "c1", "a")
-    store.append("c1", [CondensationRequest(), said("b")], expected_version=1)
-    say(store, "c1", "c")
-    with reading(store, "c1") as snapshot:
-        assert list(snapshot.records("counts")) == [Record(3, 1, b"1")]
-        assert snapshot.version == 4
-
-
 def test_nothing_is_appended_where_an_inline_projection_fails(store):
     projection = CountsCondensations()
     store.register(projection)
@@ -371,14 +361,6 @@ def test_nothing_is_appended_where_an_inline_projection_fails(store):
     assert store.version("c1") == 1
     with reading(store, "c1") as snapshot:
         assert [record.version for record in snapshot.records("counts")] == [1]
-
-
-def test_a_snapshot_reads_one_moment(store):
-    store.append("c1", [said(str(n), shown=n != 2) for n in range(5)], expected_version=0)
-    with reading(store, "c1") as snapshot:
-        assert ids(snapshot.shown_events([(0, 2), (4, 9)])) == [0, 1, 4]
-        assert ids(snapshot.events(1, 3)) == [1, 2]
-        assert snapshot.head is not None
 
 
 def test_a_closed_store_says_so(store):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from foldlog.eventstore.maintenance.copy import compare_stores, copy_store, keys
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.recorders.sqlite.reader import SQLiteReader
 from foldlog.projections import Views, audit
+from tests.between import Killed, killing
 from tests.privacy import erased, redacted
 from tests.said import said, say, texts
 from tests.sound import assert_sound
@@ -192,6 +194,20 @@ def test_a_copy_that_is_stopped_goes_on_with_no_conversation(source, target, mon
     copying.close()  # as Ctrl-C in the thread that called
     assert [row.id for row in target.conversations()] == ["short"]
     assert target.database.recorder.query(lambda reader: reader.unfinished()) == []
+
+
+def test_a_copy_that_is_killed_has_the_keys_of_its_events(source, target, monkeypatch):
+    """An append that is sent again to the copy must not add its events twice."""
+    monkeypatch.setattr(importing, "CHUNK", 2)
+    say(source, "a", "begin")
+    problems(source, target)
+    say(source, "a", "one", "two", idempotency_key="first")
+    say(source, "a", "three", "four", "five", idempotency_key="second")
+    with suppress(Killed):
+        problems(source, Store(killing(target.database.recorder, 2)))
+    assert target.version("a") == 3
+    assert say(target, "a", "one", "two", idempotency_key="first")[0].id == 1
+    assert target.version("a") == 3
 
 
 def test_a_page_that_cannot_be_read_costs_one_conversation(tmp_path, target):
