@@ -73,16 +73,6 @@ def test_a_file_loads_or_is_refused_as_its_golden_case_says(case):
         assert made(case, output) == text, "python -m tests.condensers.test_config"
 
 
-ASKING = '[condenser]\ntype = "llm"\n[llm]\nmodel = "m"\n'
-
-
-@pytest.mark.parametrize("key", ["api_key", "base_url"])
-def test_an_empty_setting_is_reported_with_its_path(key):
-    config = tomllib.loads(f'{ASKING}{key} = ""')
-    with pytest.raises(InvalidCondenser, match=rf"^condenser.llm_config: llm.{key}: "):
-        read_condenser_config(config)
-
-
 @pytest.mark.parametrize("name", sorted(SET_BY_FOLDLOG))
 def test_extra_sets_no_argument_that_foldlog_sets(name):
     with pytest.raises(ValidationError, match=f"foldlog itself sets {name} in each call"):
@@ -128,26 +118,6 @@ def test_no_key_is_in_the_traceback_of_an_error(toml):
 
 
 # --- from Python, and back ---
-
-
-@pytest.mark.parametrize(
-    "alias, canonical",
-    [
-        ("no_op", "noop"),
-        ("NoOpCondenser", "noop"),
-        ("browser_output_masking", "browser_output"),
-        ("recent", "recent_events"),
-        ("amortized", "amortized_forgetting"),
-        ("llm_summarizing", "llm"),
-        ("LLMSummarizingCondenser", "llm"),
-        ("structured", "structured_summary"),
-        ("PipelineCondenser", "pipeline"),
-    ],
-)
-def test_every_name_of_a_type_is_understood_and_the_canonical_one_is_written(alias, canonical):
-    parts = {"condensers": []} if canonical == "pipeline" else {}
-    assert parse_config({"type": alias, **parts}) == parse_config({"type": canonical, **parts})
-    assert parse_config({"type": alias, **parts}).model_dump()["type"] == canonical
 
 
 def test_a_name_of_a_type_is_understood_where_a_store_is_opened():
