@@ -6,6 +6,7 @@ counting.py     count the figures of one conversation from its events, counted o
 of_sources.py   the same of a source whose records are no events yet
 counts.py       events by kind, tool and day, errors, waits; sizes.py: tokens of Views; savings.py:
                 of condensations
+context.py      how near the prompts came to the context limit
 spending.py     calls of models, their tokens and cost; prices.py: by a table of prices
 overview.py     title, format and times of a conversation; places.py: where its source was written
 orders.py       what lists can be sorted by; activity.py: when conversations were last active
