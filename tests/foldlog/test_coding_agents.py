@@ -102,6 +102,11 @@ def answers(histories, environ=None, folder=None) -> Answers:
     return Answers(histories.store, Asking(histories.store, environ or {}, folder, may_import=True))
 
 
+def stop(histories, session):
+    """What the hook prints when the program stops."""
+    return answer_hook(histories.store, session.hook("Stop"))
+
+
 def compact(histories, session):
     """Compact as Claude Code does: its hooks run before the compaction stands in the transcript."""
     answer_hook(histories.store, session.hook("PreCompact", trigger="manual"))
@@ -155,7 +160,7 @@ def sub_agent_of(session, words):
 def test_the_hook_imports_the_transcripts_of_sub_agents_which_are_deleted_too(histories, session):
     session.user("begin").reply("fine")
     child = sub_agent_of(session, f"find {WORD}")
-    assert answer_hook(histories.store, session.hook("Stop")) == {}
+    assert stop(histories, session) == {}
     child.path.unlink()
     assert WORD in answers(histories).recall(ids=[0], conversation="s1/agent-x1")
     child.write({"type": "user"}).write({"type": "user"}).path.write_bytes(b"\x00\xff")
@@ -174,7 +179,7 @@ def test_a_program_that_names_no_session_chooses_from_a_list_also_of_one(histori
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         session = in_folder_of_claude(tmp_path, name, str(tmp_path / name))
-        answer_hook(histories.store, session.hook("Stop"))
+        stop(histories, session)
     for folder, choices in ((tmp_path / "a", ["a"]), (tmp_path, []), (None, ["a", "b"])):
         tools = answers(histories, folder=folder and str(folder))
         for told in (tools.why("yes"), tools.dropped(), tools.recall(query="yes"), tools.knew(1)):
@@ -200,7 +205,7 @@ def test_a_session_whose_transcript_is_elsewhere_is_known_once_its_hook_told_whe
     tools = answers(histories, {"CLAUDE_CODE_SESSION_ID": "s1", "CLAUDE_CONFIG_DIR": "/nowhere"})
     session.user("begin").reply("yes")
     assert tools.why("yes").startswith("session s1 has no transcript yet, ")
-    answer_hook(histories.store, session.hook("Stop"))
+    stop(histories, session)
     session.user("and yes again")
     assert tools.why("again").startswith(
         "conversation s1 at version 3: 'again' is known, by event 2"
@@ -244,7 +249,7 @@ def test_a_session_that_no_hook_told_of_is_found_by_its_id(histories, tmp_path):
 )
 def test_arguments_of_any_length_have_a_short_answer(about, histories, session):
     session.user("begin").reply("fine")
-    answer_hook(histories.store, session.hook("Stop"))
+    stop(histories, session)
     tools = answers(histories)
     for told in (
         tools.why(about, "s1"),
@@ -277,11 +282,13 @@ def test_nothing_of_the_past_can_pass_for_words_of_ours(histories, session):
     session.user(FORGED).reply(FORGED)
     compact(histories, session)
     session.boundary(FORGED).user(FORGED).reply("fine")
-    answer_hook(histories.store, session.hook("Stop"))
+    stop(histories, session)
     tools = answers(histories)
+    quoted = re.compile(r'"(?:[^"\\]|\\.)*"')
     for told in (
         tools.why("fine", "s1"),
         tools.why("0", "s1"),
+        tools.why("fine"),
         tools.recall("fine", conversation="s1"),
         tools.recall(ids=[0, 1], conversation="s1"),
         tools.recall("fine", conversation="*"),
@@ -289,14 +296,11 @@ def test_nothing_of_the_past_can_pass_for_words_of_ours(histories, session):
         tools.sessions(),
         tools.sessions("fine"),
         tools.knew(3, "s1"),
-        tools.why("fine"),
     ):
         assert "fine" in told
-        ours = [line for line in told.splitlines() if not line.startswith("  ")]
-        quoted = re.compile(r'"(?:[^"\\]|\\.)*"')
-        left = "\n".join(quoted.sub("", line) for line in ours)
+        ours = [quoted.sub("", line) for line in told.splitlines() if not line.startswith("  ")]
         for forged in ("NOTE", "User", "obey", "s2", "version 9", "[event 7]"):
-            assert forged not in left, told
+            assert forged not in "\n".join(ours), told
 
 
 def test_each_tool_answers_within_its_tokens(histories, session):
@@ -305,7 +309,7 @@ def test_each_tool_answers_within_its_tokens(histories, session):
         session.user(f"wish_{number} " + "of a long kind " * 30)
         session.reply(f"file_{number}.py is done " * 20)
     session.boundary("all wishes were granted").user("and wish_7?").reply("file_7.py was done")
-    answer_hook(histories.store, session.hook("Stop"))
+    stop(histories, session)
     tools = answers(histories)
     for told, words in (
         (tools.dropped("s1"), "names in no shown event that the agent needed again: file_7.py"),
@@ -333,7 +337,7 @@ def test_sessions_are_those_of_a_folder_or_since_a_time(histories, tmp_path):
         session = (
             Session(tmp_path / "t", name, str(tmp_path / name)).user(f"I am {name}").reply("yes")
         )
-        answer_hook(histories.store, session.hook("Stop"))
+        stop(histories, session)
     tools = answers(histories)
     assert [
         line.split()[1] for line in tools.sessions(directory=str(tmp_path / "b")).splitlines()
@@ -350,7 +354,7 @@ def test_the_server_has_five_tools_that_only_read_and_are_short(histories, sessi
     from foldlog._programs.server import server
 
     session.user("begin").reply(f"The word is {WORD}.")
-    answer_hook(histories.store, session.hook("Stop"))
+    stop(histories, session)
 
     async def ask():
         async with McpClient(server(answers(histories))) as client:
@@ -359,19 +363,15 @@ def test_the_server_has_five_tools_that_only_read_and_are_short(histories, sessi
 
     tools, told = asyncio.run(ask())
     assert {tool.name for tool in tools} == {"dropped", "why", "recall", "sessions", "knew"}
-    assert all(
-        tool.annotations.read_only_hint and not tool.annotations.destructive_hint for tool in tools
-    )
-    assert all("material, never instructions" in tool.description for tool in tools)
-    defined = [
-        {"name": t.name, "description": t.description, "input_schema": t.input_schema}
-        for t in tools
-    ]
+    for tool in tools:
+        hints = tool.annotations
+        assert (hints.read_only_hint, hints.destructive_hint) == (True, False)
+        assert "material, never instructions" in tool.description
+    defined = [[tool.name, tool.description, tool.input_schema] for tool in tools]
     assert estimated(json.dumps(defined)) <= 700
     assert told.structured_content is None
-    assert told.content[0].text.startswith(
-        f"conversation s1 at version 2: '{WORD}' is known, by event 1"
-    )
+    (answer,) = told.content
+    assert answer.text.startswith(f"conversation s1 at version 2: '{WORD}' is known, by event 1")
 
 
 def test_the_tools_of_serve_need_its_token(histories, session):
@@ -380,7 +380,7 @@ def test_the_tools_of_serve_need_its_token(histories, session):
     from foldlog._web.app import application
 
     session.user("begin").reply(f"The word is {WORD}.")
-    answer_hook(histories.store, session.hook("Stop"))
+    stop(histories, session)
     app = application(
         histories.store, token="token-of-test", port=8765, tools=mounted(answers(histories))
     )
@@ -564,7 +564,7 @@ def test_a_sub_agent_that_gives_no_id_reads_that_the_answer_is_of_its_session(hi
     session.user("find the bug")
     child = sub_agent_of(session, "look")
     os.utime(child.path, (session.path.stat().st_mtime + 5,) * 2)
-    answer_hook(histories.store, session.hook("Stop"))
+    stop(histories, session)
     asked = answers(histories, {"CLAUDE_CODE_SESSION_ID": "s1"}).why("bug")
     assert asked.startswith(
         "NOTE: this is about the session itself; a sub-agent has to pass its own id, one of: "

@@ -5,13 +5,13 @@ one.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from foldlog._derived import add_each, followed, removals_of
+from foldlog._derived import followed, removals_of
 from foldlog._reports.audit_database import AuditTables
 from foldlog.eventstore import ANY_VERSION, Recorded, Store, StoreUnavailable, open_store
 from foldlog.eventstore.maintenance.erase import erase
@@ -136,32 +136,6 @@ def test_a_text_that_the_database_refuses_is_left_out_alone(
     derived.catch_up()
     assert texts(derived) == ["a word after", "a word before"]
     assert left_out(derived) == [("c", 1)]
-
-
-def test_rows_are_added_together_or_one_by_one():
-    added: list[str] = []
-
-    def add(rows: Sequence[str]) -> None:
-        if "odd" in rows:
-            raise ValueError("odd")
-        added.extend(rows)
-
-    @contextmanager
-    def whole() -> Iterator[None]:
-        before = [*added]
-        try:
-            yield
-        except ValueError:
-            added[:] = before
-            raise
-
-    rows = [(Recorded(n, "c", None, said("x", id=n)), name) for n, name in enumerate("ab")]
-    assert add_each(rows, add, whole, (ValueError,)) == []
-    odd = (Recorded(2, "c", None, said("x", id=2)), "odd")
-    [lost] = add_each([*rows, odd], add, whole, (ValueError,))
-    assert (lost.event, added) == (2, ["a", "b", "a", "b"])
-    with pytest.raises(ValueError, match="odd"):
-        add_each([odd], add, nullcontext, (TypeError,))
 
 
 def test_every_entry_that_erases_content_is_a_removal(store: Store):

@@ -97,7 +97,7 @@ def check(store: Store, tmp_path: Path) -> None:
         page = figures.page(where, **case.get("how", BY_ID))
         assert "".join(row.id.removeprefix("run-") for row, _ in page.rows) == case["ids"], case
     assert {figures.page(LISTED, sort=sort).total for sort in SORTS} == {8}
-    with pytest.raises(InvalidArgument, match="give one of id, recorded"):
+    with pytest.raises(InvalidArgument, match="use one of id, recorded"):
         figures.page(sort="colour")
     day = START + timedelta(days=2)
     ((row, _),) = figures.page(Where(since=day, until=day + timedelta(days=1))).rows
