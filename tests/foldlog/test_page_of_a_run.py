@@ -237,11 +237,6 @@ def test_an_import_shows_its_newest_events_and_figures_before_its_events_are_mad
         ]
 
 
-def test_models_come_beside_the_columns_of_a_page(client):
-    assert client.json("history?id=c")["models"] == []
-    assert client.json("models?id=c") == {"conversation": "c", "models": []}
-
-
 def test_the_page_of_a_long_conversation_is_made_once_for_a_version(tmp_path, monkeypatch):
     monkeypatch.setattr(pages, "_LONG", 3)
     with open_store(f"sqlite:///{tmp_path}/long.db") as store:

@@ -11,7 +11,6 @@ import sys
 import threading
 import urllib.request
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 
@@ -33,16 +32,13 @@ from foldlog._words.reasons import because
 from foldlog._words.safe_text import printable
 from foldlog.eventstore import (
     ANY_VERSION,
-    Action,
     CondensationAction,
     CondensationRequest,
     Message,
-    Observation,
     Retraction,
     confirm,
     open_store,
 )
-from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
 from foldlog.formats import formats
 from foldlog.projections import Views
@@ -109,13 +105,6 @@ def test_a_history_is_told_and_goes_on_with_what_is_appended(client, store):
     assert changed[shown[1]][-1][:3] == [shown[1] + 1, version + 2, version + 1]
 
 
-def test_what_a_runtime_keeps_for_itself_is_not_listed(client, store):
-    for name in ("strands/s/a", "strands/s/+session"):
-        append(store, name, said("hi"))
-    assert "strands/s/a" in rows(client)
-    assert "strands/s/+session" not in rows(client)
-
-
 def test_no_title_is_the_words_of_a_redacted_event_also_of_a_fork(client, store):
     append(store, "c", said("the secret word"))
     store.fork("c", 1, "f")
@@ -180,83 +169,6 @@ def test_a_conversation_has_one_title_in_the_list_at_home_on_its_page_and_in_its
 def test_a_path_gives_its_document(client, path, kind):
     answer = client.json(path)
     assert json.loads(msgspec.json.encode(msgspec.convert(answer, kind))) == answer
-
-
-@pytest.mark.parametrize(
-    "words, found",
-    [("MAKE test-3", [8]), ('test-3 "MAKE TEST"', [8]), ('"test-3 make"', []), ('""', [])],
-)
-def test_an_event_is_found_by_its_words(client, words, found):
-    hits = client.json("find", {"id": "usual", "words": words})["hits"]
-    assert [hit["event"] for hit in hits] == found
-    assert all("make test-3" in hit["snippet"] for hit in hits)
-
-
-def test_an_event_is_told_in_full(client):
-    event = client.json("event?id=usual&event=2")["event"]
-    assert (event["kind"], event["arguments"]) == ("action", {"command": "make test-0"})
-
-
-def test_all_conversations_are_searched(client):
-    (hit,) = client.json("search?words=build+repair&limit=5")["hits"]
-    assert (hit["conversation"], hit["event"], hit["kind"]) == ("usual", 1, "user")
-    marked = [hit["snippet"][start:stop] for start, stop in hit["highlights"]]
-    assert marked == ["build", "repair"]
-    refused = client.get("/api/search?words=-")
-    assert (refused.status, "word" in refused.json()["error"]) == (400, True)
-
-
-def test_a_search_finds_events_of_the_chosen_conversations_alone(client, store):
-    for name, tool in (("one", "Bash"), ("two", "shell")):
-        failed = Observation(tool=tool, content="no such file", call_id="a", is_error=True)
-        append(store, name, Action(tool=tool, arguments={}, call_id="a"), failed)
-    for query, found in (
-        ("", {"one", "two"}),
-        ("tool:Bash", {"one"}),
-        ("tool:Bash program:codex", set()),
-    ):
-        hits = client.json("search", {"words": "such file", "q": query})["hits"]
-        assert {hit["conversation"] for hit in hits} == found, query
-    assert client.get("/api/search?words=a&q=state:none").status == 400
-
-
-def test_the_cost_of_the_chosen_runs_is_known_by_model_and_by_day(client, store):
-    before = client.json("overview")["chosen"]
-    assert sum(one["calls"] for one in before["models"]) == before["spent"]["calls"]
-    for name, day, model in (("one", 1, "m"), ("two", 2, "m"), ("three", 2, "n")):
-        usage = {"model": model, "usage": {"prompt_tokens": 10}, "cost": 0.25}
-        at = datetime(2026, 3, day, 9, tzinfo=UTC)
-        append(store, name, Message(source="agent", content="hi", meta=usage, timestamp=at))
-    for query, models, days in (
-        ("model:m", [("m", 0.5)], [("2026-03-01", 0.25), ("2026-03-02", 0.25)]),
-        ("model:n", [("n", 0.25)], [("2026-03-02", 0.25)]),
-    ):
-        chosen = client.json("overview", {"q": query})["chosen"]
-        assert [(one["model"], one["cost"]) for one in chosen["models"]] == models
-        assert [(one["day"], one["cost"]) for one in chosen["days"]] == days
-
-
-def test_a_run_is_chosen_by_a_part_of_its_id(client, store):
-    append(store, "bench/Window100-x", said("hi"))
-    assert [*rows(client, "window100")] == ["bench/Window100-x"]
-    assert rows(client, "window100 y") == {}
-
-
-def test_the_beginning_of_an_id_leads_to_the_page_of_its_conversation(client):
-    led = client.get("/?id=usu&x=1")
-    assert (led.status, led.headers["location"]) == (307, "?x=1&id=usual")
-    for name in ("usual", "none", ""):
-        assert client.get(f"/?id={name}").status == 200
-
-
-def test_another_run_is_meant_by_the_beginning_of_its_id_and_not_its_sub_agents(client, store):
-    for name in ("session/agent-1", "session"):
-        store.ingest(name, usual_history(2))
-    for other, meant in (("ses", "session"), ("session/", "session/agent-1")):
-        compared = client.json(f"compare?id=usual&other={other}")
-        assert compared["runs"][1]["conversation"] == meant
-    assert client.get("/api/compare?id=usual&other=nothing").status == 404
-    assert client.get("/api/compare?id=usual&other=").status == 400
 
 
 def test_the_list_and_the_fleet_count_every_conversation(client, store):
@@ -374,45 +286,6 @@ def test_figures_of_an_earlier_version_are_not_told_as_counted(client, store, ma
     assert client.json("conversations")["counted"] == client.json("fleet")["counted"] == 2
     may_count.set()
     until_counted(client, 3)
-
-
-@pytest.mark.parametrize(
-    "path, status, why",
-    [
-        ("history", 400, "'id' is missing"),
-        ("history?id=none", 404, "no conversation"),
-        ("history?id=usual&since=-1", 400, "whole number"),
-        ("history?id=usual&since=\u0663", 400, "whole number"),
-        ("event?id=usual&event=100000", 404, "no event"),
-        ("event?id=usual&event=99999999999999999999", 400, "whole number"),
-        ("events?id=usual&start=x", 400, "whole number"),
-        ("event?id=usual", 400, "'event' is missing"),
-        ("find?id=usual", 400, "'words' is missing"),
-        ("search?words=+", 400, "'words' is missing"),
-        ("compare?id=usual", 400, "'other' is missing"),
-        ("conversations?limit=-1", 400, "whole number"),
-        ("follow?id=none", 404, "no conversation"),
-        ("follow?id=gone", 410, "was erased"),
-        ("history?id=gone", 410, "was erased"),
-        ("nothing", 404, "no path '/api/nothing'"),
-        ("history/?id=usual", 404, "no path"),
-    ],
-)
-def test_a_wrong_question_gets_a_reason(client, store, path, status, why):
-    append(store, "gone", said("x"))
-    erase(store, "gone", reason="asked to")
-    answer = client.get(f"/api/{path}")
-    assert (answer.status, why in answer.json()["error"]) == (status, True)
-    assert "replace_erased" not in answer.json()["error"], "a page has no Python"
-
-
-def test_conversations_come_in_pages_last_active_first(client):
-    whole = [*rows(client)]
-    assert len(whole) == 3
-    for start, limit in ((0, 2), (2, 2), (1, 0), (9, 5)):
-        page = client.json(f"conversations?start={start}&limit={limit}")
-        listed = [row["conversation"] for row in page["conversations"]]
-        assert (listed, page["total"]) == (whole[start : start + limit], 3)
 
 
 PATHS = (

@@ -39,7 +39,7 @@ _OF_THE_RUN = re.compile(
     r"(?:[ T]\d\d:\d\d(?::\d\d(?:\.\d+(?:Z|\+\d\d:\d\d))?)?)?"
     r"|20\d{6}T\d{6}\.\d+Z"
     # how long, how large, how fast
-    r"|\d[\d,.]*(?= (?:ms|bytes|×|MB)(?!\w))|[\d,]+(?= +[\d,.]+ ×| now$)"
+    r"|(?<=\"bytes\": )\d+|\d[\d,.]*(?= (?:ms|bytes|×|MB)(?!\w))|[\d,]+(?= +[\d,.]+ ×| now$)"
 )
 _OF_THE_MACHINE = re.compile(
     r"(?<=To count them: ).*|(?<=for that: ).*|(?<=\")/[^\"]*/foldlog(?=[ \"])"

@@ -1,21 +1,28 @@
 """Sessions in a shell: what a person types, one command after the other, and what is shown.
 
 ``tests/golden/sessions`` has a file for each subject. A session begins in an empty folder. Lines
-that begin with ``#`` say what the next command is about. A file is typed up to ``END``.
+that begin with ``#`` say what the next command is about. A file is typed up to ``END``. ``curl``
+asks the server that ``foldlog serve`` starts, and shows the status and the document.
 
 python -m tests.golden.sessions      write what is shown now
 """
 
 from __future__ import annotations
 
+import json
+import re
 import shlex
 import subprocess
 import tempfile
 from collections.abc import Iterator
 from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
+import foldlog
+from foldlog._web.app import application
 from tests.golden.outputs import lines_of, run
+from tests.web_client import asking
 
 SESSIONS = Path(__file__).parent / "sessions"
 
@@ -48,6 +55,8 @@ def _steps(session: str) -> Iterator[tuple[list[str], str]]:
 def _shown(command: str, folder: Path) -> list[str]:
     """What a command shows: foldlog's are run in this process, others by a shell."""
     words = shlex.split(command.replace("$PWD", str(folder)))
+    if words[0] == "curl":
+        return lines_of(_answer(words[-1], folder), folder)
     if "foldlog" not in words:
         done = subprocess.run(command, shell=True, cwd=folder, capture_output=True, check=True)
         return lines_of(done.stdout.decode(), folder)
@@ -66,6 +75,37 @@ def _shown(command: str, folder: Path) -> list[str]:
         printed = ""
     lines = lines_of(printed, folder)
     return [*lines, f"exit status {status}"] if status else lines
+
+
+def _answer(path: str, folder: Path) -> str:
+    """The status of an answer of the server, and its document or the address that it names. A
+    thread counts conversations, so the server is asked until all are counted.
+    """
+    with (
+        foldlog.open(folder / "foldlog.db") as histories,
+        asking(application(histories.store, token=None)) as client,
+    ):
+        answer = client.get(path)
+        while answer.status == 200 and _is_counting(answer.json()):
+            answer = client.get(path)
+    if "location" in answer.headers:
+        return f"{answer.status} {answer.headers['location']}"
+    document = json.dumps(answer.json(), indent=2, ensure_ascii=False)
+    return f"{answer.status}\n{_LIST.sub(_in_one_line, document)}"
+
+
+_LIST = re.compile(r"\[\s+([^\[\]{}]+?)\s+\]")
+"""A list of numbers or texts, with each in a line of its own."""
+
+
+def _in_one_line(found: re.Match[str]) -> str:
+    return f"[{' '.join(found[1].split())}]"
+
+
+def _is_counting(document: dict[str, Any]) -> bool:
+    if "counted" not in document:
+        return False
+    return document["counted"] < document.get("total", document["conversations"])
 
 
 if __name__ == "__main__":
