@@ -370,8 +370,8 @@ class AsyncHistories:
 
     def __contains__(self, conversation: object) -> bool:
         raise TypeError(
-            "'in' cannot be awaited; ask for 'await histories[id].version()', 0 where there is no"
-            " event"
+            "'in' cannot be awaited; use 'await histories[id].version()', which is 0 if there is "
+            "no event"
         )
 
     def __len__(self) -> int:
@@ -498,7 +498,7 @@ class AsyncHistory:
         self.id = conversation
 
     def __len__(self) -> int:
-        raise TypeError("'len' cannot be awaited; ask for 'await history.version()'")
+        raise TypeError("'len' cannot be awaited; use 'await history.version()'")
 
     def __bool__(self) -> bool:
         return True

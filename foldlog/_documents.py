@@ -664,7 +664,8 @@ class StepDocument(Document, frozen=True, kw_only=True):
 
 
 class PassageDocument(Document, frozen=True, kw_only=True):
-    """A place at which two texts differ: the words of each, and the equal words around them."""
+    """A passage in which two texts differ: the words of each text, and the equal words around
+    them."""
 
     before: str
     words: str
@@ -673,9 +674,9 @@ class PassageDocument(Document, frozen=True, kw_only=True):
 
 
 class DifferingDocument(Document, frozen=True, kw_only=True):
-    """Two events whose texts differ, one of each run; null if a run has no such event. ``passages``
-    are the first places that differ, and ``more`` is the number of further places. Of the ``lines``
-    of each text, the other text does not contain ``lines_apart``.
+    """Two events whose texts differ, one from each run. An event is null if its run has no such
+    event. ``passages`` are the first places that differ, and ``more`` is the number of further
+    places. Of the ``lines`` of each text, the other text does not contain ``lines_apart``.
     """
 
     events: tuple[LineDocument | None, LineDocument | None]
@@ -996,8 +997,8 @@ class LivedDocument(Document, frozen=True, kw_only=True):
 class HistoryDocument(SavingsDocument, frozen=True, kw_only=True):
     """``/api/history``, and the page that ``foldlog report`` writes. ``events_counted`` is the
     field ``events`` of a list. ``limit`` is the limit of ``--agent-model``, or the limit that the
-    last condensation recorded. ``window`` is the window that the source recorded, or else the
-    window of the model ``window_of``.
+    last condensation recorded. ``window`` is the context window that the source recorded, or by
+    default the window of the model ``window_of``.
     """
 
     conversation: str
@@ -1207,8 +1208,8 @@ class ArchivedConversationDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class ArchivedDocument(Document, frozen=True, kw_only=True):
-    """``foldlog store archive``: the archived conversations, and the ones that stay, with the
-    reasons.
+    """``foldlog store archive``: the archived conversations, and the conversations that stay, with
+    the reasons.
     """
 
     conversations: tuple[ArchivedConversationDocument, ...]

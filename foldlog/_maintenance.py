@@ -527,11 +527,11 @@ def iter_erased(
     complete: bool = True,
     dry_run: bool = False,
 ) -> Iterator[tuple[ConversationRow, EventStoreError | None]]:
-    """Erase conversations while this iterator is read: forks before the conversations whose events
-    they share, companions after their conversations. Yield the tombstone of each and None; with
-    ``with_forks`` also the tombstones of forks. For a conversation that stays, yield its row and
-    the error: it has a newer event than its row in ``expected``, or ``stays`` returns an error for
-    it. With ``dry_run``, erase nothing, and yield rows instead of tombstones.
+    """Erase conversations while this iterator is read. Forks are erased before the conversations
+    whose events they share, and companions after their conversations. Yield the tombstone of each
+    and None; with ``with_forks`` also the tombstones of forks. For a conversation that stays, yield
+    its row and the error: it has a newer event than its row in ``expected``, or ``stays`` returns
+    an error for it. With ``dry_run``, erase nothing, and yield rows instead of tombstones.
     """
     if with_forks and detach_forks:
         raise InvalidArgument(

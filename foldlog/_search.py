@@ -216,7 +216,8 @@ def _last_active_first(
 
 
 def _rows(store: Store, unread: list[str]) -> list[ConversationRow]:
-    """Return all conversations; if the file is damaged, the conversations that can be found."""
+    """Return all conversations. If the file is damaged, return the conversations that can be
+    found."""
     try:
         return [*store.iter_conversations()]
     except StoreDamaged:

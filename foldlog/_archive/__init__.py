@@ -2,12 +2,12 @@
 first use.
 
 importing.py   what is found at some paths; reading.py: read it in blocks
-comparing.py   is it new, or does it go on with what is here, or is it a fork?
+comparing.py   decide whether it is new, longer than the stored source, or a fork
 writing.py     write its blocks and figures
 projecting.py  make the events of the records, once; newest.py: the last ones, while they are made
 unstored.py    make them in memory, if a store can only be read
-recording.py   records that a runtime hands over one by one
-refreshing.py  take what a file has since; compacting.py: a compaction that a program has not
+recording.py   store the records that a runtime appends one by one
+refreshing.py  import the new records of a file; compacting.py: a compaction that a program has not
                written yet
 redacting.py   redact records of a source
 stored.py      the records of a conversation as they came, for an export

@@ -260,7 +260,8 @@ class HistoryRecorder:
         events = self._decoder.events(record)
         if events[0].id != self._next:
             raise UnusableFormat(
-                f"the decoder of {self.format} gave event {events[0].id} to a history at version"
+                f"the decoder of {self.format} returned event {events[0].id} for a history at "
+                f"version"
                 f" {self._next}; a decoder numbers its events from next_id on"
             )
         number(events, self.format)

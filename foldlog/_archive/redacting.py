@@ -1,8 +1,8 @@
 """Redact the source records of events, in all sources of a family.
 
-A *family* are the sources that share their first records. A redacted record is looked up by its
-hash in all of them, since a fork may contain it again. Its skeleton without texts stays, and also
-its hash, by which later imports recognize it. All events of these records are redacted too.
+A *family* is the set of sources that share their first records. A redacted record is looked up by
+its hash in all of them, since a fork may contain it again. Its skeleton without texts stays, and
+also its hash, by which later imports recognize it. All events of these records are redacted too.
 """
 
 from __future__ import annotations

@@ -242,8 +242,8 @@ def _foldlog(
         bool, typer.Option("--json", help="Without a command: print one JSON document.")
     ] = False,
 ) -> None:
-    """Handle the options before a command. Without a command, show an overview of the store and "
-    "what needs attention.
+    """Handle the options before a command. Without a command, show an overview of the store and
+    what needs attention.
     """
     if ctx.invoked_subcommand is None:
         from foldlog._cli.overview import show_overview

@@ -198,7 +198,8 @@ def sum_up(figures: dict[Any, Any], additions: Mapping[Any, Any]) -> None:
 
 
 def total_of(empty: D, documents: Iterable[D]) -> D:
-    """Return the sum of documents of one class, beginning with an ``empty`` one: see ``sum_up``."""
+    """Return the sum of documents of one class, beginning with an ``empty`` document: see
+    ``sum_up``."""
     total = {"": empty}
     for document in documents:
         sum_up(total, {"": document})

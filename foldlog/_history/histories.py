@@ -299,7 +299,7 @@ class Histories:
         format = check_text("format", format)
         prefix = check_text("prefix", prefix)
         if not isinstance(path, str | os.PathLike):
-            raise TypeError(f"import_ takes the path of a file or a folder, not {path!r}")
+            raise TypeError(f"import_ needs the path of a file or a folder, not {path!r}")
         check_callable("findings", findings)
         if conversation is not None:
             check_text("conversation", conversation)

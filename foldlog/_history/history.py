@@ -573,7 +573,7 @@ class History:
         if older_than is not None:
             if older_than < timedelta():
                 raise InvalidArgument(
-                    f"older_than is {older_than}; give a timedelta that is not negative"
+                    f"older_than is {older_than}; use a timedelta that is not negative"
                 )
             made_before = from_microseconds(database.now()) - older_than
         answers = partial(closing, self, check_text("reason", reason).strip())
@@ -1105,8 +1105,7 @@ class History:
         self._conversation_key()
         if at is not None and at_source is not None:
             raise InvalidArgument(
-                "a fork begins at a version or after a source id: give 'at' or 'at_source', not"
-                " both"
+                "a fork begins at a version or after a source id: use 'at' or 'at_source', not both"
             )
         from foldlog._formats.forking import begin_fork, version_of_tip
 

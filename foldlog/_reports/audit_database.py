@@ -395,8 +395,8 @@ def _missing(
     store: Store, database: Database, conversation: str
 ) -> Iterator[Recorded | CorruptEvent]:
     """Yield the events of one conversation that the database does not have. For an event that
-    cannot be read, yield an error instead. For a detached fork, the first events may be missing.
-    Yield nothing for an erased conversation.
+    cannot be read, yield an error instead. If the conversation is a detached fork, its first events
+    may be missing in the database. Yield nothing for an erased conversation.
     """
     known = (
         "SELECT id FROM events WHERE conversation = ? UNION SELECT id FROM damaged WHERE"

@@ -443,7 +443,7 @@ async def test_only_async_for_iterates_over_histories_and_a_length_is_awaited(hi
     for pages in (histories, histories["c"].events()):
         with pytest.raises(TypeError, match="write 'async for'"):
             iter(pages)
-    with pytest.raises(TypeError, match="'in' cannot be awaited; ask for 'await"):
+    with pytest.raises(TypeError, match="'in' cannot be awaited; use 'await"):
         _ = "c" in histories
     assert (await histories["c"].version(), await histories["d"].version()) == (1, 0)
     with pytest.raises(TypeError, match="a text, not 3"):

@@ -60,7 +60,7 @@ def run(
         except ConversationErased as error:
             if error.conversation != new:
                 raise
-            raise Refused(f"{error.problem}; give the fork another id") from error
+            raise Refused(f"{error.problem}; choose another id for the fork") from error
         fork = store.conversation(new)
     name, parent = (terminal.typed_id(each or "") for each in (fork.id, fork.parent))
     sentence = f"{name}: shares {count(fork.parent_version or 0, 'event')} of {parent}"
