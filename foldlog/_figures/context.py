@@ -12,8 +12,8 @@ from foldlog.eventstore import Action, Annotation, CondensationAction, Event, Me
 
 
 class ContextLimit(NamedTuple):
-    """The most tokens that a prompt may have. ``model`` is the model whose window it is, by
-    litellm's table; None if the source or a condensation recorded the limit.
+    """The maximum number of tokens of a prompt. If the limit is the window of a model by litellm's
+    table, ``model`` is this model. It is None if the source or a condensation recorded the limit.
     """
 
     tokens: int
@@ -21,13 +21,13 @@ class ContextLimit(NamedTuple):
 
 
 class ContextUse:
-    """The tokens of the prompts of a conversation, and the limits that its events name. Give
-    ``note`` its events in order.
+    """The tokens of the prompts of a conversation, and the limits that its events name. Call
+    ``note`` with its events in order.
     """
 
     def __init__(self) -> None:
         self.prompts: list[tuple[int, int]] = []
-        """The ids of events that were written with a prompt, and its tokens."""
+        """The ids of the events that were written with a prompt, and the tokens of the prompt."""
         self._window: int | None = None
         """The last window of a model that the source recorded."""
         self.condensed_at: int | None = None
@@ -58,15 +58,15 @@ class ContextUse:
             self.prompts.append((event.id, tokens))
 
     def largest(self) -> tuple[int, int] | None:
-        """Return the event that was written with the largest prompt, and the tokens of that
-        prompt: an agent wrote the event with the View of the version of the same number. None if no
-        prompt is recorded.
+        """Return the id of the event that was written with the largest prompt, and the tokens of
+        this prompt. The agent wrote the event with the View of the version with this number. Return
+        None if no prompt is recorded.
         """
         return max(self.prompts, key=lambda prompt: prompt[1], default=None)
 
     def window(self) -> ContextLimit | None:
-        """Return the window that the source recorded, or else the window of the model; None if none
-        is known.
+        """Return the window that the source recorded, or by default the window of the model. Return
+        None if neither is known.
         """
         if self._window is not None:
             return ContextLimit(self._window, None)
@@ -74,8 +74,8 @@ class ContextUse:
         return limit_of_models(self._models, largest)
 
     def limit(self) -> ContextLimit | None:
-        """Return the window that the source recorded, or else the limit that a condensation
-        recorded, or else the window of the model; None if none is known.
+        """Return the first known limit of these: the window that the source recorded, the limit
+        that a condensation recorded, the window of the model. Return None if no limit is known.
         """
         if self._window is None and self.condensed_at is not None:
             return ContextLimit(self.condensed_at, None)
@@ -83,8 +83,8 @@ class ContextUse:
 
 
 def limit_of_models(models: Iterable[str], largest_prompt: int) -> ContextLimit | None:
-    """Return the window of some models. None if it is not known for one of them, if they differ,
-    or if a prompt was larger.
+    """Return the common window of some models. Return None if a window is not known, if the windows
+    differ, or if a prompt was larger.
     """
     names = list(models)
     windows = [window_of(model) for model in names]

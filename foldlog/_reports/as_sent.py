@@ -124,7 +124,7 @@ def why_sent(
     words = {
         "hidden": "but it is not sent to a model: it is hidden by",
         "masked": "and a line is sent to the model in place of its content: it is masked by",
-        "unknown": "but it is not known how it was sent to a model: this is decided by",
+        "unknown": "but how it was sent to a model is not known: this is decided by",
         "shortened": "and its beginning and its end are sent to the model: it is shortened by",
     }
     less = found.less(event_id)
