@@ -65,7 +65,7 @@ def test_a_history_without_events_is_empty_in_every_method(histories):
         [*history.export(view=True)],
     ):
         assert len(empty) == 0
-    assert history.version() == 0
+    assert (history.version(), history.dropped()) == (0, None)
     for ask in (lambda: history.at(1), lambda: history.difference(0, 1)):
         with pytest.raises(NoSuchVersion, match="has no version 1; it is at version 0"):
             ask()
@@ -164,6 +164,9 @@ def test_the_format_of_an_export_is_that_of_the_first_record_also_after_document
     assert [*histories["imported"].export()] == records
     assert [*histories["own"].export()] == [*histories["own"].export("openhands-v1")] != []
     assert [*histories["documents"].export()] == []
+    notes = []
+    assert [*histories["documents"].export("openai-chat", notes=notes.append)] == []
+    assert notes == ["left out: 1 change of documents; openai-chat has no place for it"]
 
 
 def test_the_view_is_exported_as_the_messages_that_a_model_is_sent():
