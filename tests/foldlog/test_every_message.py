@@ -14,7 +14,6 @@ import pytest
 from msgspec.structs import replace
 from pydantic import BaseModel, Field
 
-import foldlog
 from foldlog import Action, Annotation, Message, Observation, from_openai
 from foldlog.errors import InvalidEvent
 from foldlog.formats import decode, encode
@@ -105,74 +104,6 @@ def test_each_call_of_a_chat_is_paired(history, messages, way):
     assert len(answered) == sum(message["role"] in ("tool", "function") for message in messages)
 
 
-class DrawnChat:
-    """A chat by chance, in which many calls have no id and many results name none.
-
-    ``messages``  all of them
-    ``taken``     those without the results of no open call
-    ``pairs``     the place of a call among all calls, and its result
-    """
-
-    def __init__(self, seed: int) -> None:
-        self.chance = random.Random(seed)
-        self.messages, self.taken = [ASKED], [ASKED]
-        self.pairs: list[tuple[int, str]] = []
-        self._calls: list[tuple[str, str | None]] = []
-        self._reply: list[int] = []
-        self._answered: set[int] = set()
-        for number in range(self.chance.randrange(4, 16)):
-            self._add(f"said-{number}")
-
-    def _add(self, text: str) -> None:
-        if self.chance.random() < 0.35:
-            self._take(self._drawn_reply())
-        elif self.chance.random() < 0.2:
-            self._take({"role": "user", "content": text})
-        elif self._calls:
-            self._add_result(text)
-
-    def _take(self, message: dict[str, Any]) -> None:
-        self.messages.append(message)
-        self.taken.append(message)
-
-    def _drawn_reply(self) -> dict[str, Any]:
-        begin = len(self._calls)
-        self._reply = [*range(begin, begin + self.chance.choice([1, 1, 2, 3]))]
-        tool_calls = []
-        for place in self._reply:
-            tool = self.chance.choice("fg")
-            call_id = self.chance.choice([None, None, f"k{place}"])
-            self._calls.append((tool, call_id))
-            named = {} if call_id is None else {"id": call_id}
-            tool_calls.append({"function": {"name": tool, "arguments": "{}"}, **named})
-        return {"role": "assistant", "content": "said-1", "tool_calls": tool_calls}
-
-    def _add_result(self, text: str) -> None:
-        """A result is of the first open call that it fits, in the newest reply; one with an id is
-        of any reply.
-        """
-        open_calls = [place for place in range(len(self._calls)) if place not in self._answered]
-        tool = self.chance.choice("fg")
-        named = self.chance.choice([{}, {"name": tool}, {"tool_name": tool}])
-        fit = [
-            place
-            for place in open_calls
-            if place in self._reply
-            and (self._calls[place][0] == tool if named else self._calls[place][1] is None)
-        ]
-        with_ids = [place for place in open_calls if self._calls[place][1] is not None]
-        if with_ids and self.chance.random() < 0.2:
-            fit = [self.chance.choice(with_ids)]
-            named = {"tool_call_id": str(self._calls[fit[0]][1])}
-        message = {"role": "tool", "content": text, **named}
-        if not fit:
-            self.messages.append(message)
-            return
-        self._answered.add(fit[0])
-        self.pairs.append((fit[0], text))
-        self._take(message)
-
-
 def append_unless_refused(history: Any, messages: list[Any]) -> None:
     for message in messages:
         try:
@@ -181,23 +112,25 @@ def append_unless_refused(history: Any, messages: list[Any]) -> None:
             assert message["role"] == "tool"
 
 
+@pytest.mark.parametrize("case", MESSAGES["chats with results that name no call"])
 @pytest.mark.parametrize(
     "way", ["append of a list", "append of events", "append_records", "refused"]
 )
-def test_a_result_without_an_id_is_of_the_newest_reply_in_every_way(way):
+def test_a_result_without_an_id_is_of_the_newest_reply_in_every_way(history, way, case):
+    """``pairs`` are the place of a call among all calls, and its result; ``refused`` the places of
+    results of no open call.
+    """
     append = {"refused": append_unless_refused, **WAYS}[way]
-    with foldlog.open("memory:") as histories:
-        for seed in some(range(500), 40):
-            chat = DrawnChat(seed)
-            history = histories[f"c{seed}"]
-            append(history, chat.messages if way in ("append_records", "refused") else chat.taken)
-            view = history.view()
-            places = [place for place, event in enumerate(view) if isinstance(event, Action)]
-            pairs = [
-                (places.index(call), view[result].content)
-                for call, result in view.units.answers.items()
-            ]
-            assert (seed, sorted(pairs)) == (seed, sorted(chat.pairs))
+    messages = [ASKED, *case["messages"]]
+    if way in ("append of a list", "append of events"):
+        messages = [m for n, m in enumerate(messages, -1) if n not in case["refused"]]
+    append(history, messages)
+    view = history.view()
+    places = [place for place, event in enumerate(view) if isinstance(event, Action)]
+    pairs = [
+        [places.index(call), view[result].content] for call, result in view.units.answers.items()
+    ]
+    assert sorted(pairs) == case["pairs"]
 
 
 def append_messages_of_anthropic(history: Any, messages: list[Any]) -> None:
