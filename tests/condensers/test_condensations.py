@@ -1,6 +1,10 @@
 """What condensers make of small Views: ``tests/golden/condensations`` has a rule for each, the
 condenser with the replies of its model, the events, and the result; with ``prompt``, also what the
 model was asked last. ``python -m tests.condensers.test_condensations`` makes the results again.
+
+``scripts/test`` runs this also for the modules ``foldlog.condensers.rolling``,
+``foldlog.condensers.selection``, ``foldlog.condensers.prompts.rendering``,
+``foldlog.condensers.strategies.clearing`` and ``foldlog.condensers.strategies.summarizing``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
 """Where a piece of a View is forgotten that is apart from the rest, no event is left behind, as the
 definition says. ``tests/golden/views`` has a rule for each kind of unit;
 ``python -m tests.properties.test_left_behind`` makes the answers again.
+
+``scripts/test`` runs this also for the modules ``foldlog.projections.fold`` and
+``foldlog.projections.units``.
 """
 
 from __future__ import annotations
