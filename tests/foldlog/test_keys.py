@@ -1,5 +1,5 @@
-"""Lists and figures of a store of which one conversation is encrypted and its key is missing. The
-session ``rekey`` shows what commands say without a key.
+"""Lists and figures of a store in which one conversation is encrypted, without its key. The session
+``rekey`` shows what commands say without a key.
 """
 
 import pytest

@@ -22,7 +22,7 @@ LAST = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('SELECT count(
 
 
 def locks():
-    """The locks of this process, as Linux tells them."""
+    """The locks of this process, from Linux."""
     gc.collect()  # stores that earlier tests of this process left open
     lines = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
     return sorted(line[2:8] for line in lines if line[4] == str(os.getpid()))

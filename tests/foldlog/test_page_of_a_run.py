@@ -1,4 +1,4 @@
-"""What the server tells of one run beside its columns: texts, what was needed again, notes,
+"""What the server answers about one run beside its columns: texts, what was needed again, notes,
 progress, and one file.
 """
 
@@ -70,7 +70,7 @@ def test_events_come_in_full_and_a_part_at_a_time(client, monkeypatch):
     assert [event["id"] for event in client.json("events?id=c")["events"]] == [0]
 
 
-def test_what_was_dropped_and_needed_again_is_told_with_its_places(client):
+def test_what_was_dropped_and_needed_again_has_its_places(client):
     (condensation,) = client.json("dropped?id=c")["condensations"]
     assert (condensation["condensation"], condensation["events"], condensation["dropped"]) == (
         2,

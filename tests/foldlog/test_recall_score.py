@@ -179,7 +179,7 @@ def test_a_term_counts_once_in_a_reply_and_only_if_it_occurred_before_it():
     assert replayed(events[:1], type="noop").needed_shown is None
 
 
-def test_repeated_tokens_are_those_of_the_beginning_that_stayed():
+def test_repeated_tokens_are_in_the_beginning_that_stayed():
     whole = replayed(looking_back(), type="noop")
     assert [turn.repeated for turn in whole.turns] == [
         0,
@@ -223,7 +223,7 @@ def test_the_copier_keeps_the_users_words_and_the_ids_of_events():
 # --- facts ---
 
 
-def test_the_words_beside_a_term_are_those_of_the_last_line_that_has_it():
+def test_the_words_beside_a_term_stand_in_the_last_line_that_has_it():
     texts = ["see a/path.py first\nthen MAX_SIZE", "MAX_SIZE = 12 of kites\n  a/path.py\n"]
     assert words_beside(texts, {"a/path.py", "MAX_SIZE", "getValue"}) == {
         "a/path.py": set(),

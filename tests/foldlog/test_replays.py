@@ -318,7 +318,7 @@ class Watching(Condenser):
 
 
 @pytest.mark.parametrize("config", STRATEGIES, ids=lambda config: config["type"])
-def test_tokens_are_those_of_the_prompts_that_would_have_been_sent(config):
+def test_tokens_are_counted_in_the_prompts_that_would_have_been_sent(config):
     condenser = condenser_from_config(config)
 
     @examples(150)

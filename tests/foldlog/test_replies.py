@@ -153,7 +153,7 @@ def test_what_is_no_reply_is_named(reply, why):
         from_openai(reply)
 
 
-def test_litellm_tells_no_cost_of_a_stream_without_usage():
+def test_litellm_has_no_cost_of_a_stream_without_usage():
     class Reply(dict):
         _hidden_params: ClassVar = {"response_cost": 0.5}
 
@@ -401,7 +401,7 @@ def test_an_address_and_options_that_are_wrong_are_named(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_keys_compression_and_the_limit_of_an_event_are_those_that_were_given(tmp_path):
+def test_a_store_is_opened_with_keys_a_compression_and_a_limit_of_an_event(tmp_path):
     path = tmp_path / "h.db"
     keys = foldlog.KeyRing([SecretStr("00" * 32)])
     with foldlog.open(path, keys=keys, compression="zlib", event_bytes_max=500) as histories:

@@ -169,7 +169,7 @@ def contrast(some: str, other: str) -> float:
 
 
 @pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
-def test_texts_can_be_read_and_kinds_told_apart(theme):
+def test_texts_can_be_read_and_kinds_differ_in_colour(theme):
     blocks = re.findall(r":root[^{]*\{(.*?)\}", assets.style(), re.DOTALL)
     themes = [dict(re.findall(r"--([\w-]+): (#\w{6})", block)) for block in blocks]
     colour = themes[theme]
@@ -218,6 +218,6 @@ def test_a_report_says_its_size_and_to_a_device_has_none(foldlog, tmp_path):
     }
 
 
-def test_a_reader_without_script_is_told_one_event(tmp_path):
+def test_a_reader_without_script_sees_the_number_of_events(tmp_path):
     text, _ = written(tmp_path, [said("only this")])
     assert "<p>1 event. This page needs a browser" in text

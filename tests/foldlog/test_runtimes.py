@@ -119,7 +119,7 @@ def test_after_a_restart_the_same_call_is_looked_up(
     assert (told, states(histories)[0][1]) == (("it is paid", 1) if known else ("paid ann", 2))
 
 
-def test_after_a_restart_the_model_is_told_once_before_another_effect(
+def test_after_a_restart_the_model_hears_of_it_once_before_another_effect(
     histories: Histories, restarted
 ):
     paid: list[str] = []

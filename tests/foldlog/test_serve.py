@@ -1,4 +1,6 @@
-"""The server over a store: what it tells, whom it tells, and that it only reads."""
+"""The server over a store: what it shows, to whom, and that it only reads. The session ``served``
+shows its answers.
+"""
 
 from __future__ import annotations
 
@@ -93,7 +95,7 @@ def until_counted(client, count):
     return listed
 
 
-def test_a_history_is_told_and_goes_on_with_what_is_appended(client, store):
+def test_a_page_goes_on_with_what_is_appended(client, store):
     whole = client.json("history?id=usual")
     version = whole["version"]
     shown = [event for event, left in enumerate(whole["events"]["left"]) if left == 0]
@@ -278,7 +280,7 @@ def may_count(monkeypatch):
     return event
 
 
-def test_figures_of_an_earlier_version_are_not_told_as_counted(client, store, may_count):
+def test_figures_of_an_earlier_version_do_not_count_as_counted(client, store, may_count):
     may_count.set()
     until_counted(client, 3)
     may_count.clear()
@@ -344,7 +346,7 @@ def test_every_response_has_the_policy_and_no_response_has_cors(guarded):
         assert not [name for name in headers if name.startswith("access-control")]
 
 
-def test_without_the_token_nothing_is_told(guarded):
+def test_without_the_token_nothing_is_shown(guarded):
     for given in (
         {},
         {"authorization": "Bearer wrong"},
@@ -507,7 +509,7 @@ def test_health_needs_no_token_and_metrics_do(guarded, store):
     assert guarded.get("/healthz").status == 503
 
 
-def test_a_server_whose_file_was_replaced_tells_nothing_of_the_former_one(tmp_path):
+def test_a_server_whose_file_was_replaced_shows_nothing_of_the_former_one(tmp_path):
     path = tmp_path / "history.db"
     with open_store(path) as store, asking(application(store, token=None)) as client:
         append(store, "c", said("hi"))

@@ -1,4 +1,4 @@
-"""One size of a View: the lists, the figures, the page and the documents of the API tell the same
+"""One size of a View: the lists, the figures, the page and the documents of the API show the same
 tokens.
 """
 
@@ -80,7 +80,7 @@ def of_page(history):
     return sum(tokens[event] for event in sent)
 
 
-def test_every_list_and_page_tells_the_same_tokens(url, foldlog):
+def test_every_list_and_page_shows_the_same_tokens(url, foldlog):
     listed = {
         one["conversation"]: one["tokens"]
         for one in foldlog("list --long --json --db", url).document["conversations"]
@@ -154,7 +154,7 @@ class Stumbles:
         return 3 + len(messages)
 
 
-def test_an_event_that_cannot_be_counted_is_estimated_and_told(tmp_path):
+def test_an_event_that_cannot_be_counted_is_estimated_and_named(tmp_path):
     events = [Message(source="user", content="plain"), Message(source="user", content="odd " * 10)]
     with open_store("memory:") as store:
         store.ingest("c", iter(events))
@@ -170,6 +170,6 @@ def test_an_event_that_cannot_be_counted_is_estimated_and_told(tmp_path):
         assert [event.id for event in Views(store).current("c")] == [0, 1]
 
 
-def test_a_tokenizer_that_is_not_there_is_said_at_once():
+def test_a_tokenizer_that_is_not_there_is_an_error_at_once():
     with pytest.raises(TokensUnknown, match="would have to be downloaded"):
         CountedTokens(LLM(LLMConfig(model="huggingface/meta-llama/Llama-3-8b")))

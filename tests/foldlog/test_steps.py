@@ -216,7 +216,7 @@ def test_what_came_while_the_model_answered_is_shown_to_it_next(opened, condense
     ]
 
 
-def test_what_a_reply_does_not_answer_is_told_after_a_failure_and_a_redaction(
+def test_what_a_reply_does_not_answer_is_shown_after_a_failure_and_a_redaction(
     full, opened, monkeypatch
 ):
     history, reply = full, {"role": "assistant"}

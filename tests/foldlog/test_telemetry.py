@@ -1,6 +1,4 @@
-"""What is told of the work: each message by what causes it, held against the page that lists
-them.
-"""
+"""Messages about the work: each by what causes it, compared with the page that lists them."""
 
 import logging
 import re
@@ -213,9 +211,7 @@ CAUSES = [
 
 
 @pytest.mark.parametrize("cause, name", CAUSES, ids=[cause.__name__ for cause, _ in CAUSES])
-def test_each_message_is_told_with_its_values_and_without_contents(
-    cause, name, tmp_path, caplog, monkeypatch
-):
+def test_each_message_has_its_values_and_no_contents(cause, name, tmp_path, caplog, monkeypatch):
     monkeypatch.setattr(_telemetry, "_LONG_S", 0.01)
     monkeypatch.setattr("foldlog._follower._LAG_MAX_S", -1.0)
     caplog.set_level(logging.INFO, name)  # an example of the documentation may have silenced it
@@ -233,7 +229,7 @@ def test_the_page_lists_the_messages_that_there_are():
     assert LISTED.keys() == _telemetry.MESSAGES.keys() == {name for _, name in CAUSES}
 
 
-def test_without_a_handler_a_message_tells_who_speaks(tmp_path, capsys, monkeypatch):
+def test_without_a_handler_a_message_names_its_sender(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(logging.getLogger("foldlog.lease.taken_over"), "propagate", False)
     overtaken(tmp_path)
     assert capsys.readouterr().err.startswith(
@@ -271,7 +267,7 @@ def test_the_message_of_a_failed_model_says_where_the_text_of_its_error_is(tmp_p
 @pytest.mark.parametrize(
     "cost, told", [(0.0024049999999999996, "; cost 0.002405 USD"), (None, ""), (0.0, "")]
 )
-def test_a_cost_is_told_in_few_digits_and_one_that_is_not_known_is_left_out(caplog, cost, told):
+def test_a_cost_has_few_digits_and_an_unknown_cost_is_left_out(caplog, cost, told):
     values = {
         "conversation": "c1",
         "condenser": "llm",
@@ -285,7 +281,7 @@ def test_a_cost_is_told_in_few_digits_and_one_that_is_not_known_is_left_out(capl
     assert record.cost == cost
 
 
-def test_a_condensation_is_told_in_figures(tmp_path, caplog):
+def test_the_message_of_a_condensation_has_its_figures(tmp_path, caplog):
     caplog.set_level(logging.INFO, "foldlog")
     made(tmp_path)
     [record] = caplog.records

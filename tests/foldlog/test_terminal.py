@@ -226,7 +226,7 @@ def test_an_id_is_shown_as_a_shell_takes_it(foldlog, five_messages, name):
         assert pasted.stdout.decode() == name
 
 
-def test_who_waits_for_a_server_that_is_away_is_told_for_how_long(foldlog):
+def test_the_wait_for_a_server_that_is_away_says_how_long_it_is(foldlog):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         url = f"postgresql://agent@127.0.0.1:{taken.getsockname()[1]}/history?patience_s=1"
     ran = foldlog("list --json --db", url)

@@ -1,4 +1,4 @@
-"""When events happened, in every place that tells it. The session ``times`` shows the commands."""
+"""When events happened, in every place that shows it. The session ``times`` shows the commands."""
 
 import json
 from datetime import UTC, datetime

@@ -138,7 +138,7 @@ def test_a_command_that_finds_something_says_so_and_ends_with_1(
         ("store verify --views --repair", KeyboardInterrupt, 130),
     ],
 )
-def test_a_run_that_ended_early_tells_what_it_found_and_where_to_go_on(
+def test_a_run_that_ended_early_says_what_it_found_and_where_to_go_on(
     store, foldlog, monkeypatch, command, ended_by, status
 ):
     with open_store(store) as opened:
