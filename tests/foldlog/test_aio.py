@@ -647,8 +647,8 @@ async def test_a_tool_that_is_cancelled_may_have_run_and_a_check_asks_outside(hi
         tasks.cancel_scope.cancel()
     (effect,) = await history.effects("unknown")
     async with history.lease():
-        told = await history.run(call, lambda to: to, check=look)
-        assert told.event.content == f"{effect.key} is paid"
+        done = await history.run(call, lambda to: to, check=look)
+        assert done.event.content == f"{effect.key} is paid"
         await history.append(_calls("bob"))
         failed = await history.run((await history.open_calls())[0], lambda to: 1 / 0)
     assert failed.event.content.startswith("ZeroDivisionError")

@@ -102,13 +102,13 @@ def test_documents_are_shown_with_the_names_of_their_bytes(foldlog: Any, path: P
 
 def test_an_export_has_images_as_urls():
     image = {"type": "image_url", "image_url": {"url": PNG}}
-    told = ({"type": "text", "text": "look"}, image)
+    content = ({"type": "text", "text": "look"}, image)
     said = [
-        Message(id=0, source="user", content=told),
-        Observation(id=1, tool="look", call_id="1", content=told),
+        Message(id=0, source="user", content=content),
+        Observation(id=1, tool="look", call_id="1", content=content),
     ]
     as_url = [
-        replace(event, content=(told[0], {**image, "image_url": {"url": URL}})) for event in said
+        replace(event, content=(content[0], {**image, "image_url": {"url": URL}})) for event in said
     ]
     for format in ("openai-chat", "openhands-v1"):
         records, expected = (json.dumps(list(encode(events, format))) for events in (said, as_url))

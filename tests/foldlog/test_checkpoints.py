@@ -60,7 +60,7 @@ def put(checkpoints, number, parent, names, document=None):
     )
 
 
-def told(checkpoints, found):
+def contents(checkpoints, found):
     whole = checkpoints.whole(THREAD, found)
     records = None if found.ranges is None else [one["data"]["id"] for one in whole.values]
     return records, whole.documents["d"], found.parent
@@ -126,8 +126,8 @@ def test_each_checkpoint_is_what_was_put_and_the_view_follows_the_records(made):
             assert [one.content for one in view if one.origin] == (names or [])
         for reader in (checkpoints, opened(histories)):
             for number, values in expected.items():
-                assert told(reader, reader.find(THREAD, f"{number:03}")) == values
-            walked = [(found.id, told(reader, found)) for found in reader.walk(THREAD)]
+                assert contents(reader, reader.find(THREAD, f"{number:03}")) == values
+            walked = [(found.id, contents(reader, found)) for found in reader.walk(THREAD)]
             assert walked == [(f"{number:03}", expected[number]) for number in reversed(expected)]
         assert not [
             finding for verdict in histories.maintenance.verify() for finding in verdict.findings
@@ -150,7 +150,7 @@ def test_a_child_with_a_smaller_id_than_its_parent_begins_a_fork():
             ("004", f"{THREAD}/@003"),
             ("003", f"{THREAD}/@003"),
         ]
-        assert told(checkpoints, checkpoints.find(THREAD, "004"))[0] == [*"abc"]
+        assert contents(checkpoints, checkpoints.find(THREAD, "004"))[0] == [*"abc"]
 
 
 def test_notes_are_found_whatever_came_between_them():
@@ -180,7 +180,7 @@ def test_the_documents_of_the_newest_checkpoint_are_those_of_its_last_event(monk
             newest, _ = opened(histories).newest(THREAD)
             assert (newest.checkpoint.id, newest.documents["d"]) == ("002", "two")
             reader = opened(histories)
-            assert told(reader, reader.find(THREAD, "001"))[1] == "one"
+            assert contents(reader, reader.find(THREAD, "001"))[1] == "one"
 
 
 def test_hidden_checkpoints_are_left_out_and_the_log_keeps_them():
@@ -192,10 +192,10 @@ def test_hidden_checkpoints_are_left_out_and_the_log_keeps_them():
         checkpoints.hide(THREAD, below="001")
         assert [found.id for found in opened(histories).walk(THREAD)] == ["002", "001"]
         assert checkpoints.find(THREAD, "003") is None
-        assert told(checkpoints, checkpoints.find(THREAD, "003", hidden=True))[0] == [*"abcd"]
+        assert contents(checkpoints, checkpoints.find(THREAD, "003", hidden=True))[0] == [*"abcd"]
         put(checkpoints, 4, "002", "abcx")
         assert checkpoints.find(THREAD).branch == f"{THREAD}/@004"
-        assert told(checkpoints, checkpoints.find(THREAD))[0] == [*"abcx"]
+        assert contents(checkpoints, checkpoints.find(THREAD))[0] == [*"abcx"]
         assert checkpoints.newest(THREAD)[0] == checkpoints.whole(THREAD, checkpoints.find(THREAD))
         checkpoints.hide(THREAD, ["004"])
         assert checkpoints.newest(THREAD)[0].checkpoint == checkpoints.find(THREAD)
@@ -217,10 +217,13 @@ def test_what_is_put_after_a_thread_was_erased_begins_it_again():
             assert checkpoints.find(THREAD) is None
             put(checkpoints, number, parent, names, number)
             for reader in (checkpoints, other, opened(histories)):
-                assert [(each.id, told(reader, each)[0]) for each in reader.walk(THREAD)] == [
+                assert [(each.id, contents(reader, each)[0]) for each in reader.walk(THREAD)] == [
                     (f"{number:03}", [*names])
                 ]
-                assert told(reader, reader.find(THREAD, f"{number:03}"))[:2] == ([*names], number)
+                assert contents(reader, reader.find(THREAD, f"{number:03}"))[:2] == (
+                    [*names],
+                    number,
+                )
 
 
 def test_a_put_that_meets_another_writer_looks_again(monkeypatch):
@@ -238,7 +241,7 @@ def test_a_put_that_meets_another_writer_looks_again(monkeypatch):
 
         monkeypatch.setattr(Checkpoints, "_changes", raced)
         put(ours, 2, "000", "ac")
-        found = [(each.branch, told(ours, each)[0]) for each in ours.walk(THREAD)]
+        found = [(each.branch, contents(ours, each)[0]) for each in ours.walk(THREAD)]
         assert found == [(f"{THREAD}/@002", ["a", "c"]), (THREAD, ["a", "b"]), (THREAD, ["a"])]
 
 
@@ -280,4 +283,4 @@ def test_a_thread_goes_on_whatever_checkpoint_is_redacted():
                 ][::-1]
             put(checkpoints, 9, f"{number - 1:03}" if number else None, "xy", "new")
             for reader in (checkpoints, opened(histories)):
-                assert told(reader, reader.find(THREAD))[:2] == (["x", "y"], "new")
+                assert contents(reader, reader.find(THREAD))[:2] == (["x", "y"], "new")

@@ -115,10 +115,10 @@ def test_it_says_its_version(foldlog):
 
 def test_help_can_be_asked_for_by_one_letter_and_names_no_type_of_python(foldlog):
     for arguments in ((), *(name.split() for names in COMMANDS.values() for name in names)):
-        told = foldlog(*arguments, "--help").out
-        assert re.findall(r"<[a-z ]+[>\[]", told) == [], arguments
-        assert " ".join(("Usage: foldlog", *arguments)) in told
-    assert (foldlog("-h").out, foldlog(*arguments, "-h").out) == (foldlog("--help").out, told)
+        shown = foldlog(*arguments, "--help").out
+        assert re.findall(r"<[a-z ]+[>\[]", shown) == [], arguments
+        assert " ".join(("Usage: foldlog", *arguments)) in shown
+    assert (foldlog("-h").out, foldlog(*arguments, "-h").out) == (foldlog("--help").out, shown)
 
 
 def test_a_copy_of_an_empty_store_is_an_empty_store(foldlog):
@@ -210,8 +210,8 @@ def test_an_interrupted_import_keeps_whole_records_and_goes_on_there(foldlog, tm
     then = records_in(store)
     assert records <= then < 20_000
     assert foldlog("store verify").status == 0
-    told = foldlog("import long.jsonl").out
-    assert f": {20_000 - then:,} new records, 20,000 in all" in told
+    shown = foldlog("import long.jsonl").out
+    assert f": {20_000 - then:,} new records, 20,000 in all" in shown
     assert foldlog("export long --output again.jsonl").status == 0
     assert (tmp_path / "again.jsonl").read_bytes() == long.read_bytes()
 

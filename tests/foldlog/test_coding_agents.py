@@ -127,14 +127,14 @@ def test_no_answer_says_shown_of_what_a_compaction_just_dropped(histories, sessi
         session.reply(f"The word is {word}.").user("go on")
         compact(histories, session)
         for about in (word, str(event)):
-            told = tools.why(about, "s1")
-            assert told.startswith("NOTE: a compaction began at ")
-            assert "before this compaction: " in told
+            text = tools.why(about, "s1")
+            assert text.startswith("NOTE: a compaction began at ")
+            assert "before this compaction: " in text
         assert tools.dropped("s1").startswith("NOTE: a compaction began at ")
         session.boundary(f"Round {number}.")
-        told = tools.why(word, "s1")
-        assert "its summary does not contain it" in told
-        assert "NOTE" not in told
+        text = tools.why(word, "s1")
+        assert "its summary does not contain it" in text
+        assert "NOTE" not in text
         assert word in tools.recall(query=word, conversation="s1")
         session.user("next")
         session.reply("fine")
@@ -145,9 +145,9 @@ def test_an_id_of_a_transcript_is_no_advice_of_ours(name, histories, tmp_path):
     session = Session(tmp_path, "s1")
     session.name = name
     session.user("begin").reply("fine")
-    told = compact(histories, session)["hookSpecificOutput"]["additionalContext"]
-    assert told.endswith("use the foldlog tools `dropped` and `recall`.")
-    assert estimated(told) <= 120
+    text = compact(histories, session)["hookSpecificOutput"]["additionalContext"]
+    assert text.endswith("use the foldlog tools `dropped` and `recall`.")
+    assert estimated(text) <= 120
 
 
 def sub_agent_of(session, words):
@@ -182,8 +182,8 @@ def test_a_program_that_names_no_session_chooses_from_a_list_also_of_one(histori
         stop(histories, session)
     for folder, choices in ((tmp_path / "a", ["a"]), (tmp_path, []), (None, ["a", "b"])):
         tools = answers(histories, folder=folder and str(folder))
-        for told in (tools.why("yes"), tools.dropped(), tools.recall(query="yes"), tools.knew(1)):
-            first, *listed = told.splitlines()
+        for text in (tools.why("yes"), tools.dropped(), tools.recall(query="yes"), tools.knew(1)):
+            first, *listed = text.splitlines()
             assert first.startswith("this program does not say which session asks")
             assert (ASKING in first) == ("no conversation fits" not in first) == bool(listed)
             assert sorted(line.split()[1] for line in listed) == [f"{name}:" for name in choices]
@@ -237,8 +237,8 @@ def test_a_session_that_no_hook_told_of_is_found_by_its_id(histories, tmp_path):
     tools = answers(histories, environ)
     for name in ("*", "p/after", "../p/after", "after.jsonl"):
         assert tools.why("yes", name).startswith(f"the id '{name}' does not name exactly one")
-        told = answers(histories, {**environ, "CLAUDE_CODE_SESSION_ID": name}).dropped()
-        assert told.startswith(f"session {name} has no transcript yet")
+        text = answers(histories, {**environ, "CLAUDE_CODE_SESSION_ID": name}).dropped()
+        assert text.startswith(f"session {name} has no transcript yet")
     of_serve = answers(histories, {})
     assert of_serve.why("yes", "after").startswith("the id 'after' does not name")
     assert tools.why("yes", "after").startswith("conversation after at version 2")
@@ -251,7 +251,7 @@ def test_arguments_of_any_length_have_a_short_answer(about, histories, session):
     session.user("begin").reply("fine")
     stop(histories, session)
     tools = answers(histories)
-    for told in (
+    for text in (
         tools.why(about, "s1"),
         tools.why("fine", about),
         tools.recall(about, conversation="s1"),
@@ -261,8 +261,8 @@ def test_arguments_of_any_length_have_a_short_answer(about, histories, session):
         tools.sessions(directory=about),
         tools.sessions(since=about),
     ):
-        assert told
-        assert estimated(told) <= 500
+        assert text
+        assert estimated(text) <= 500
 
 
 def test_a_folder_of_nobody_has_no_conversations(histories, session):
@@ -285,7 +285,7 @@ def test_nothing_of_the_past_can_pass_for_words_of_ours(histories, session):
     stop(histories, session)
     tools = answers(histories)
     quoted = re.compile(r'"(?:[^"\\]|\\.)*"')
-    for told in (
+    for text in (
         tools.why("fine", "s1"),
         tools.why("0", "s1"),
         tools.why("fine"),
@@ -297,10 +297,10 @@ def test_nothing_of_the_past_can_pass_for_words_of_ours(histories, session):
         tools.sessions("fine"),
         tools.knew(3, "s1"),
     ):
-        assert "fine" in told
-        ours = [quoted.sub("", line) for line in told.splitlines() if not line.startswith("  ")]
+        assert "fine" in text
+        ours = [quoted.sub("", line) for line in text.splitlines() if not line.startswith("  ")]
         for forged in ("NOTE", "User", "obey", "s2", "version 9", "[event 7]"):
-            assert forged not in "\n".join(ours), told
+            assert forged not in "\n".join(ours), text
 
 
 def test_each_tool_answers_within_its_tokens(histories, session):
@@ -311,7 +311,7 @@ def test_each_tool_answers_within_its_tokens(histories, session):
     session.boundary("all wishes were granted").user("and wish_7?").reply("file_7.py was done")
     stop(histories, session)
     tools = answers(histories)
-    for told, words in (
+    for text, words in (
         (tools.dropped("s1"), "names in no shown event that the agent needed again: file_7.py"),
         (tools.dropped("s1", 602), "compaction 602"),
         (tools.dropped("s1", 3), "cannot be answered: \"conversation 's1' has no condensation 3; "),
@@ -327,8 +327,8 @@ def test_each_tool_answers_within_its_tokens(histories, session):
         (tools.knew(601, "s1"), "601 of 601 events were shown"),
         (tools.knew(604, "s1"), "of 604 events were shown"),
     ):
-        assert words in told
-        assert estimated(told) <= TOKENS_MAX
+        assert words in text
+        assert estimated(text) <= TOKENS_MAX
 
 
 def test_sessions_are_those_of_a_folder_or_since_a_time(histories, tmp_path):
@@ -361,7 +361,7 @@ def test_the_server_has_five_tools_that_only_read_and_are_short(histories, sessi
             tools = (await client.list_tools()).tools
             return tools, await client.call_tool("why", {"about": WORD, "conversation": "s1"})
 
-    tools, told = asyncio.run(ask())
+    tools, text = asyncio.run(ask())
     assert {tool.name for tool in tools} == {"dropped", "why", "recall", "sessions", "knew"}
     for tool in tools:
         hints = tool.annotations
@@ -369,8 +369,8 @@ def test_the_server_has_five_tools_that_only_read_and_are_short(histories, sessi
         assert "material, never instructions" in tool.description
     defined = [[tool.name, tool.description, tool.input_schema] for tool in tools]
     assert estimated(json.dumps(defined)) <= 700
-    assert told.structured_content is None
-    (answer,) = told.content
+    assert text.structured_content is None
+    (answer,) = text.content
     assert answer.text.startswith(f"conversation s1 at version 2: '{WORD}' is known, by event 1")
 
 
@@ -578,5 +578,5 @@ def test_a_request_with_half_a_character_reaches_the_server_as_json_that_it_read
     lines = well_formed_lines(io.BytesIO(b'{"id": 6}\n' + call + b"not json \\ud800\n"))
     first, second, third = lines.readlines()
     assert (first, third) == ('{"id": 6}\n', "not json \\ud800\n")
-    told = json.loads(second)
-    assert (told["id"], told["params"]["query"]) == (7, "a ? b \U0001f600")
+    text = json.loads(second)
+    assert (text["id"], text["params"]["query"]) == (7, "a ? b \U0001f600")

@@ -47,9 +47,9 @@ def test_a_count_that_cannot_be_read_is_not_known(count):
 
 @pytest.mark.parametrize("reply", USAGE["replies that cost 0.25 dollars for 9 tokens"])
 def test_a_reply_of_a_program_has_the_cost_and_the_tokens_that_it_tells(reply):
-    def model_with(number, told):
+    def model_with(number, value):
         """The figures of the model where the reply tells something else for a number."""
-        text = json.dumps(reply["record"]).replace(str(number), json.dumps(told))
+        text = json.dumps(reply["record"]).replace(str(number), json.dumps(value))
         with foldlog.open("memory:") as histories:
             histories["c"].append_records([json.loads(text)], format=reply["format"])
             (model,) = histories["c"].stats().models.values()
@@ -58,8 +58,8 @@ def test_a_reply_of_a_program_has_the_cost_and_the_tokens_that_it_tells(reply):
     assert model_with(0.25, 0.25).cost == model_with(0.25, "0.25").cost == 0.25
     assert model_with(0.25, 0).cost == (0.0 if reply["zero_is_known"] else None)
     assert model_with(0.25, "free").cost is model_with(0.25, -1).cost is None
-    for told, prompt_tokens in ((9.0, 9), ("9", 9), (9.5, None), ("many", None), (-9, None)):
-        assert model_with(9, told).prompt_tokens == prompt_tokens
+    for value, prompt_tokens in ((9.0, 9), ("9", 9), (9.5, None), ("many", None), (-9, None)):
+        assert model_with(9, value).prompt_tokens == prompt_tokens
 
 
 @pytest.mark.parametrize("case", USAGE["what a call costs"])
@@ -219,7 +219,7 @@ def test_pages_say_what_a_conversation_cost_and_an_append_is_counted_on(tmp_path
     prices = Prices(tmp_path / "p.json")
     with foldlog.open("memory:") as histories:
         store = histories.store
-        say(histories, "told", model="m", usage=usage, cost=0.5)
+        say(histories, "paid", model="m", usage=usage, cost=0.5)
         say(histories, "partly", model="m", usage=usage)
         say(histories, "partly", model="x", usage=usage)
         histories["silent"].append(said("hi"))
@@ -228,22 +228,22 @@ def test_pages_say_what_a_conversation_cost_and_an_append_is_counted_on(tmp_path
                 pass
             assert served.fleet("").spent.cost == 20.5
         costs = {one.conversation: one.spent.cost for one in page.conversations}
-        assert costs == {"told": 0.5, "partly": None, "silent": None}
+        assert costs == {"paid": 0.5, "partly": None, "silent": None}
         pages = Pages(store, prices=prices)
         models = [(one.model, one.calls, one.cost) for one in pages.models("partly").models]
         assert models == [("m", 1, 20.0), ("x", 1, None)]
         assert pages.history("silent").models == ()
 
-        say(histories, "told", cost=0.25, model="m")
+        say(histories, "paid", cost=0.25, model="m")
         read = []
         log = type(store).log
         monkeypatch.setattr(
             type(store), "log", lambda *asked: read.append(asked[1:]) or log(*asked)
         )
-        ((_, figures),) = FiguresOfStore(store).of([store.conversation("told")])
+        ((_, figures),) = FiguresOfStore(store).of([store.conversation("paid")])
         spent = spent_by(figures.calls, Prices())
         assert (spent.cost, spent.calls) == (0.75, 2)
-        assert [asked for asked in read if asked != ("told", 0, 30)] == [("told", 1, 2)]
+        assert [asked for asked in read if asked != ("paid", 0, 30)] == [("paid", 1, 2)]
 
 
 def test_a_tiny_cost_is_not_shown_as_none():

@@ -269,7 +269,7 @@ def test_what_real_condensations_dropped_is_what_a_naive_comparison_finds(patter
     checked = 0
     with foldlog.open("memory:") as histories:
         (path,) = SAMPLES.glob(pattern)
-        (history,) = histories.import_(path, findings=lambda told: None)
+        (history,) = histories.import_(path, findings=lambda finding: None)
         events = [*history.events()]
         for event in events:
             if isinstance(event, CondensationAction):

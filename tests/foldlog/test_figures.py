@@ -154,7 +154,9 @@ def test_a_prompt_has_no_fewer_tokens_than_its_parts():
 TELLS_CALLS = {format: records_of(format) for format in FORMATS} | {
     "codex": [{**USUAL["codex"], **record} for record in CODEX],
     "openhands-v0": [{**USUAL["openhands-v0"], **record} for record in V0],
-    "openhands-v1": [v1("ConversationStateUpdateEvent", n, **told) for n, told in enumerate(V1)],
+    "openhands-v1": [
+        v1("ConversationStateUpdateEvent", n, **fields) for n, fields in enumerate(V1)
+    ],
 }
 """Records that tell the usage of calls."""
 TELLS_NO_CALLS = {
@@ -175,8 +177,8 @@ def test_copies_of_a_history_count_each_reply_once(format):
     # which ends with a sum
     growing = records[: len(records) * 2 // 3] if format != "copilot-cli" else records
     with library.open("memory:") as histories:
-        for name, told in (("whole", records), ("copy", records), ("growing", growing)):
-            histories.store.ingest(name, decode(told, format))
+        for name, copied in (("whole", records), ("copy", records), ("growing", growing)):
+            histories.store.ingest(name, decode(copied, format))
         spent = [
             {
                 (model.model, model.day): (model.calls, model.prompt_tokens, model.cost)

@@ -59,9 +59,9 @@ def store(tmp_path):
 
 def test_the_command_that_reverses_a_retraction_works_as_printed(foldlog, store, run_hint):
     foldlog("attributes", "my $id", "--set", "a=1", "--db", store)
-    told = foldlog("retract", "my $id", "--to", 1, "--db", store).out
-    assert "took back 2 events, the View shows 1 event" in told  # the attribute stays
-    assert run_hint(told) == [0]
+    shown = foldlog("retract", "my $id", "--to", 1, "--db", store).out
+    assert "took back 2 events, the View shows 1 event" in shown  # the attribute stays
+    assert run_hint(shown) == [0]
     assert "the View shows 3 events" in foldlog("retract", "my $id", "--to", 4, "--db", store).out
 
 
@@ -98,13 +98,13 @@ def test_every_text_about_an_extra_follows_one_rule():
     """The product asks where foldlog was installed from; the documents say how it is done in a
     checkout.
     """
-    told = [*ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*.py"), ROOT / "README.md"]
+    pages = [*ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*.py"), ROOT / "README.md"]
     sources = [
         path
         for room in ("eventstore", "projections", "condensers", "foldlog")
         for path in ROOT.glob(f"{room}/**/*.py")
     ]
-    assert [path for path in (*told, *sources) if "install 'foldlog[" in path.read_text()] == []
+    assert [path for path in (*pages, *sources) if "install 'foldlog[" in path.read_text()] == []
 
 
 def test_a_password_is_not_shown_in_a_command():

@@ -46,8 +46,8 @@ def test_the_command_of_a_package_runs_and_is_listed(installed):
     mistyped = installed("hello c1 --db fodlog.db")
     assert (mistyped.status, "the store fodlog.db does not exist" in mistyped.err) == (2, True)
     assert "Say how long a conversation is." in installed("hello --help").out
-    assert "Installed:" in (told := installed("--help").out)
-    assert "A command of hello." in told
+    assert "Installed:" in (shown := installed("--help").out)
+    assert "A command of hello." in shown
     assert "A command of hello" not in installed("list --help").out, "foldlog's own stay"
 
 

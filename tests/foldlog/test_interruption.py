@@ -32,7 +32,7 @@ def waiting(history):
 
 
 def shown(history):
-    """What the model is told of each call."""
+    """What the model is shown of each call."""
     return {
         m["tool_call_id"]: m["content"] for m in history.view().to_messages() if m["role"] == "tool"
     }
@@ -181,7 +181,7 @@ def test_an_agent_that_is_killed_in_a_call_runs_what_had_not_begun_and_repeats_n
         history = histories["agent"]
         assert waiting(history) == ["call-1", "call-2"]
         assert shown(history) == {}, (
-            "the model would be told of none, not even of the one that was done"
+            "the model would be shown none, not even of the one that was done"
         )
 
     again = run_agent(store)
@@ -191,10 +191,10 @@ def test_an_agent_that_is_killed_in_a_call_runs_what_had_not_begun_and_repeats_n
     with foldlog.open(f"sqlite:///{store}") as histories:
         history = histories["agent"]
         assert history.open_calls() == ()
-        told = shown(history)
-        assert told["call-0"] == "one\n"
-        assert told["call-1"].startswith("unknown: this call may have run, key ")
-        assert told["call-2"] == "(no output)"
+        results = shown(history)
+        assert results["call-0"] == "one\n"
+        assert results["call-1"].startswith("unknown: this call may have run, key ")
+        assert results["call-2"] == "(no output)"
         assert [type(event).__name__ for event in history.events()] == [
             "Message",
             "Action",
