@@ -228,6 +228,7 @@ class ChosenDocument(Document, frozen=True, kw_only=True):
     unmarked: int
     ended_with_error: int
     with_errors: int
+    with_notes: int
     spent: SpentDocument
     models: tuple[ModelDocument, ...]
     days: tuple[ModelDocument, ...]

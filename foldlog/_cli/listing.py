@@ -46,6 +46,8 @@ class Filters(NamedTuple):
     """The conditions that a conversation must meet to be in a list."""
 
     attributes: Sequence[str] = ()
+    line: str = ""
+    """Filters such as ``has:error tool:Bash``."""
     match: str | None = None
     here: bool = False
     after: datetime | None = None
@@ -141,6 +143,8 @@ def select_rows(store: Store, filters: Filters, aside: Aside) -> Iterator[Conver
         rows = aside.without_own(rows)
     if filters.attributes:
         rows = _with_attributes(store, rows, filters.attributes)
+    if filters.line:
+        rows = _chosen(store, rows, filters.line)
     if filters.here:
         rows = _here(store, rows)
     if filters.match is not None:
@@ -164,6 +168,19 @@ def _with_attributes(
     with terminal.working("listing"):
         found = ids_with(store, pairs([*attributes]))
     return (row for row in rows if row.id in found)
+
+
+def _chosen(store: Store, rows: Iterator[ConversationRow], line: str) -> Iterator[ConversationRow]:
+    """Yield the conversations that the filters of a line choose. It has no words of texts."""
+    from foldlog._figures.choosing import chosen_by
+    from foldlog._web.notes import noted
+
+    where = chosen_by(line, found=lambda words: (), noted=lambda: noted(store))
+    figures = FiguresOfStore(store)
+    with terminal.working("reading conversations"):
+        figures.refresh()
+    ids = figures.ids(where._replace(companions=True))
+    return (row for row in rows if row.id in ids)
 
 
 def _active_since(

@@ -8,6 +8,7 @@ counts.py       events by kind, tool and day, errors, waits; sizes.py: tokens of
 context.py      how near the prompts came to the context limit
 spending.py     calls of models, their tokens and cost; prices.py: by a table of prices
 overview.py     title, format and times of a conversation; places.py: where its source was written
+choosing.py     read the filters of a search line, such as has:error
 orders.py       the figures by which lists are sorted; activity.py: the times of last activity
 writing.py      write figures into the tables of the store; tables.py: read them by SQL
 updating.py     update the tables; repeated.py: find replies that are in several conversations

@@ -33,7 +33,7 @@ from foldlog.projections import Views
 
 Row = tuple[ConversationRow, StoredFigures]
 
-FACETS = ("state", "program", "tool errors", "model", "attribute")
+FACETS = ("state", "program", "tool", "tool errors", "model", "attribute")
 """The kinds of counts whose names can filter a list of conversations."""
 _PAGE = 1_000
 _FEW = 100
@@ -351,8 +351,8 @@ class FiguresOfStore:
         where: Where = _EVERYTHING,
         whats: Sequence[str] = FACETS,
     ) -> list[Facet]:
-        """Return how many of the chosen conversations have each state, program, tool with errors,
-        model and attribute, the most frequent first.
+        """Return how many of the chosen conversations have each state, program, tool, tool with
+        errors, model and attribute, the most frequent first.
         """
         whats_text = json.dumps(whats)
         sums_by_name = dict[tuple[str, str], list[float]]()

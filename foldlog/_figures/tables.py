@@ -43,7 +43,7 @@ class Where(NamedTuple):
     """Which conversations are chosen: the conversations whose figures meet all these conditions.
 
     ``state``, ``program``, ``model``, ``attributes``, ``has_error``  the conversation has these
-    ``tool``        this tool had errors
+    ``tool``        the conversation called this tool; with ``has_error``, this tool had errors
     ``since``, ``until``  the time of the last activity
     ``only``        the ids to choose from
     ``companions``  whether conversations that runtimes use internally are included
@@ -67,7 +67,7 @@ class Where(NamedTuple):
         names = {
             "state": self.state,
             "program": self.program,
-            "tool errors": self.tool,
+            "tool errors" if self.has_error else "tool": self.tool,
             "model": self.model,
             "errors": "any" if self.has_error else None,
         }

@@ -12,12 +12,15 @@ from foldlog._documents import DroppedDocument, DroppedTermDocument
 from foldlog._figures.savings import is_made
 from foldlog._figures.sizes import event_tokens
 from foldlog._reports.recall_score import event_terms, event_words, terms_in
+from foldlog._values import named_in
 from foldlog.eventstore import (
+    Action,
     CondensationAction,
     CondensationSummary,
     Event,
     InvalidArgument,
     Store,
+    SystemMessage,
 )
 from foldlog.projections import View, Views, begins_reply, contains, intervals_kept, summary_event
 
@@ -37,7 +40,8 @@ class DroppedTerm(NamedTuple):
     ``event``      the last event with the term that left the View; the id of a summary, if only
                    a summary had it
     ``needed_in``  the first of the next 10,000 events in which the agent wrote it again; None if
-                   there is none
+                   there is none, or if the term is in the system prompt, a description of a tool or
+                   the name of a called tool: the model knows it without the conversation
     """
 
     event: int
@@ -107,7 +111,7 @@ def dropped(
 ) -> Dropped:
     """Compute what a condensation dropped. ``later`` are the events after it."""
     loss = _loss(action, before, after)
-    waiting = {term: [loss] for term in loss.terms}
+    waiting = {term: [loss] for term in loss.terms.keys() - _terms_of_the_program(before)}
     for event in later:
         _find_terms_again(event, waiting)
     return loss.dropped()
@@ -185,9 +189,23 @@ def _losses_in(
         since_view = []
         loss = _loss(action, before, view)
         losses.append(loss)
-        for term in loss.terms:
+        for term in loss.terms.keys() - _terms_of_the_program(before):
             waiting.setdefault(term, []).append(loss)
     return losses
+
+
+def _terms_of_the_program(events: Iterable[Event]) -> set[str]:
+    """Return the terms that a model also knows without the conversation: the terms of the system
+    prompt and of the descriptions of tools, and the names of called tools.
+    """
+    known = set[str]()
+    for event in events:
+        if isinstance(event, SystemMessage):
+            known |= event_terms(event)
+            known |= terms_in(word for _, text in named_in(event.tools) for word in text.split())
+        elif isinstance(event, Action):
+            known.add(event.tool)
+    return known
 
 
 def _find_terms_again(event: Event, waiting: dict[str, list[_Loss]]) -> None:

@@ -2,7 +2,7 @@
 stored beside the events.
 
 ``app.py`` has the paths, described in ``docs/PAGE.md``; ``access.py`` decides which requests are
-answered. ``conversations.py`` makes the rows and sums of the list, and ``choosing.py`` reads its
-search line. ``pages.py`` makes the documents of open pages, and ``notes.py`` stores the notes of
-their readers. ``metrics.py`` has the figures for Prometheus.
+answered. ``conversations.py`` makes the rows and sums of the list. ``pages.py`` makes the documents
+of open pages, and ``notes.py`` stores the notes of their readers. ``metrics.py`` has the figures
+for Prometheus.
 """

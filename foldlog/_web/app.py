@@ -98,9 +98,18 @@ def application(
     def searched(request: Request) -> documents.HitsDocument:
         words = _words(request)
         limit = min(_number(request, "limit", 50), _SEARCHED_MAX)
-        kinds = request.query_params.getlist("kind")
-        among = conversations.ids(request.query_params.get("q", ""))
-        found = search(store, words, among=among, kinds=kinds, limit=limit + 1, seconds=_SEARCH_S)
+        line = request.query_params.get("q", "")
+        where = conversations.where(line)
+        kinds = request.query_params.getlist("kind") or (["error"] if where.has_error else [])
+        found = search(
+            store,
+            words,
+            among=conversations.ids(line),
+            kinds=kinds,
+            tool=where.tool,
+            limit=limit + 1,
+            seconds=_SEARCH_S,
+        )
         return hits_document(words, found, limit)
 
     @asynccontextmanager

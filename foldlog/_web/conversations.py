@@ -20,6 +20,7 @@ from foldlog._documents import (
     SavingsDocument,
     ServedPageDocument,
 )
+from foldlog._figures.choosing import chosen_by
 from foldlog._figures.prices import Prices
 from foldlog._figures.shown import document_of
 from foldlog._figures.spending import total_of
@@ -27,8 +28,8 @@ from foldlog._figures.stats import Stats
 from foldlog._figures.stored import FACETS, FiguresOfStore
 from foldlog._figures.tables import Where
 from foldlog._search import search
-from foldlog._web.choosing import chosen_by
 from foldlog._web.metrics import size_of
+from foldlog._web.notes import noted
 from foldlog.eventstore import EventStoreError, Store
 
 LIMIT_MAX = 10_000
@@ -58,6 +59,8 @@ class ServedConversations:
         """The words of the last search, the state of the store at that time, and the conversations
         with these words.
         """
+        self._with_notes: tuple[int, frozenset[str]] = -1, frozenset()
+        """The state of the store when notes were read last, and the conversations with a note."""
         self._totals: tuple[int, Stats] = -1, Stats()
         """The last totals of all conversations, and the state of the store for which they are
         valid.
@@ -91,7 +94,7 @@ class ServedConversations:
 
     def where(self, line: str) -> Where:
         """Return the filter that a search line describes. Raises ``InvalidArgument``."""
-        return chosen_by(line, self._having)
+        return chosen_by(line, self._having, self._noted)
 
     def ids(self, line: str) -> Collection[str] | None:
         """Return the ids of the conversations that a search line chooses; None stands for all.
@@ -111,6 +114,20 @@ class ServedConversations:
             ids = {hit.conversation for hit in hits} | {*self._ids_with(words)}
             self._searched = words, version, frozenset(ids)
         return self._searched[2]
+
+    def _noted(self) -> Collection[str]:
+        """Return the ids of the conversations with a note."""
+        version = self._store.database.data_version()
+        if self._with_notes[0] != version:
+            self._with_notes = version, frozenset(noted(self._store))
+        return self._with_notes[1]
+
+    def _count_noted(self, where: Where) -> int:
+        """Return how many of the chosen conversations have a note."""
+        ids = self._noted()
+        if where.only is not None:
+            ids = {*ids} & {*where.only}
+        return self.figures.count(where._replace(only=ids)) if ids else 0
 
     def _ids_with(self, words: str) -> Iterator[str]:
         """Yield the ids that contain all words. Case does not matter."""
@@ -144,6 +161,7 @@ class ServedConversations:
                 conversations=chosen.conversations,
                 unmarked=chosen.unmarked,
                 ended_with_error=states.get("error", 0),
+                with_notes=self._count_noted(where),
                 with_errors=sum(facet.conversations for facet in facets if facet.what == "errors"),
                 spent=chosen.spent,
                 models=chosen.calls_by("model"),

@@ -15,6 +15,7 @@ from foldlog.eventstore import (
     Event,
     Message,
     Observation,
+    Retraction,
 )
 from tests.browser.chromium import Chromium, Page
 from tests.browser.states import V, sample
@@ -111,6 +112,41 @@ def test_a_condensation_is_a_cut_that_names_what_was_needed_again(page, report):
     assert "needed again: beta.py, known at 1, forgotten at 5" in block(page, 6)
     page.click(".cut button", "First needed again at 6")
     assert page.ask(f"{V}.event") == 6
+
+
+def test_a_term_that_was_needed_again_leads_to_its_event_and_the_version_stays(page, report):
+    opened(page, report(failing()))
+    page.wait("document.querySelector('.cut').innerText.includes('needed again')")
+    page.run(f"{V}.go(6)")
+    page.wait("document.querySelector('.knew').innerText.includes('beta.py (1)')")
+    page.click(".knew .pair button", "(1)")
+    assert page.ask(f"[{V}.event, {V}.version]") == [1, 6]
+
+
+def test_lists_in_lists_and_code_in_bold_are_shown_as_they_are_meant(page, report):
+    text = (
+        "Do **not use `rm *`** here:\n\n3. first\n   goes on\n   - inner *one*\n     1. deepest\n"
+        "   - inner two\n4. second\n"
+    )
+    opened(page, report([Message(source="agent", content=text)]))
+    assert page.ask("document.querySelector('.prose b').innerHTML.includes('<code')")
+    assert page.text(".prose b code") == "rm *"
+    of = "document.querySelector('.prose > ol')"
+    assert page.ask(f"[{of}.start, {of}.children.length]") == [3, 2]
+    first = page.ask(f"{of}.firstChild.firstChild.textContent")
+    assert first == "first\ngoes on"
+    inner = f"{of}.querySelectorAll(':scope > li > ul > li')"
+    assert page.ask(f"{inner}.length") == 2
+    assert page.text(".prose ol ul ol li") == "deepest"
+    assert page.text(".prose ul em") == "one"
+
+
+def test_a_retraction_is_named_where_it_took_events_and_nothing_was_condensed(page, report):
+    events = [Message(source="user", content=text) for text in ("one", "two")]
+    opened(page, report([*events, Retraction(version=1, reason="again")]))
+    assert "· 1 retraction ·" in page.text(".facts")
+    assert "1 retraction. Largest View" in page.text(".knew .about")
+    assert page.text(".knew tbody td") == "Retraction 2"
 
 
 def test_keys_and_counted_marks_go_through_errors_condensations_and_waits(page, report):

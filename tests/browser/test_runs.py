@@ -66,13 +66,43 @@ def test_the_sentence_facets_and_days_are_of_the_runs_that_the_line_chooses(page
     assert page.ask("location.hash") == "#q=has%3Aerror"
 
 
+def test_the_facet_of_a_tool_is_of_runs_that_used_it_and_with_errors_that_failed(page, runs):
+    home(page, runs, 3)
+    facet = "[aria-label^='Tool'] button"
+    names = f"Array.from(document.querySelectorAll({facet!r}), (each) => each.innerText)"
+    assert page.ask(names) == ["Bash\n2", "Edit\n1"]
+    page.click(facet, "Bash")
+    assert set(shown(page, 2)) == {"fix the importer", "review the change"}
+    page.click(".facet button", "with an error")
+    assert shown(page, 1) == ["fix the importer"]
+    assert page.ask(f"{V}.line") == "tool:Bash has:error"
+    page.wait("document.querySelector('[aria-label=\"Tool with errors\"]')")
+
+
+def test_runs_with_a_note_are_found_by_a_facet(page, runs):
+    home(page, runs, 3)
+    assert page.ask("!document.querySelector('.facets').innerText.includes('with a note')")
+    page.open(runs.replace("?", "?id=two&") + "#e=1")
+    page.wait(f"{V}?.history && document.querySelector('.block-of.chosen')")
+    page.press("n")
+    page.wait("document.activeElement.localName === 'textarea'")
+    page.run("document.activeElement.value = 'look here'")
+    page.click(".noting button")
+    page.wait("document.querySelector('.note')")
+    home(page, runs, 3)
+    page.wait("document.querySelector('.facets').innerText.includes('with a note')")
+    page.click(".facet button", "with a note")
+    assert shown(page, 1) == ["write the docs"]
+    assert page.ask(f"{V}.line") == "has:note"
+
+
 def test_words_beside_a_facet_of_errors_are_searched_in_errors_alone(page, runs):
     home(page, runs, 3)
     hits = "document.querySelectorAll('.hit').length"
     for line, said in (
         ("README", "3 events of all runs with all of the words"),
         ("README has:error", "No error contains these words."),
-        ('tool:Bash "No such file"', "2 errors of the chosen runs with all of the words"),
+        ('tool:Bash has:error "No such file"', "2 errors of the chosen runs with all"),
     ):
         page.run(f"{V}.choose({line!r})")
         page.wait(f"document.querySelector('.hits')?.innerText.startsWith({said!r})")
@@ -83,7 +113,7 @@ def test_words_beside_a_facet_of_errors_are_searched_in_errors_alone(page, runs)
 def test_the_hits_are_in_the_runs_that_the_facets_choose(page, runs):
     home(page, runs, 3)
     page.run(f"""{V}.choose('tool:Edit "No such file"')""")
-    page.wait("document.querySelector('.hits')?.innerText.startsWith('1 error of the chosen runs')")
+    page.wait("document.querySelector('.hits')?.innerText.startsWith('1 event of the chosen runs')")
     assert page.text(".hit b") == "write the docs"
 
 

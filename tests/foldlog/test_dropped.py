@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import given, strategies as st
+from msgspec.structs import replace
 
 import foldlog
 from foldlog import (
@@ -13,6 +14,7 @@ from foldlog import (
     Message,
     Observation,
     Retraction,
+    SystemMessage,
 )
 from foldlog._reports import dropped as dropped_module
 from foldlog._reports.dropped import dropped, dropped_in
@@ -276,3 +278,21 @@ def test_what_real_condensations_dropped_is_what_a_naive_comparison_finds(patter
                 checked += 1
                 assert found(history.dropped(event.id)) == naive(events, event)
     assert checked
+
+
+def test_what_the_system_prompt_and_the_tools_name_was_not_needed_again():
+    tool = {"function": {"name": "todo", "parameters": {"enum": ["in_progress"]}}}
+    text = "in_progress todo_list src/alpha.py"
+    written = (
+        SystemMessage(content="You repair.", tools=[tool]),
+        Action(tool="todo_list", arguments={}, call_id="1"),
+        Observation(tool="todo_list", content="yes", call_id="1"),
+        Message(source="user", content=text),
+        CondensationAction(forgotten_event_ids=(3,)),
+        Message(source="agent", content=text),
+    )
+    events = [replace(event, id=number) for number, event in enumerate(written)]
+    before, after = (View.from_events(events[:stop]) for stop in (4, 5))
+    found = dropped(events[4], before, after, events[5:])
+    assert [term.term for term in found.terms] == ["in_progress", "src/alpha.py", "todo_list"]
+    assert [term.term for term in found.needed] == ["src/alpha.py"]

@@ -138,6 +138,22 @@ def test_a_note_is_kept_beside_the_events_changed_and_removed(client, store):
     assert client.json("notes?id=c")["notes"] == told[:1]
 
 
+def test_the_list_chooses_conversations_with_a_note(client, store):
+    store.append("other", [Message(source="user", content="hi")], expected_version=0)
+
+    def chosen(query: str) -> list[str]:
+        runs = client.json("conversations", {"q": query})["conversations"]
+        return [run["conversation"] for run in runs]
+
+    assert chosen("has:note") == []
+    note(client, 3, "why again?")
+    assert chosen("has:note") == ["c"]
+    assert chosen("has:note hi") == []
+    assert client.json("overview")["chosen"]["with_notes"] == 1
+    note(client, 3, None)
+    assert chosen("has:note") == []
+
+
 def test_an_erasure_and_a_redaction_take_the_notes_with_them(client, store):
     note(client, 0, "it says src/alpha.py")
     redact(store, "c", 0, reason="asked to", by="ana")

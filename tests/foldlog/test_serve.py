@@ -34,9 +34,11 @@ from foldlog._words.reasons import because
 from foldlog._words.safe_text import printable
 from foldlog.eventstore import (
     ANY_VERSION,
+    Action,
     CondensationAction,
     CondensationRequest,
     Message,
+    Observation,
     Retraction,
     confirm,
     open_store,
@@ -171,6 +173,25 @@ def test_a_conversation_has_one_title_in_the_list_at_home_on_its_page_and_in_its
 def test_a_path_gives_its_document(client, path, kind):
     answer = client.json(path)
     assert json.loads(msgspec.json.encode(msgspec.convert(answer, kind))) == answer
+
+
+def test_a_tool_chooses_runs_that_used_it_and_with_errors_runs_in_which_it_failed(client, store):
+    for name, failed in (("one", True), ("two", False)):
+        action = Action(tool="Mend", arguments={}, call_id="a")
+        text = "no such file"
+        result = Observation(tool="Mend", content=text, call_id="a", is_error=failed)
+        append(store, name, action, result)
+    for query, found, hits in (
+        ("tool:Mend", {"one", "two"}, {("one", 1), ("two", 1)}),
+        ("tool:Mend has:error", {"one"}, {("one", 1)}),
+    ):
+        runs = client.json("conversations", {"q": query})["conversations"]
+        assert {run["conversation"] for run in runs} == found
+        answer = client.json("search", {"words": "such file", "q": query})
+        assert {(hit["conversation"], hit["event"]) for hit in answer["hits"]} == hits
+    facets = client.json("overview", {"q": "tool:Mend"})["facets"]
+    counts = {facet["what"]: facet["conversations"] for facet in facets if facet["name"] == "Mend"}
+    assert counts == {"tool": 2, "tool errors": 1}
 
 
 def test_the_list_and_the_fleet_count_every_conversation(client, store):

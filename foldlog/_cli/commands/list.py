@@ -22,8 +22,12 @@ def run(
     attributes: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="NAME=VALUE",
-            help="Only conversations with these attributes: see 'foldlog attributes'.",
+            metavar="FILTER",
+            help=(
+                "Only conversations with an attribute NAME=VALUE (see 'foldlog attributes'), or"
+                " with has:error, has:note, tool:NAME (with has:error: it failed), program:NAME,"
+                " model:NAME, state:STATE, until:TIME."
+            ),
             show_default="any",
         ),
     ] = None,
@@ -118,14 +122,17 @@ def run(
     """
     # the help needs no figures
     from foldlog._cli.listing import Aside, Filters, ListOptions, read_list
+    from foldlog._figures.choosing import is_filter
     from foldlog._figures.prices import Prices
 
     if followers:
         return list_followers(db)
     if sort not in SORTS:
         raise Refused(f"--sort {sort!r} is not a column; use one of {', '.join(SORTS)}")
+    words = attributes or []
     filters = Filters(
-        attributes or (),
+        tuple(word for word in words if not is_filter(word)),
+        " ".join(filter(is_filter, words)),
         match,
         here,
         given_moment("--since", since),

@@ -1,5 +1,7 @@
 // A history as its lifetimes tell it: what the View of any version shows, and what became of each event.
 
+import { count } from "./dom.js";
+
 export const GROUPS = ["system", "user", "summary", "agent", "observation", "error", "other"];
 
 const GROUP_OF = {
@@ -248,6 +250,16 @@ export class History {
     return { made: made.length, saved: sum(saved), cost: sum(costs), priced: costs.length };
   }
 
+  // What took events out of the View up to a version: "2 condensations, 1 retraction".
+  changesAt(version) {
+    const before = (changes) => changes.filter(({ id }) => id < version).length;
+    const made = before(this.made);
+    const undone = before(this.condensations) - before(this.standing);
+    const retractions = before(this.taking) - before(this.condensations);
+    const numbers = [made && count(made, "condensation"), undone && `${count(undone, "condensation")} that an import took back`, retractions && count(retractions, "retraction")];
+    return numbers.filter(Boolean).join(", ") || "no condensation";
+  }
+
   // Put a summary whose place depends on the View's size where this reading has it.
   drift(ids, id, version) {
     const span = this.spanAt(id, version);
@@ -311,12 +323,12 @@ export class History {
 
   // The tokens of the View of each version, by group and in ``total``, and the part of them that masks take away.
   setSizes() {
-    const count = GROUPS.length - 1;
+    const groups = GROUPS.length - 1;
     const away = new Float64Array(this.version + 2);
-    const changes = Array.from({ length: count }, () => new Float64Array(this.version + 2));
+    const changes = Array.from({ length: groups }, () => new Float64Array(this.version + 2));
     for (const id of this.ordered) {
       const group = this.group(id);
-      if (group >= count) continue;
+      if (group >= groups) continue;
       const tokens = this.tokens(id);
       const masked = this.maskedAt.get(id);
       for (const span of this.spansOf(id)) {

@@ -160,7 +160,7 @@ export class Knew {
     // What was needed again before this version is known again.
     const later = [...named.values()].filter((term) => term.needed_in >= app.version);
     const rows = later.slice(0, MOST_NAMED).map(({ term, event, needed_in: id }) => el("div", { class: "pair" },
-      el("span", {}, said(term), " ", this.way(event, `(${idOf(event)})`)), this.way(id, `needed again at ${idOf(id)}`, "needed")));
+      el("span", {}, said(term), " ", el("button", { class: "link", title: "Choose the event, at this version", onclick: () => app.choose(event) }, `(${idOf(event)})`)), this.way(id, `needed again at ${idOf(id)}`, "needed")));
     const more = later.length - rows.length;
     const before = named.size - later.length;
     return [

@@ -508,7 +508,7 @@ class App {
     const last = moment(marks.last ?? null, "").slice(0, 10);
     return `Whole history: ${[
       first && (first === last ? first : `${first} to ${last}`), marks.took ? `took ${duration(marks.took)}` : "", history.models.map((model) => printable(model.model)).slice(0, 2).join(", "),
-      count(history.counted, "event"), history.counted < history.version && `${grouped(history.version)} with copies and those that imports took back`, count(history.made.length, "condensation"),
+      count(history.counted, "event"), history.counted < history.version && `${grouped(history.version)} with copies and those that imports took back`, history.changesAt(history.version),
       this.name === history.conversation ? "" : printable(history.conversation),
       history.borders.length && `fork of ${printable(history.borders.at(-1).parent)} at version ${grouped(history.borders.at(-1).parent_version)}`,
       history.tokens_are === "counted" ? `tokens as ${printable(history.counted_as)} counts them${history.estimated.size ? `, ${grouped(history.estimated.size)} estimated` : ""}` : "tokens estimated (≈)",

@@ -3,9 +3,10 @@
 
 import { el, said } from "./dom.js";
 
-const INLINE = /`([^`\n]+)`|\*\*([^*\n]+)\*\*|(?<![\w*])\*([^*\s](?:[^*\n]*[^*\s])?)\*(?![\w*])|\[([^\]\n]{1,300})\]\(([^()\s]{1,2000})\)/g;
+const INLINE = /`([^`\n]+)`|\*\*((?:`[^`\n]+`|[^*\n])+)\*\*|(?<![\w*])\*([^*\s](?:[^*\n]*[^*\s])?)\*(?![\w*])|\[([^\]\n]{1,300})\]\(([^()\s]{1,2000})\)/g;
 
-const BULLET = /^(\s*)(?:[-*+]|\d{1,3}[.)])\s+(.*)$/;
+const BULLET = /^(\s*)([-*+]|\d{1,3}[.)])\s+(.*)$/;
+const OF_A_LIST = /^(?:\s*(?:[-*+]|\d{1,3}[.)])\s+|\s{2,}\S)/; // an item, or a line that continues one
 
 // The elements of a text.
 export function markdown(text) {
@@ -29,8 +30,8 @@ export function markdown(text) {
       nodes.push(el("p", { class: "heading" }, ...inline(heading[2])));
     } else if (BULLET.test(line)) {
       close();
-      const end = endOf(lines, place, BULLET);
-      nodes.push(list(lines.slice(place, end)));
+      const end = endOf(lines, place, OF_A_LIST);
+      nodes.push(list(itemsOf(lines.slice(place, end))));
       place = end - 1;
     } else if (/^\s*>/.test(line)) {
       close();
@@ -62,14 +63,30 @@ function endOf(lines, start, pattern) {
   return end;
 }
 
-function list(lines) {
-  const items = lines.map((line) => {
-    const [, indent, text] = BULLET.exec(line);
-    const item = el("li", {}, ...inline(text));
-    if (indent.length > 1) item.classList.add("deeper");
-    return item;
-  });
-  return el(/^\s*\d/.test(lines[0]) ? "ol" : "ul", {}, ...items);
+// The items of lists in each other, each with how far it is indented.
+function itemsOf(lines) {
+  const items = [];
+  for (const line of lines) {
+    const found = BULLET.exec(line);
+    if (found) items.push({ indent: found[1].length, sign: found[2], text: found[3] });
+    else items.at(-1).text += `\n${line.trim()}`;
+  }
+  return items;
+}
+
+// A list of items. An item that is indented further than the first one belongs to the item before it.
+function list(items) {
+  const [first] = items;
+  const node = /\d/.test(first.sign) ? el("ol", { start: parseInt(first.sign, 10) }) : el("ul");
+  let place = 0;
+  while (place < items.length) {
+    let end = place + 1;
+    while (end < items.length && items[end].indent > first.indent + 1) end += 1;
+    const inner = items.slice(place + 1, end);
+    node.append(el("li", {}, ...inline(items[place].text), inner.length ? list(inner) : null));
+    place = end;
+  }
+  return node;
 }
 
 // The pieces of a line: code, bold, italics, links, and what is between them.
@@ -80,8 +97,8 @@ function inline(text) {
     const [whole, code, bold, italic, name, address] = found;
     if (found.index > start) nodes.push(said(text.slice(start, found.index)));
     if (code !== undefined) nodes.push(said(code, "code"));
-    else if (bold !== undefined) nodes.push(said(bold, "b"));
-    else if (italic !== undefined) nodes.push(said(italic, "em"));
+    else if (bold !== undefined) nodes.push(el("b", {}, ...inline(bold)));
+    else if (italic !== undefined) nodes.push(el("em", {}, ...inline(italic)));
     else nodes.push(said(name), el("span", { class: "soft" }, " (", said(address), ")"));
     start = found.index + whole.length;
   }

@@ -13,8 +13,7 @@ const SORTS = [
   ["errors", "Errors", "Results of calls that their source marks as errors"], ["wait", "Longest wait", "The longest time for a model or a tool"], ["duration", "Took", "From the first event to the last one"],
   ["cost", "Cost", "What all calls of models cost: ≈ at the prices of a table"], ["activity", "Last event", "Runs without times come last"],
 ];
-const FACETS = [["state", "State"], ["program", "Program"], ["tool", "Tool with errors"], ["model", "Model"], ["attribute", "Attribute"]];
-const FACET_NAMES = { "tool errors": "tool" };
+const FACETS = [["state", "State"], ["program", "Program"], ["tool", "Tool"], ["model", "Model"], ["attribute", "Attribute"]];
 const STATES_OF_RUNS = { error: "ended with an error", open_call: "waits for a tool", result: "waits for the model", request: "asked, not answered", answer: "answered" };
 const HOME = "foldlog-home";
 const FIRST_ERROR = "#at=error";
@@ -114,9 +113,8 @@ export class Runs {
 
   toggle(key, value) {
     const found = this.words().find((each) => each.key === key && each.value === value);
-    const others = this.words().filter((each) => each.key === key && key !== "attribute").reduce((line, each) => line.replace(each.word, " "), this.line);
-    const word = `${key}:${/[\s"]/.test(value) ? `"${value}"` : value}`;
-    this.choose((found ? this.line.replace(found.word, " ") : `${others} ${word}`).replace(/\s+/g, " "));
+    const others = this.words().filter((each) => each.key === key && !SEVERAL.has(key)).reduce((line, each) => line.replace(each.word, " "), this.line);
+    this.choose((found ? this.line.replace(found.word, " ") : `${others} ${wordOf(key, value)}`).replace(/\s+/g, " "));
   }
 
   // The runs whose last event was in some days.
@@ -249,7 +247,7 @@ export class Runs {
     const button = el("button", { class: "link", "aria-expanded": !this.costs.hidden, title: "Cost by model and by day", onclick: () => this.turnCosts() }, `${costWords(chosen.spent)}${all}`);
     refill(this.sentence,
       el("b", {}, errorWords(chosen)),
-      tool ? el("span", {}, " · most errors in ", el("button", { class: "link bad", onclick: () => this.toggle("tool", tool.name) }, printable(tool.name)), ` (${grouped(tool.number)})`) : "",
+      tool ? el("span", {}, " · most errors in ", el("button", { class: "link bad", onclick: () => this.choose(`has:error ${wordOf("tool", tool.name)}`) }, printable(tool.name)), ` (${grouped(tool.number)})`) : "",
       hasCost ? el("span", {}, " · ", button) : "", unknown.length && hasCost ? el("span", { class: "soft" }, ` (${unknown.join(", ")})`) : "",
       counted < conversations ? el("span", { class: "soft" }, ` · still counting: ${grouped(counted)} of ${grouped(conversations)}`) : "",
     );
@@ -280,8 +278,13 @@ export class Runs {
   }
 
   showFacets() {
-    const groups = FACETS.map(([key, name]) => {
-      const found = this.fleet.facets.filter((facet) => (FACET_NAMES[facet.what] ?? facet.what) === key && !/^(program|model)=/.test(facet.name));
+    const failed = this.isOn("has", "error");
+    const groups = FACETS.map(([key, words]) => {
+      // With has:error a tool is one that failed.
+      const isOfErrors = failed && key === "tool";
+      const name = isOfErrors ? `${words} with errors` : words;
+      const what = isOfErrors ? "tool errors" : key;
+      const found = this.fleet.facets.filter((facet) => facet.what === what && !/^(program|model)=/.test(facet.name));
       const sorted = found.sort((one, other) => other.conversations - one.conversations);
       const some = this.wide.has(key) ? sorted : sorted.slice(0, MOST_FACETS);
       const hidden = sorted.length - some.length;
@@ -293,9 +296,10 @@ export class Runs {
         return el("button", { "aria-pressed": isOn, title: words, onclick: () => this.toggle(key, facet.name) }, el("span", {}, words), el("span", { class: "number" }, grouped(facet.conversations)));
       }), more);
     });
-    const error = el("div", { class: "facet" }, el("button", { "aria-pressed": this.isOn("has", "error"), onclick: () => this.toggle("has", "error") }, el("span", {}, "with an error"), el("span", { class: "number" }, grouped(this.fleet.chosen.with_errors))));
-    refill(this.facets, error, ...groups.filter(Boolean));
-    refill(this.proposals, ...this.fleet.facets.slice(0, 200).map((facet) => el("option", { value: `${this.plain ? `${this.line} ` : ""}${FACET_NAMES[facet.what] ?? facet.what}:${facet.name}` })));
+    const having = (name, number) => el("button", { "aria-pressed": this.isOn("has", name), onclick: () => this.toggle("has", name) }, el("span", {}, `with ${name === "error" ? "an" : "a"} ${name}`), el("span", { class: "number" }, grouped(number)));
+    const { with_errors: errors, with_notes: notes } = this.fleet.chosen;
+    refill(this.facets, el("div", { class: "facet" }, having("error", errors), notes ? having("note", notes) : ""), ...groups.filter(Boolean));
+    refill(this.proposals, ...this.fleet.facets.filter((facet) => facet.what !== "tool errors").slice(0, 200).map((facet) => el("option", { value: `${this.plain ? `${this.line} ` : ""}${facet.what}:${facet.name}` })));
   }
 
   // Show all names of a facet.
@@ -443,8 +447,8 @@ export class Runs {
   async search() {
     const words = this.plain;
     const facets = this.words().map(({ word }) => word).join(" ");
-    const asksForErrors = this.isOn("has", "error") || this.words().some(({ key }) => key === "tool");
-    const asked = String(new URLSearchParams({ words, limit: String(MOST_HITS), q: facets, ...(asksForErrors ? { kind: "error" } : {}) }));
+    const asksForErrors = this.isOn("has", "error");
+    const asked = String(new URLSearchParams({ words, limit: String(MOST_HITS), q: facets }));
     if (asked === this.searched) return;
     this.searched = asked;
     this.hits.hidden = true;
@@ -476,7 +480,9 @@ function errorWords({ conversations, unmarked, ended_with_error: failed, with_er
 }
 
 const WORD = /(?:^|(?<=\s))(state|program|tool|model|attribute|has|since|until):(?:"([^"]*)"|(\S+))/g;
-const RUNS_RULE = "Words are searched in titles, ids and texts. has:error, state:error, tool:Bash (with errors), program:codex, model:…, attribute:name=value, since:2026-09-20 and until:2026-10-01 choose runs.";
+const SEVERAL = new Set(["attribute", "has"]); // facets of which several values may be chosen
+const wordOf = (key, value) => `${key}:${/[\s"]/.test(value) ? `"${value}"` : value}`;
+const RUNS_RULE = "Words are searched in titles, ids and texts. has:error, has:note, state:error, tool:Bash (with has:error: in which it failed), program:codex, model:…, attribute:name=value, since:2026-09-20 and until:2026-10-01 choose runs.";
 const COLOURS = /\x1b\[[\d;?]*[a-zA-Z]/g; // of a terminal
 const BEFORE = 32; // characters of a snippet before the first word found
 

@@ -148,7 +148,7 @@ export class Why {
       "; cost ", el("b", {}, cost === null ? "not recorded" : money(cost)), part,
     ];
     return [
-      made ? `${count(made, "condensation")} saved ` : "no condensation", ...(made ? savings : []), ". Largest View: ",
+      made ? `${count(made, "condensation")} saved ` : history.changesAt(version), ...(made ? savings : []), ". Largest View: ",
       el("button", { class: "link", onclick: () => this.app.go(most) }, `version ${grouped(most)}`), `, ${history.about}${tokenCount(history.total[most])}.`,
     ];
   }
@@ -163,13 +163,13 @@ export class Why {
       const took = app.removed(change.id);
       const name = `${sentence(change.kind)} ${idOf(change.id)}`;
       return [
-        el("td", {}, el("button", { class: "link", "aria-label": name, onclick: () => app.choose(change.id) }, idOf(change.id))),
+        el("td", {}, el("button", { class: "link", "aria-label": name, onclick: () => app.choose(change.id) }, change.kind === "retraction" ? name : idOf(change.id))),
         el("td", { class: "n" }, took.count),
         el("td", { class: "n" }, `${short(took.before)} → ${short(took.after)}`),
         el("td", { class: "n" }, typeof change.tokens_saved === "number" ? `${about}${short(change.tokens_saved)}` : "–"),
       ];
     });
-    const head = ["at", "forgot", "tokens", "saved"].map((name, place) => el("th", { class: place ? "n" : "", scope: "col" }, name));
+    const head = ["at", "took out", "tokens", "saved"].map((name, place) => el("th", { class: place ? "n" : "", scope: "col" }, name));
     const rest = before.length > MOST ? el("p", { class: "soft" }, `The last ${grouped(MOST)} of ${grouped(before.length)}.`) : null;
     return [table(head, rows), rest];
   }

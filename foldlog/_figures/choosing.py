@@ -19,16 +19,29 @@ KEYS = ("state", "program", "tool", "model", "attribute", "has", "since", "until
 _FACET = re.compile(rf'(?:^|(?<=\s))({"|".join(KEYS)}):(?:"([^"]*)"|(\S+))')
 
 
-def chosen_by(line: str, found: Callable[[str], Collection[str]]) -> Where:
+def is_filter(word: str) -> bool:
+    """Return whether a word is a filter, such as ``has:error``."""
+    return _FACET.match(word) is not None
+
+
+def chosen_by(
+    line: str,
+    found: Callable[[str], Collection[str]],
+    noted: Callable[[], Collection[str]],
+) -> Where:
     """Return the filter that a search line describes. ``found`` returns the ids of the
-    conversations that contain some words. Raises ``InvalidArgument`` for an unknown value.
+    conversations that contain some words, and ``noted`` of the conversations with a note. Raises
+    ``InvalidArgument`` for an unknown value.
     """
     chosen: dict[str, Any] = {"companions": False, "attributes": {}}
     for key, quoted, plain in _FACET.findall(line):
         _choose(chosen, key, quoted or plain)
     words = _FACET.sub(" ", line).strip()
+    if chosen.pop("has_note", False):
+        chosen["only"] = noted()
     if words:
-        chosen["only"] = found(words)
+        ids = found(words)
+        chosen["only"] = ids if "only" not in chosen else {*ids} & {*chosen["only"]}
     return Where(**chosen)
 
 
@@ -41,12 +54,15 @@ def _choose(chosen: dict[str, Any], key: str, value: str) -> None:
                     f"attribute:{value} names no value; write attribute:NAME=VALUE"
                 )
             chosen["attributes"][name] = named
-        case "has":
-            if value not in ("error", "errors"):
-                raise InvalidArgument(
-                    f"has:{value} is not known; use has:error for conversations with an error"
-                )
+        case "has" if value in ("error", "errors"):
             chosen["has_error"] = True
+        case "has" if value in ("note", "notes"):
+            chosen["has_note"] = True
+        case "has":
+            raise InvalidArgument(
+                f"has:{value} is not known; use has:error for conversations with an error, has:note"
+                " for conversations with a note"
+            )
         case "since" | "until":
             chosen[key] = _moment(key, value)
         case "state" if value not in STATES:
