@@ -72,27 +72,29 @@ def opened(histories):
 
 @st.composite
 def steps(draw):
-    """Steps of a runtime: the number of the parent, what stays of its records, and what is new."""
-    made = []
-    for number in range(draw(st.integers(1, 9))):
-        parent = draw(st.one_of(st.just(number - 1), st.integers(-1, number - 1)))
-        keeps = draw(
-            st.one_of(
-                st.just("all"),
-                st.just("all"),
-                st.integers(0, 5),
-                st.lists(st.booleans(), max_size=6),
-            )
+    """Steps of a runtime: the number of the parent, what stays of its records, how many are new,
+    and what happens before the step.
+    """
+    counts, flags = st.integers(0, 5), st.lists(st.booleans(), max_size=6)
+    return [
+        (
+            draw(st.one_of(st.just(number - 1), st.integers(-1, number - 1))),
+            draw(st.one_of(st.just("all"), st.just("all"), counts, flags)),
+            draw(st.integers(0, 3)),
+            draw(st.sampled_from(["", "", "foreign", "reopen", "none"])),
         )
-        made.append(
-            (
-                parent,
-                keeps,
-                draw(st.integers(0, 3)),
-                draw(st.sampled_from(["", "", "foreign", "reopen", "none"])),
-            )
-        )
-    return made
+        for number in range(draw(st.integers(1, 9)))
+    ]
+
+
+def kept_of(names, keeps):
+    """The names that stay: all, the first ones, or those with a flag."""
+    if keeps == "all":
+        return names
+    if isinstance(keeps, int):
+        return names[:keeps]
+    flags = [*keeps, *[True] * len(names)]
+    return [name for name, stays in zip(names, flags, strict=False) if stays]
 
 
 @examples(40)
@@ -106,18 +108,8 @@ def test_each_checkpoint_is_what_was_put_and_the_view_follows_the_records(made):
             if event == "foreign" and expected:
                 found = checkpoints.find(THREAD)
                 histories[found.branch].append([Annotation(name="x"), said("from us")])
-            before = (expected[parent][0] or []) if parent >= 0 else []
-            stay = (
-                before
-                if keeps == "all"
-                else before[:keeps]
-                if isinstance(keeps, int)
-                else [
-                    name
-                    for name, stays in zip(before, [*keeps, *[True] * len(before)], strict=False)
-                    if stays
-                ]
-            )
+            before = expected[parent][0] if parent >= 0 else None
+            stay = kept_of(before or [], keeps)
             names = None if event == "none" else [*stay, *(f"r{next(fresh)}" for _ in range(count))]
             above = None if parent < 0 else f"{parent:03}"
             expected[number] = names, {"v": [number, names]}, above
