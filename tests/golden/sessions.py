@@ -58,7 +58,9 @@ def _shown(command: str, folder: Path) -> list[str]:
     if words[0] == "curl":
         return lines_of(_answer(words[-1], folder), folder)
     if "foldlog" not in words:
-        done = subprocess.run(command, shell=True, cwd=folder, capture_output=True, check=True)
+        # Files are listed in the order of their bytes, whatever language the machine has.
+        typed = f"export LC_ALL=C; {command}"
+        done = subprocess.run(typed, shell=True, cwd=folder, capture_output=True, check=True)
         return lines_of(done.stdout.decode(), folder)
     program = words.index("foldlog")
     variables = dict(word.split("=", 1) for word in words[:program])
