@@ -1,5 +1,5 @@
 """What the server answers about one run beside its columns: texts, what was needed again, notes,
-progress, and one file.
+progress, and one file. The session ``notes`` shows how a note is written.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from foldlog._web.notes import TEXT_MAX
 from foldlog._words.event_json import event_document
 from foldlog.eventstore import CondensationAction, Message, Observation, open_store
 from foldlog.eventstore.log.keys import KeyRing
-from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
 from foldlog.projections import Views
 from tests.foldlog.formats.reading import histories_at
@@ -70,16 +69,6 @@ def test_events_come_in_full_and_a_part_at_a_time(client, monkeypatch):
     assert [event["id"] for event in client.json("events?id=c")["events"]] == [0]
 
 
-def test_what_was_dropped_and_needed_again_has_its_places(client):
-    (condensation,) = client.json("dropped?id=c")["condensations"]
-    assert (condensation["condensation"], condensation["events"], condensation["dropped"]) == (
-        2,
-        2,
-        3,
-    )
-    assert condensation["terms"] == [{"term": "src/alpha.py", "event": 0, "needed_in": 3}]
-
-
 def test_one_pass_finds_what_a_look_at_each_condensation_finds(tmp_path):
     with foldlog.open(f"sqlite:///{tmp_path}/sample.db") as histories:
         store = histories.store
@@ -122,22 +111,6 @@ def test_a_term_that_two_condensations_dropped_was_needed_again_by_both(store):
     ]
 
 
-def test_a_note_is_kept_beside_the_events_changed_and_removed(client, store):
-    head = store.conversation("c")
-    assert note(client, 3, "why again?").json()["notes"][0]["text"] == "why again?"
-    note(client, None, "a run to remember")
-    note(client, 3, "")
-    told = client.json("notes?id=c")["notes"]
-    assert [(each["event"], each["text"]) for each in told] == [
-        (None, "a run to remember"),
-        (3, ""),
-    ]
-    assert note(client, 3, None).json()["notes"] == told[:1]
-    assert store.conversation("c") == head
-    store.append("c", [Message(source="user", content="more")], expected_version=5)
-    assert client.json("notes?id=c")["notes"] == told[:1]
-
-
 def test_the_list_chooses_conversations_with_a_note(client, store):
     store.append("other", [Message(source="user", content="hi")], expected_version=0)
 
@@ -154,15 +127,6 @@ def test_the_list_chooses_conversations_with_a_note(client, store):
     assert chosen("has:note") == []
 
 
-def test_an_erasure_and_a_redaction_take_the_notes_with_them(client, store):
-    note(client, 0, "it says src/alpha.py")
-    redact(store, "c", 0, reason="asked to", by="ana")
-    assert client.json("notes?id=c")["notes"] == []
-    note(client, 1, "again")
-    erase(store, "c", reason="asked to")
-    assert client.get("/api/notes", {"id": "c"}).status == 410
-
-
 def test_a_note_on_a_conversation_with_a_key_is_encrypted(tmp_path):
     keys = KeyRing(base64.b64encode(bytes(range(32))).decode())
     with open_store(f"sqlite:///{tmp_path}/secret.db", keys=keys) as store:
@@ -174,28 +138,11 @@ def test_a_note_on_a_conversation_with_a_key_is_encrypted(tmp_path):
     assert not any(b"remarkable" in content for content in files)
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"",
-        b"[1]",
-        b'{"event": -1, "text": ""}',
-        b'{"event": true, "text": ""}',
-        b'{"event": 99, "text": ""}',
-        b'{"event": 1, "text": 5}',
-        json.dumps({"event": 1, "text": "x" * (TEXT_MAX + 1)}).encode(),
-    ],
-)
-def test_a_note_that_is_none_is_refused_and_changes_nothing(client, body):
-    refused = client.send("POST", "/api/notes", {"id": "c"}, JSON, body)
-    assert (refused.status, "error" in refused.json()) == (400, True)
-    assert client.json("notes?id=c")["notes"] == []
-
-
-def test_a_body_that_is_longer_than_any_note_is_not_read_to_its_end(client):
+def test_a_text_that_is_too_long_is_no_note_and_a_longer_body_is_not_read_to_its_end(client):
+    assert note(client, 1, "x" * (TEXT_MAX + 1)).status == 400
     answer = client.send("POST", "/api/notes", {"id": "c"}, JSON, b"x" * 200_001)
-    assert answer.status == 413
-    assert "200,000 bytes" in answer.json()["error"]
+    assert (answer.status, "200,000 bytes" in answer.json()["error"]) == (413, True)
+    assert client.json("notes?id=c")["notes"] == []
 
 
 def test_no_other_site_can_send_a_note(client):

@@ -56,7 +56,7 @@ def _shown(command: str, folder: Path) -> list[str]:
     """What a command shows: foldlog's are run in this process, others by a shell."""
     words = shlex.split(command.replace("$PWD", str(folder)))
     if words[0] == "curl":
-        return lines_of(_answer(words[-1], folder), folder)
+        return lines_of(_answer(words[1:], folder), folder)
     if "foldlog" not in words:
         # Files are listed in the order of their bytes, whatever language the machine has.
         typed = f"export LC_ALL=C; {command}"
@@ -79,7 +79,7 @@ def _shown(command: str, folder: Path) -> list[str]:
     return [*lines, f"exit status {status}"] if status else lines
 
 
-def _answer(path: str, folder: Path) -> str:
+def _answer(words: list[str], folder: Path) -> str:
     """The status of an answer of the server, and its document or the address that it names. A
     thread counts conversations, so the server is asked until all are counted.
     """
@@ -87,15 +87,19 @@ def _answer(path: str, folder: Path) -> str:
         foldlog.open(folder / "foldlog.db") as histories,
         asking(application(histories.store, token=None)) as client,
     ):
-        answer = client.get(path)
+        if words[0] == "-d":
+            answer = client.send("POST", words[-1], headers=_JSON, body=words[1].encode())
+        else:
+            answer = client.get(words[-1])
         while answer.status == 200 and _is_counting(answer.json()):
-            answer = client.get(path)
+            answer = client.get(words[-1])
     if "location" in answer.headers:
         return f"{answer.status} {answer.headers['location']}"
     document = json.dumps(answer.json(), indent=2, ensure_ascii=False)
     return f"{answer.status}\n{_LIST.sub(_in_one_line, document)}"
 
 
+_JSON = {"content-type": "application/json"}
 _LIST = re.compile(r"\[\s+([^\[\]{}]+?)\s+\]")
 """A list of numbers or texts, with each in a line of its own."""
 
