@@ -181,8 +181,8 @@ class Format:
     object.
 
     A new format of foldlog is a file or a folder next to this file, with its object in ``FORMAT``,
-    and one line in ``registry.py``. Each format has its own tests
-    (``tests/foldlog/formats/test_NAME.py``), samples, and a section of ``docs/IMPORTING.md``.
+    and one line in ``registry.py``. Each format has a sample, rows of records with their events in
+    ``tests/golden/reads``, tests of what no row shows, and a section of ``docs/IMPORTING.md``.
 
     ``name``          the name in ``--format`` and in ``origin.format``. It never changes, since it
                       is stored. It has no white space, does not begin with ``-``, and is not

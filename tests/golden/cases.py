@@ -29,6 +29,7 @@ from foldlog.eventstore import (
     CondensationAction,
     CondensationRequest,
     CondensationSummary,
+    DocumentChanges,
     Event,
     Message,
     Observation,
@@ -49,6 +50,7 @@ KINDS: dict[str, tuple[type[Event], str]] = {
     "forget": (CondensationAction, "forgotten_event_ids"),
     "request": (CondensationRequest, "reason"),
     "retract": (Retraction, "version"),
+    "documents": (DocumentChanges, "changed"),
 }
 
 

@@ -13,7 +13,6 @@ import pytest
 from foldlog._archive.importing import Import, Imported
 from foldlog._formats.files import frames
 from foldlog._formats.files.documents import array_in, document_in, document_of
-from foldlog._formats.files.found_sources import NotAHistory
 from foldlog._formats.json_text import UnreadableJson
 from foldlog._history.histories import Histories
 from foldlog.eventstore import Message, Store, open_store
@@ -257,25 +256,6 @@ def test_a_redaction_finds_a_text_between_the_records(
         assert foldlog(*redact, "one:a__b-1", "--dry-run", "--json").status == 1, "nothing is found"
 
 
-@pytest.mark.parametrize(
-    "cut, line",
-    [
-        (b'[{"role": "user",\n"content": "a"},\n{"role"', 3),
-        (b'{"messages": [\n{}]\n', 3),
-        (b"[{}\n{}]", 2),
-    ],
-)
-def test_a_document_that_is_not_whole_is_refused_with_its_line(
-    cut: bytes, line: int, tmp_path: Path
-) -> None:
-    path = tmp_path / "one.json"
-    path.write_bytes(cut)
-    with new_store() as store:
-        importing = Import(store, [path])
-        assert list(importing) == []
-        assert f"line {line}: not JSON" in str(importing.nothing())
-
-
 def test_a_record_that_cannot_be_stored_is_a_finding_and_stays_in_the_document(
     tmp_path: Path,
 ) -> None:
@@ -341,19 +321,3 @@ def test_a_frame_that_is_not_that_of_the_records_is_an_array() -> None:
     frame = frames.frame_of("[1,2]", {0: (1, 2), 1: (3, 4)}, 2)
     assert frames.whole(frame, [b"1", b"2"]) == b"[1,2]"
     assert json.loads(frames.whole(frame, [b"1", b"2", b"3"])) == [1, 2, 3]
-
-
-def test_what_is_no_history_says_so(tmp_path: Path) -> None:
-    path = tmp_path / "a.json"
-    for text, why in (
-        ("", "is empty"),
-        ("[]", "is empty"),
-        ("word", "neither"),
-        ('{"a": 1}', "holds no event"),
-    ):
-        path.write_text(text)
-        with new_store() as store:
-            importing = Import(store, [path])
-            assert list(importing) == []
-            assert isinstance(importing.nothing(), NotAHistory)
-            assert why in str(importing.nothing())

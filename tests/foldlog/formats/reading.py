@@ -17,6 +17,8 @@ from foldlog.eventstore.sources.reading import blocks_of
 from foldlog.formats import decode
 from tests.foldlog.archive.imports import new_store, source_of
 
+GOLDEN_READS = Path(__file__).parents[2] / "golden" / "reads"
+
 
 class ReadHistory(NamedTuple):
     """A history that was imported, and used once. ``added`` of its records were new."""
@@ -36,6 +38,13 @@ def reader_of(format: str) -> Callable[..., list[Event]]:
         return list(decode(records, format, **how))
 
     return read
+
+
+def recorded(format: str, name: str) -> list[Any]:
+    """The records of a golden row: see ``test_reads.py``."""
+    lines = (GOLDEN_READS / f"{format}.jsonl").read_text("utf-8").splitlines()
+    (records,) = [row["records"] for row in map(json.loads, lines) if row["name"] == name]
+    return list(records)
 
 
 def histories_at(

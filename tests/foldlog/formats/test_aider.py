@@ -7,7 +7,6 @@ import pytest
 from foldlog._archive.importing import Import
 from foldlog._formats.aider import _markdown
 from foldlog.eventstore import Annotation, CondensationAction, Message
-from foldlog.formats import NotAHistory, decode
 from foldlog.projections import View
 from tests.foldlog.archive.imports import new_store
 from tests.foldlog.formats.reading import histories_at
@@ -41,38 +40,6 @@ def shown(events):
     return [
         (message["role"], message["content"]) for message in View.from_events(events).to_messages()
     ]
-
-
-def test_the_user_the_model_and_aider_are_told_apart(tmp_path):
-    events = read(tmp_path, CHAT)
-    assert [type(event) for event in events] == [
-        Annotation,
-        Annotation,
-        Message,
-        Message,
-        Annotation,
-    ]
-    assert shown(events) == [
-        ("user", "mend the kite\n\nand the gull"),
-        ("assistant", "I mend both:\n\n> a kite\n\n#### Gull\n\nDone."),
-    ]
-    assert events[0].origin.time == "2026-03-01 10:00:00"
-    assert events[4].meta == {
-        "usage": {"prompt_tokens": 2100, "completion_tokens": 120, "cached_tokens": 1000},
-        "model": "sonnet",
-        "cost": 0.01,
-    }
-
-
-def test_what_went_to_the_cache_is_counted(tmp_path):
-    told = "> Tokens: 12k sent, 10k cache write, 1.5k cache hit, 256 received.  \n"
-    used = {
-        "prompt_tokens": 12_000,
-        "completion_tokens": 256,
-        "cached_tokens": 1_500,
-        "cache_write_tokens": 10_000,
-    }
-    assert read(tmp_path, START + ASKED + SAID + told)[-1].meta["usage"] == used
 
 
 @pytest.mark.parametrize(
@@ -183,20 +150,3 @@ def test_text_that_is_not_utf8_is_a_finding_with_its_line(tmp_path):
     assert [event.content for event in history.events if isinstance(event, Message)][-1] == "yes"
     (finding,) = history.findings
     assert str(finding) == f"{path}:{CHAT.count(chr(10)) + 1}: not UTF-8"
-
-
-def test_what_only_looks_like_it_is_refused(tmp_path):
-    for begin in (
-        "# aider chat started at night\n",
-        "# Notes\n\n# aider chat started at 2026-03-01 10:00:00\n",
-    ):
-        with pytest.raises(NotAHistory, match="holds neither a JSON object nor an array"):
-            opened(tmp_path, f"{begin}\n#### go  \n", "a.md")
-
-
-@pytest.mark.parametrize(
-    "text, time", [("2026-03-01 10:00:00", "2026-03-01 10:00:00"), ("at 4111 1111", None)]
-)
-def test_only_a_time_is_kept_as_one_since_a_redaction_leaves_it(text, time):
-    (event,) = decode([{"aider": "start", "text": text}], "aider")
-    assert (event.data, event.origin.time) == (text, time)

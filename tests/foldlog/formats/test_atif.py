@@ -8,7 +8,6 @@ import pytest
 from msgspec.structs import replace
 
 from foldlog import open as open_histories
-from foldlog._formats.imported_calls import calls_of_imported
 from foldlog.eventstore import (
     NOT_RECORDED,
     Action,
@@ -17,10 +16,8 @@ from foldlog.eventstore import (
     Observation,
     SystemMessage,
 )
-from foldlog.formats import NotAHistory, decode, detect, encode
 from foldlog.projections import View
 from tests.foldlog.formats.reading import histories_at, reader_of
-from tests.foldlog.records import used
 
 HEAD = {
     "schema_version": "ATIF-v1.6",
@@ -80,19 +77,6 @@ def trajectory(tmp_path):
     return path
 
 
-def test_usage_is_that_of_each_step_and_the_model_the_agents_unless_the_step_names_one():
-    hostile = [
-        step(5, "agent", metrics=7),
-        step(6, "agent", metrics={"prompt_tokens": "1", "cost_usd": []}),
-    ]
-    found = calls_of_imported(read(HEAD, *STEPS, *hostile, TAIL), "atif")
-    assert [(call.model, *used(call)) for call in found] == [
-        ("m0", 5, 1, 2, 0.5),
-        ("m1", 7, None, 1, None),
-        ("m0", 1, None, None, None),
-    ]
-
-
 def test_a_trajectory_is_imported_grows_and_is_written_as_it_was(trajectory, foldlog, tmp_path):
     (history,) = histories_at(tmp_path)
     assert (history.name, history.format, history.records) == ("s-1", "atif", [HEAD, *STEPS, TAIL])
@@ -111,24 +95,6 @@ def test_a_trajectory_is_imported_grows_and_is_written_as_it_was(trajectory, fol
         assert listed["conversation"] == "s-1"
     assert foldlog("export", "s-1", "--output", tmp_path / "out.json").status == 0
     assert (tmp_path / "out.json").read_text() == json.dumps(grown, indent=1)
-
-
-def test_it_is_recognized_by_its_steps_and_by_its_version_alone(tmp_path):
-    assert detect(STEPS) == "atif"
-    (tmp_path / "a.json").write_text(json.dumps({"schema_version": "1.0", "steps": [{"id": 1}]}))
-    with pytest.raises(ValueError, match="holds no event"):
-        histories_at(tmp_path / "a.json")
-    with pytest.raises(ValueError, match="no format"):
-        detect([{"step_id": 1, "source": "a book", "message": "m"}] * 2)
-
-
-def test_a_document_without_the_array_of_its_history_is_refused_as_what_it_is(tmp_path):
-    log, path = {"version": 2, "status": "success", "eval": {}}, tmp_path / "a.json"
-    cases = [(HEAD, "steps"), (HEAD | {"steps": {}}, "steps"), (log | {"samples": None}, "samples")]
-    for document, key in cases:
-        path.write_text(json.dumps(document))
-        with pytest.raises(NotAHistory, match=f"a.json: holds no array under '{key}'"):
-            histories_at(path)
 
 
 METRICS = {
@@ -188,79 +154,6 @@ def test_steps_that_are_copies_are_shown_and_are_neither_calls_nor_requests(fold
 # --------------------------------------------------------------------------------------------------
 
 
-def boundary(number, *contents, source="system", kind="replace", **more):
-    found = (
-        {"observation": {"results": [{"content": each} for each in contents]}} if contents else {}
-    )
-    extra = {"context_management": {"type": "compaction", "boundary": kind}}
-    return step(number, source, "Context compaction performed", extra=extra, **found, **more)
-
-
-def texts_of(events):
-    return [event.content for event in View.from_events(events)]
-
-
-TURNS = [step(1, "system", "You measure."), step(2, "user", "how far?"), step(3, "agent", "9 km")]
-
-
-@pytest.mark.parametrize(
-    "steps, shown",
-    [
-        ([boundary(4, "It is 9 km."), step(5, "user", "and back?")], ["It is 9 km.", "and back?"]),
-        ([boundary(4, "It is", [{"type": "text", "text": "9 km."}])], ["It is\n\n9 km."]),
-        ([boundary(4), step(5, "user", "In short: 9 km.")], ["In short: 9 km."]),
-        ([boundary(4, "It is 9 km."), boundary(5, "9.")], ["9."]),
-        (
-            [
-                boundary(
-                    4,
-                    source="agent",
-                    tool_calls=calls("c"),
-                    observation=results(("c", "It is 9 km.")),
-                )
-            ],
-            ["It is 9 km."],
-        ),
-        ([boundary(4, "the web says 10", kind="append")], ["how far?", "9 km", "the web says 10"]),
-    ],
-    ids=[
-        "a summary",
-        "two results",
-        "told by a later step",
-        "again",
-        "of a call",
-        "added to the context",
-    ],
-)
-def test_a_boundary_replaces_what_came_before_by_its_observation(steps, shown):
-    events = read(*TURNS, *steps)
-    assert texts_of(events) == ["You measure.", *shown]
-    replaced = [each for each in steps if each.get("extra") and shown[0] != "how far?"]
-    assert sum(isinstance(event, CondensationAction) for event in events) == len(replaced)
-
-
-def test_a_boundary_at_the_beginning_forgets_nothing():
-    assert texts_of(read(boundary(1, "So far: 9 km."), step(2, "user", "on"))) == [
-        "So far: 9 km.",
-        "on",
-    ]
-    assert texts_of(read(boundary(1), step(2, "user", "on"))) == ["on"]
-
-
-def test_a_step_that_does_not_tell_what_it_trimmed_is_a_finding():
-    found = []
-    events = list(
-        decode(
-            [*TURNS, boundary(4, "cut", kind="truncate")],
-            "atif",
-            findings=lambda it: found.append(str(it)),
-        )
-    )
-    assert len(View.from_events(events)) == 4
-    assert len(found) == 1
-    assert "left out of the prompt" in found[0]
-
-
 CONDENSED = [
     SystemMessage(id=0, content="You measure."),
     Message(id=1, source="user", content="how far?"),
@@ -277,31 +170,6 @@ CONDENSED = [
     ),
     Message(id=9, source="user", content="and back?"),
 ]
-
-
-def test_a_condensation_is_written_as_a_boundary_with_copies_of_what_it_left():
-    steps = list(encode(CONDENSED, "atif"))
-    assert [each["step_id"] for each in steps] == [*range(1, len(steps) + 1)]
-    marks = [
-        (each["source"], each["message"], "extra" in each, each.get("is_copied_context"))
-        for each in steps
-    ]
-    compacted = ("system", "Context compaction performed", True, None)
-    assert marks == [
-        ("system", "You measure.", False, None),
-        ("user", "how far?", False, None),
-        ("agent", "I look.", False, None),
-        ("agent", "", False, None),
-        compacted,
-        ("agent", "", False, True),
-        ("agent", "9 km", False, None),
-        compacted,
-        ("user", "Asked for a way.", False, True),
-        ("agent", "", False, True),
-        ("user", "and back?", False, None),
-    ]
-    again = read(*steps)
-    assert View.from_events(again).to_messages() == View.from_events(CONDENSED).to_messages()
 
 
 def test_a_public_validator_takes_what_is_written(foldlog, tmp_path):

@@ -5,16 +5,14 @@ written again.
 from __future__ import annotations
 
 import json
-from functools import partial
 from itertools import count
 
 import pytest
 
 from foldlog._archive.importing import Failed, Import, Imported
-from foldlog.formats import NotAHistory
 from foldlog.projections import View
 from tests.foldlog.archive.imports import bytes_of, new_store
-from tests.foldlog.formats.reading import histories_at, opened, read_export
+from tests.foldlog.formats.reading import histories_at, opened
 
 NAME = "chatgpt"
 
@@ -154,9 +152,6 @@ FLOWN = [
 ]
 
 
-read = partial(read_export, NAME)
-
-
 def shown(events):
     return [
         (message["role"], message["content"]) for message in View.from_events(events).to_messages()
@@ -233,18 +228,3 @@ def test_a_conversation_may_stand_alone_or_on_a_line(tmp_path, text):
         ("c1", NAME),
         *([("c1#2", NAME)] if "\n" in text else []),
     ]
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        {"title": "t", "mapping": {"a": {"type": "keyword"}}},
-        {"mapping": {"a": {"message": {}}}},
-        {"title": "t", "mapping": []},
-    ],
-)
-def test_what_only_looks_like_it_is_not_read(tmp_path, value):
-    for name in ("a.json", "b.jsonl"):
-        (tmp_path / name).write_text(json.dumps(value))
-        with pytest.raises(NotAHistory):
-            histories_at(tmp_path / name)

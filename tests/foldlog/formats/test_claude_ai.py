@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 from itertools import count
 
-import pytest
-
 from foldlog.eventstore import Message
-from foldlog.formats import NotAHistory
 from foldlog.projections import View
 from tests.foldlog.archive.imports import bytes_of, new_store
-from tests.foldlog.formats.reading import opened, read_export
+from tests.foldlog.formats.reading import opened
 
-NAME = "claude-ai"
 ROOT = "00000000-0000-4000-8000-000000000000"
 seconds = count(10)
 
@@ -48,9 +43,6 @@ def chat(*messages, **about):
         "chat_messages": list(messages),
         **about,
     }
-
-
-read = partial(read_export, NAME)
 
 
 def texts(events):
@@ -95,16 +87,3 @@ def test_conversations_without_messages_are_left_out_and_messages_without_names_
     empty, whole = chat(uuid="c0"), chat(*odd)
     (history,) = opened(tmp_path, empty, whole)
     assert [each.content for each in history.events if isinstance(each, Message)][1:] == ["ho"]
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        {"uuid": "p", "name": "a project", "summary": "", "docs": []},
-        {"uuid": "p", "chat_messages": {}},
-        {"uuid": 1, "chat_messages": [{}]},
-    ],
-)
-def test_what_only_looks_like_it_is_not_read(tmp_path, value):
-    with pytest.raises(NotAHistory):
-        opened(tmp_path, value)

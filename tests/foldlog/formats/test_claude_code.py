@@ -6,10 +6,8 @@ import json
 
 import foldlog
 from foldlog.eventstore import (
-    Message,
     Retraction,
 )
-from foldlog.formats import decode
 from foldlog.projections import View
 from tests.foldlog.archive.imports import new_store
 from tests.foldlog.formats.reading import histories_at, reader_of
@@ -47,25 +45,7 @@ def text(said):
     return {"type": "text", "text": said}
 
 
-def use(call_id, tool="Bash", **asked_for):
-    return {"type": "tool_use", "id": call_id, "name": tool, "input": asked_for}
-
-
-def result(name, parent, call_id, content="a b", structured=None, **more):
-    block = {"type": "tool_result", "tool_use_id": call_id, "content": content, **more}
-    structured = {} if structured is None else {"toolUseResult": structured}
-    return asked(name, parent, [block], **structured)
-
-
-def summary(name, parent, said="So far.", **more):
-    return asked(name, parent, said, isVisibleInTranscriptOnly=True, isCompactSummary=True, **more)
-
-
 read = reader_of(FORMAT)
-
-
-def shown(events):
-    return [event.origin.id for event in events if event.shown]
 
 
 def seen(events):
@@ -73,96 +53,8 @@ def seen(events):
     return [event.origin.id for event in View.from_events(events)]
 
 
-def sent(events):
-    """The lines of the View's events; a summary has none."""
-    return [event.origin.id for event in View.from_events(events) if event.origin is not None]
-
-
-def viewed(events):
-    return [
-        event.content if isinstance(event, Message) else event.id
-        for event in View.from_events(events)
-    ]
-
-
-def test_a_microcompaction_is_a_finding_since_no_event_clears_a_result():
-    microcompact = {"subtype": "microcompact_boundary", "content": "Context microcompacted"}
-    metadata = {
-        "trigger": "auto",
-        "preTokens": 9000,
-        "tokensSaved": 500,
-        "compactedToolIds": ["c1", "c2"],
-    }
-    cleared = line("d", "c", "system", **microcompact, microcompactMetadata=metadata)
-    log = [
-        asked("a", None),
-        replied("b", "a", use("c1")),
-        result("c", "b", "c1"),
-        cleared,
-        asked("e", "d", "on"),
-    ]
-    findings = []
-    events = list(decode(log, FORMAT, findings=findings.append))
-    assert len(events) == len(log)
-    assert list(map(str, findings)) == [
-        "record 3: a microcompaction cleared 2 results for the model (c1, c2), and the View shows"
-        " them: no event can clear a result"
-    ]
-    nothing = line(
-        "d",
-        "c",
-        "system",
-        **microcompact,
-        microcompactMetadata={**metadata, "compactedToolIds": []},
-    )
-    findings.clear()
-    assert len(list(decode([*log[:3], nothing], FORMAT, findings=findings.append))) == 4
-    assert findings == []
-
-
-def test_a_fork_has_the_line_that_a_compaction_keeps_behind_the_summary():
-    kept = {"anchorUuid": "s", "uuids": ["b"], "allUuids": ["b"]}
-    boundary = line(
-        "k", None, "system", subtype="compact_boundary", compactMetadata={"preservedMessages": kept}
-    )
-    again = replied("b", "s", text("yes"))
-    log = [
-        boundary,
-        summary("s", "k"),
-        again,
-        asked("c", "b", "and on"),
-        replied("d", "c", text("no"), response="m2"),
-    ]
-    assert sent(read(*log)) == ["b", "c", "d"]
-    before = [asked("a", None), replied("b", "a", text("yes"))]
-    assert sent(read(*before, boundary, summary("s", "k"), asked("c", "b", "and on"))) == ["b", "c"]
-
-
 # -- sessions, sub-agents and titles
 # ----------------------------------------------------------------------------------
-
-
-def test_a_session_that_another_one_in_the_file_hides_is_a_finding(tmp_path):
-    one = [asked("a", None, sessionId="s1"), replied("b", "a", text("yes"), sessionId="s1")]
-    two = [
-        asked("c", None, sessionId="s2"),
-        replied("d", "c", text("no"), response="m2", sessionId="s2"),
-    ]
-    findings = []
-    assert seen(list(decode([*one, *two], FORMAT, findings=findings.append))) == ["c", "d"]
-    assert [*map(str, findings)] == [
-        "record 2: begins the session 's2': from here on the View shows it, and the lines of 's1'"
-        " are kept and not shown; import each from a file of its own"
-    ]
-    resumed = [
-        asked("c", "b", sessionId="s2"),
-        replied("d", "c", text("no"), response="m2", sessionId="s2"),
-    ]
-    for lines in ([*one, *resumed], [*one, asked("x", "a", "left", sessionId="s1"), *resumed], one):
-        findings.clear()
-        events = list(decode(lines, FORMAT, findings=findings.append))
-        assert sum(not isinstance(event, Retraction) for event in events) == len(lines)
-        assert findings == []
 
 
 def test_a_sub_agents_log_is_linked_to_its_session(tmp_path):

@@ -16,7 +16,6 @@ from foldlog._formats.codex.skeleton import CodexSkeleton
 from foldlog._formats.json_text import json_of
 from foldlog.eventstore import (
     Action,
-    Annotation,
     CondensationAction,
     Message,
     Retraction,
@@ -104,40 +103,8 @@ def test_words_in_a_role_that_is_not_known_are_nobodys(histories):
     assert shown(histories["c1"].events()) == shown(events)
 
 
-def test_what_another_agent_says_is_shown_and_begins_a_turn():
-    names = {"author": "/lead", "recipient": "/lead/w"}
-    secret = {"type": "encrypted_content", "encrypted_content": "gA"}
-    task = record("inter_agent_communication", {**names, "content": "count", "trigger_turn": True})
-    more = item("agent_message", **names, content=[{"type": "input_text", "text": "<a>now b</a>"}])
-    hidden = record(
-        "inter_agent_communication", {**names, "content": "", "encrypted_content": "gA"}
-    )
-    turns = [BASE, task, *said("1", role="assistant"), more, hidden, *said("2", role="assistant")]
-    assert shown(read(*turns)) == ["You are", "count", "1", "<a>now b</a>", (secret,), "2"]
-    back = record("event_msg", {"type": "thread_rolled_back", "num_turns": 2})
-    assert shown(read(*turns, back, *said("c"))) == ["You are", "count", "1", "c"]
-    others = [
-        record("event_msg", {"type": "agent_message", **names}),
-        item("function_call", call_id="a", **names),
-    ]
-    assert [type(each) for each in read(BASE, *others)[1:]] == [Annotation, Action]
-    assert shown(read(*turns, compacted("", more["payload"]))) == ["You are", "<a>now b</a>"]
-
-
 # -- compaction
 # --------------------------------------------------------------------------------------------------
-
-
-def test_a_compaction_forgets_what_was_shown_but_the_instructions():
-    asked = [BASE, *said("Ask first", role="developer"), *said("a", "b"), call("c"), output("c")]
-    records = [*asked, compacted("ab"), *said("d")]
-    events = read(*records)
-    assert isinstance(events[6], CondensationAction)
-    assert events[6].forgotten_event_ids == (2, 3, 4, 5)
-    assert shown(events) == ["You are", "Ask first", "ab", "d"]
-    again = read(*records, compacted("abd"), *said("e"))
-    assert shown(again) == ["You are", "Ask first", "abd", "e"]
-    assert shown(read(*said("a"), compacted(""), *said("b"))) == ["b"]
 
 
 # -- rollouts of the first releases
@@ -206,18 +173,6 @@ def test_a_sub_agents_rollout_is_linked_to_the_session_that_started_it(tmp_path)
     with foldlog.open("memory:") as histories:
         (history,) = histories.import_(path, prefix="run/")
         assert next(history.events()).meta == {"parent": "run/s0"}
-
-
-def test_a_rollout_without_its_session_line_is_told_of():
-    lines = [record("session_meta", {"id": "s"}), *said("fix it", "and test it")]
-    old = [{"id": "s", "timestamp": "", "instructions": None}, *lines[1:]]
-    told_of = []
-    for records in (lines, lines[1:], old):
-        found = []
-        assert len(list(decode(records, CODEX, findings=found.append))) == len(records)
-        told_of.append([finding.problem for finding in found])
-    assert told_of[0] == told_of[2] == []
-    assert "session_meta" in told_of[1][0]
 
 
 # -- one record after the other
@@ -458,16 +413,6 @@ def test_record_by_record_a_thread_goes_back_as_its_files_do(restarts):
     with foldlog.open("memory:") as histories:
         events = list(append_one_by_one(histories, records, restarts).events())
     assert events == list(decode(records, CODEX))
-
-
-def test_a_rollback_is_a_retraction_of_turns_since_the_newest_compaction():
-    back = told("thread_rolled_back", num_turns=1)
-    events = read(BASE, *said("a"), *said("b"), call("c"), back, *said("d"))
-    assert [type(event) for event in events[-2:]] == [Retraction, Message]
-    assert shown(events) == ["You are", "a", "d"]
-    compacted_first = read(BASE, *said("a"), compacted("So far", text("a")), back)
-    assert isinstance(compacted_first[-1], CondensationAction)
-    assert shown(compacted_first) == ["You are"]
 
 
 @given(st.lists(STEPS, max_size=30))

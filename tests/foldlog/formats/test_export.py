@@ -14,14 +14,10 @@ from msgspec.structs import replace
 
 import foldlog as foldlog_package
 from foldlog._formats.conversion import NotWritten
-from foldlog._formats.export_notes import several
 from foldlog.eventstore import (
     Action,
     Annotation,
-    CondensationAction,
-    CondensationRequest,
     CondensationSummary,
-    DocumentChanges,
     Event,
     Message,
     Observation,
@@ -32,36 +28,7 @@ from foldlog.projections import View
 from tests.foldlog.formats.writing import WRITTEN
 from tests.foldlog.records import CORPUS
 
-TEXT = {"type": "text", "text": "words"}
-IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
-LINK = {"type": "image_url", "image_url": {"url": "https://example.com/x.png", "detail": "low"}}
-FILE = {
-    "type": "file",
-    "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,BBBB"},
-}
-MARKED = {**TEXT, "cache_control": {"type": "ephemeral"}}
-SERVED = {
-    "type": "server_tool",
-    "blocks": [
-        {"type": "server_tool_use", "id": "s", "name": "web", "input": {"query": "seek"}},
-        {"type": "web_search_tool_result", "tool_use_id": "s", "content": "found"},
-    ],
-}
-SIGNED = {"type": "thinking", "thinking": "consider", "signature": "signed"}
-ITEM = {
-    "type": "reasoning",
-    "id": "rs_1",
-    "summary": [{"type": "summary_text", "text": "consider"}],
-}
 ASKED = Message(source="user", content="ask")
-
-
-def user(*parts: dict[str, Any]) -> list[Event]:
-    return [Message(source="user", content=parts)]
-
-
-def agent(**fields: Any) -> list[Event]:
-    return [ASKED, Message(source="agent", content="so", **fields)]
 
 
 def call(**fields: Any) -> list[Event]:
@@ -80,67 +47,6 @@ def result(**fields: Any) -> list[Event]:
 
 ALL = ("openhands-v1", "atif", "anthropic-messages", "openai-chat", "otlp-genai")
 V1, ATIF, ANTHROPIC, CHAT, OTLP = ALL
-LEFT_OUT: dict[str, tuple[list[Event], dict[str, tuple[str, ...]]]] = {
-    "a call and its result": (result(), {}),
-    "a system prompt": (
-        [SystemMessage(content="p"), ASKED],
-        {"1 role of a system prompt": (ANTHROPIC,)},
-    ),
-    "an image": (user(TEXT, IMAGE), {"1 image": (ATIF,)}),
-    "two images of a result": (result(content=(IMAGE, TEXT, IMAGE)), {"2 images": (ATIF,)}),
-    "a link": (user(LINK), {"1 image": (ATIF,), "1 detail of an image": (V1, ANTHROPIC)}),
-    "a file": (user(TEXT, FILE), {"1 file": (ATIF, ANTHROPIC)}),
-    "a mark": (user(MARKED), {"1 mark of a cache": (ATIF,)}),
-    "another part": (user(TEXT, {"type": "odd", "odd": "x"}), {"1 part of another type": (ATIF,)}),
-    "a failed result": (result(is_error=True), {"1 error mark": (CHAT, OTLP, ATIF)}),
-    "a failed result with an image": (
-        result(is_error=True, content=(TEXT, IMAGE)),
-        {
-            "1 error mark": (CHAT, OTLP, ATIF),
-            "1 part of a failed result": (V1,),
-            "1 image": (ATIF,),
-        },
-    ),
-    "signed thinking": (
-        agent(thinking=(SIGNED,)),
-        {"1 block of thinking of a message": (V1, OTLP), "1 signature of thinking": (ATIF,)},
-    ),
-    "thinking before a call": (
-        call(thinking=(SIGNED,)),
-        {"1 block of thinking of a call": (OTLP,), "1 signature of thinking": (ATIF,)},
-    ),
-    "an item of reasoning": (
-        call(thinking=(ITEM,)),
-        {"1 block of thinking of a call": (OTLP,), "1 item of reasoning": (ATIF, ANTHROPIC, V1)},
-    ),
-    "a call of a custom tool": (
-        call(arguments={"input": "raw"}, meta={"custom_tool": True}),
-        {"1 form of a custom tool's call": (ANTHROPIC, V1, OTLP, ATIF)},
-    ),
-    "usage": (agent(meta={"usage": {"prompt_tokens": 1}, "cost": 0.5}), {"1 count of tokens": ALL}),
-    "a field of a chat message": (
-        agent(meta={"message": {"name": "bob"}}),
-        {"1 field of a chat message": (ANTHROPIC, V1, OTLP, ATIF)},
-    ),
-    "a call of a server's tool": (
-        [ASKED, Message(source="agent", content=(SERVED, TEXT))],
-        {"1 call of a server's tool": (ATIF,)},
-    ),
-    "a condensation": (
-        [
-            ASKED,
-            ASKED,
-            CondensationAction(forgotten_event_ids=(0,), summary="sum", summary_offset=0),
-        ],
-        {"1 condensation": (CHAT, ANTHROPIC)},
-    ),
-    "a request": ([ASKED, CondensationRequest()], {"1 request": (CHAT, ANTHROPIC, OTLP, ATIF)}),
-    "a document": (
-        [ASKED, DocumentChanges(changed={"a": {"value": 1}})],
-        {"1 change of documents": ALL},
-    ),
-}
-"""Events, and of each noun the formats that have no place for it."""
 
 
 def in_order(events: list[Event]) -> list[Event]:
@@ -148,33 +54,8 @@ def in_order(events: list[Event]) -> list[Event]:
     return [replace(event, id=number) for number, event in enumerate(events)]
 
 
-@pytest.mark.parametrize("format", WRITTEN)
-@pytest.mark.parametrize("case", LEFT_OUT)
-def test_an_export_counts_what_it_leaves_out_by_kind(case: str, format: str) -> None:
-    events, expected = LEFT_OUT[case]
-    notes: list[str] = []
-    list(encode(in_order(events), format, notes=notes.append))
-    lost = ", ".join(noun for noun, formats in expected.items() if format in formats)
-    assert notes == ([f"left out: {lost}; {format} has no place for it"] if lost else [])
-
-
 def test_five_formats_are_written() -> None:
     assert sorted(WRITTEN) == sorted(ALL)
-
-
-def test_the_usage_of_a_reply_is_counted_once() -> None:
-    notes: list[str] = []
-    used = {"usage": {"prompt_tokens": 1}, "reply": "r1"}
-    events = [ASKED, *(Message(source="agent", content="so", meta=used) for _ in range(3))]
-    list(encode(in_order(events), "atif", notes=notes.append))
-    assert notes == ["left out: 1 count of tokens; atif has no place for it"]
-
-
-def test_a_number_of_things_is_in_words() -> None:
-    assert [several(1, "image"), several(2, "change of documents")] == [
-        "1 image",
-        "2 changes of documents",
-    ]
 
 
 HISTORY = [

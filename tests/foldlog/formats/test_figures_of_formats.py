@@ -1,4 +1,4 @@
-"""The figures of each format's sample: one row of a table, the same before the first use of the
+"""The name and the figures of each format's sample: one row of a table, the same before the first use of the
 source and after it.
 
     python -m tests.foldlog.formats.test_figures_of_formats
@@ -29,7 +29,7 @@ NOT_BEFORE_USE = frozenset(("events", "kinds", "view_tokens", "condensations", "
 
 
 def row_of(store: Store, conversation: str) -> dict[str, Any]:
-    """The figures of a conversation, without those that its import does not repeat."""
+    """The name and the figures of a conversation, without those that its import does not repeat."""
     figures, only = FiguresOfStore(store), Where(only=[conversation])
     ((_, one),) = figures.of([store.conversation(conversation, pending=True)])
     stats = figures.totals(only)
@@ -44,6 +44,7 @@ def row_of(store: Store, conversation: str) -> dict[str, Any]:
         for call in sorted(one.calls, key=repr)
     ]
     return {
+        "name": conversation,
         "title": one.overview.title,
         "state": one.state,
         "first_error": one.first_error,
@@ -68,11 +69,12 @@ def rows_of(format: str) -> tuple[dict[str, Any], dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder, makes_events(open_store("memory:")) as store:
         path = Path(folder, "sample.jsonl")
         path.write_bytes((CORPUS / f"{format}.jsonl").read_bytes())
-        (imported,) = Import(store, [path], format, conversation="sample")
+        (imported,) = Import(store, [path], format)
         assert isinstance(imported, Imported), imported
-        before = row_of(store, "sample")
-        store.version("sample")
-        return before, row_of(store, "sample")
+        name = imported.conversation
+        before = row_of(store, name)
+        store.version(name)
+        return before, row_of(store, name)
 
 
 def without(row: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:

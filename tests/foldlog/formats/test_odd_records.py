@@ -5,15 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
 from foldlog._formats.claude_code.skeleton import ClaudeCodeSkeleton
 from foldlog._formats.codex.skeleton import CodexSkeleton
 from foldlog._formats.cursor import _names_of_blobs
 from foldlog._formats.skeleton import UNNAMED_TOOL
-from foldlog.errors import InvalidArgument
-from foldlog.eventstore import Action, Observation
-from foldlog.formats import Encoder, detect
 
 
 def test_the_first_error_of_a_line_with_two_results_is_of_the_one_that_failed():
@@ -54,35 +49,3 @@ def test_other_fields_of_a_root_do_not_move_the_names_of_its_blobs():
     fixed = b"\x11" + b"x" * 8, b"\x1d" + b"x" * 4
     root = b"".join(other + b"\x0a\x20" + name for other, name in zip(fixed, names, strict=True))
     assert [*_names_of_blobs(root)] == [name.hex() for name in names]
-
-
-def test_an_action_that_is_not_known_is_one_by_its_arguments():
-    action = {"action": "dance", "args": {}, "source": "agent", "message": "I dance."}
-    assert detect([action] * 2) == "openhands-v0"
-    with pytest.raises(InvalidArgument, match="no format with such records"):
-        detect([{**action, "args": "x"}] * 2)
-
-
-def test_a_call_of_a_custom_tool_is_written_as_an_item_of_its_own_kind():
-    call = Action(
-        id=0,
-        tool="patch",
-        arguments={"input": "*** Begin"},
-        call_id="k",
-        meta={"custom_tool": True},
-    )
-    encoder = Encoder("openai-responses")
-    written = [
-        encoder.records(call),
-        encoder.records(Observation(id=1, cause=0, call_id="k", content="done")),
-    ]
-    assert [item for items in (*written, encoder.end()) for item in items] == [
-        {
-            "type": "custom_tool_call",
-            "call_id": "k",
-            "name": "patch",
-            "input": "*** Begin",
-            "status": "completed",
-        },
-        {"type": "custom_tool_call_output", "call_id": "k", "output": "done"},
-    ]

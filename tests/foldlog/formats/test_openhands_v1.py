@@ -63,20 +63,6 @@ def condensation(name, *forgotten, **more):
 read = reader_of(V1)
 
 
-@pytest.mark.parametrize("reason", ["", " ", None])
-def test_a_rejection_without_a_reason_says_that_the_action_was_not_done(reason):
-    rejected = {
-        "kind": "UserRejectObservation",
-        "id": "r",
-        "tool_call_id": "c1",
-        "rejection_reason": reason,
-    }
-    records = [call("a"), rejected]
-    events = read(*records)
-    (told,) = (m["content"] for m in View.from_events(events).to_messages() if m["role"] == "tool")
-    assert told == "The action was rejected, and no reason was given."
-
-
 @pytest.mark.parametrize("source", [{}, {"rejection_source": "user"}, {"rejection_source": "hook"}])
 def test_a_rejected_call_failed_and_is_written_as_a_rejection_again(source):
     rejected = {
@@ -141,21 +127,6 @@ def test_condensations_after_an_update_forget_what_they_name():
 
 # -- condensations
 # --------------------------------------------------------------------------------------------------
-
-
-def test_a_summary_that_an_older_sdk_showed_under_another_id_stays_and_the_import_says_so():
-    records = [
-        *(message(name) for name in "abc"),
-        condensation("k", "a", summary="S", summary_offset=0),
-        condensation("l", "b", "an id of no record", summary="T", summary_offset=0),
-        condensation("m", "l-summary", "k-summary", "b", summary="U", summary_offset=0),
-    ]
-    found = []
-    events = list(decode(records, V1, findings=found.append))
-    assert [(one.place, "forgets an id that no record has" in one.problem) for one in found] == [
-        ("record 4", True)
-    ]
-    assert [event.content for event in View.from_events(events[:5]) if event.id < 0] == ["T", "S"]
 
 
 # -- branches

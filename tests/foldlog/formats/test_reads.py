@@ -4,23 +4,24 @@ what is made of them.
     python -m tests.foldlog.formats.test_reads
 
 reads the records of all rows anew, after a change that is meant to change events; ``git diff``
-shows what has changed.
+shows what has changed. A new row needs its ``format``, its ``name`` and its ``records``.
 """
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import foldlog as api
+from foldlog._formats.imported_calls import calls_of_imported
 from foldlog.eventstore import Event, codec, open_store
 from foldlog.formats import decode
 from foldlog.projections import View
+from tests.foldlog.formats.reading import GOLDEN_READS
 
-FILES = sorted((Path(__file__).parents[2] / "golden" / "reads").glob("*.jsonl"))
+FILES = sorted(GOLDEN_READS.glob("*.jsonl"))
 ROWS = [json.loads(line) for path in FILES for line in path.read_text("utf-8").splitlines()]
 
 
@@ -37,11 +38,25 @@ def stored(event: Event) -> dict[str, Any]:
 
 def read(row: dict[str, Any]) -> dict[str, Any]:
     """Return a row with the events of its records, as they are stored, and the ids of those that a
-    View shows.
+    View shows; with the findings, and with the calls of models and what these used, if there are
+    any.
     """
-    events = list(decode(row["records"], row["format"]))
-    shown = [event.id for event in View.from_events(events)]
-    return {**row, "events": [stored(event) for event in events], "view": shown}
+    findings: list[str] = []
+    events = list(
+        decode(row["records"], row["format"], findings=lambda it: findings.append(str(it)))
+    )
+    made: dict[str, Any] = {name: row[name] for name in ("format", "name", "records")}
+    made["events"] = [stored(event) for event in events]
+    made["view"] = [event.id for event in View.from_events(events)]
+    if findings:
+        made["findings"] = findings
+    calls = [
+        {"model": call.model, **call.usage, "cost": call.cost}
+        for call in calls_of_imported(events, row["format"])
+    ]
+    if calls:
+        made["calls"] = calls
+    return made
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row['format']}: {row['name']}")
@@ -65,5 +80,5 @@ def test_a_view_shows_the_same_of_records_that_come_in_two_parts(row: dict[str, 
 
 if __name__ == "__main__":
     for path in FILES:
-        rows = [read(row) for row in ROWS if row["format"] == path.stem]
+        rows = [read(json.loads(line)) for line in path.read_text("utf-8").splitlines()]
         path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")

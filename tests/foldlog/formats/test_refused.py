@@ -1,0 +1,46 @@
+"""Files without a history of a known format: a row has the file and what the refusal says.
+
+    python -m tests.foldlog.formats.test_refused
+
+writes the refusals again. Look at what changed.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foldlog.formats import NotAHistory
+from tests.foldlog.formats.reading import histories_at
+
+FILE = Path(__file__).parents[2] / "golden" / "refused.jsonl"
+ROWS = [json.loads(line) for line in FILE.read_text("utf-8").splitlines()]
+
+
+def refusal(row: dict[str, Any], folder: Path) -> str:
+    """What the import of the ``text`` or the ``document`` of a row says; bytes that are no text are
+    surrogates.
+    """
+    text = row["text"] if "text" in row else json.dumps(row["document"])
+    path = folder / row["file"]
+    path.write_bytes(text.encode("utf-8", "surrogateescape"))
+    with pytest.raises(NotAHistory) as refused:
+        histories_at(path, row.get("format", "auto"))
+    return str(refused.value).replace(str(path), row["file"])
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["name"])
+def test_a_file_without_a_history_is_refused_with_what_it_is(
+    row: dict[str, Any], tmp_path: Path
+) -> None:
+    assert refusal(row, tmp_path) == row["why"]
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as folder:
+        whole = [{**row, "why": refusal(row, Path(folder))} for row in ROWS]
+    FILE.write_text("".join(f"{json.dumps(row)}\n" for row in whole), "utf-8")
