@@ -41,7 +41,7 @@ from foldlog.projections import View, words_of
 
 Json = dict[str, Any]
 
-CONDENSERS: dict[str, Callable[..., Condenser]] = {
+CONDENSERS = {
     "amortized": AmortizedForgettingCondenser,
     "browser_output_masking": BrowserOutputCondenser,
     "conversation_window": ConversationWindowCondenser,
@@ -49,7 +49,7 @@ CONDENSERS: dict[str, Callable[..., Condenser]] = {
     "observation_masking": ObservationMaskingCondenser,
     "recent": RecentEventsCondenser,
 }
-WITH_A_MODEL: dict[str, Callable[..., Condenser]] = {
+WITH_A_MODEL = {
     "llm": partial(LLMSummarizingCondenser, token_margin_ratio=0.0),
     "llm_attention": LLMAttentionCondenser,
     "structured": StructuredSummaryCondenser,

@@ -22,7 +22,7 @@ OpenRecorder = Callable[[], Recorder]
 @pytest.fixture(params=RECORDERS)
 def open_recorder(request, tmp_path) -> Iterator[OpenRecorder]:
     """Opens a recorder on a new, empty store each time it is called; closes them all at the end."""
-    opened: list[Recorder] = []
+    opened = []
 
     def open_one() -> Recorder:
         if request.param == "memory":

@@ -17,7 +17,6 @@ from foldlog import Histories
 from foldlog._archive import makes_events
 from foldlog._figures.stored import FiguresOfStore
 from foldlog.eventstore import (
-    ANY_VERSION,
     ConversationErased,
     EventsNotMade,
     InvalidArgument,
@@ -41,7 +40,7 @@ from foldlog.eventstore.recorders.base import Recorder
 from foldlog.eventstore.recorders.types import Unfinished
 from tests.between import Killed, killing, meeting
 from tests.privacy import erased, redacted
-from tests.said import said
+from tests.said import ids, said, say
 
 CONTENT = "what the user wrote, in words that compress well " * 4
 EVENTS = 12
@@ -163,20 +162,19 @@ class _ReadOnly:
 
 def test_an_append_restores(store, to):
     archive(store, "c1", to)
-    store.append("c1", message(EVENTS), expected_version=EVENTS)
-    assert [event.id for event in store.events("c1")] == [*range(EVENTS + 1)]
+    say(store, "c1", "more")
+    assert ids(store.events("c1")) == [*range(EVENTS + 1)]
     with pytest.raises(VersionConflict):
-        store.append("c1", message(0), expected_version=3)
+        say(store, "c1", "x", expected_version=3)
     assert_sound(store)
 
 
 def test_an_open_iterator_goes_on(store, to):
-    for number in range(EVENTS, 3_000):
-        store.append("c1", message(number), expected_version=number)
+    say(store, "c1", *["more"] * (3_000 - EVENTS))
     events = store.events("c1")
     assert next(events).id == 0
     archive(store, "c1", to)
-    assert [event.id for event in events] == [*range(1, 3_000)]
+    assert ids(events) == [*range(1, 3_000)]
 
 
 def test_an_encrypted_conversation_is_encrypted_in_its_object(open_recorder, to, tmp_path):
@@ -228,7 +226,7 @@ def test_what_is_not_read_back_as_it_was_written_is_not_deleted(store, to, monke
 
 
 def test_what_is_not_archived_says_why(store, to):
-    store.append("one", message(0), expected_version=0)
+    say(store, "one", "only")
     assert "no events of its own except the last" in str(archive(store, "one", to).stays)
     store.fork("c1", 3, "fork")
     assert archive(store, "c1", to).stays == "forks need its events: 'fork'"
@@ -243,7 +241,7 @@ def test_what_is_not_archived_says_why(store, to):
 
 def test_a_fork_is_archived_and_an_archived_conversation_forked(store, to):
     store.fork("c1", 3, "fork")
-    store.append("fork", [message(3), message(4)], expected_version=3)
+    say(store, "fork", "3", "4")
     before = content(store, "fork")
     assert archive(store, "fork", to).events == 1
     assert content(store, "fork") == before
@@ -327,7 +325,7 @@ def test_what_a_killed_writer_left_of_a_file_goes(store, to, monkeypatch):
 
 
 def _append(store: Store) -> None:
-    store.append("c1", message(99), expected_version=ANY_VERSION)
+    say(store, "c1", "late")
 
 
 def _erase(store: Store) -> None:
@@ -388,11 +386,10 @@ def test_an_erasure_deletes_the_object_and_the_id_is_free(store, to):
     erased(store, "c1")
     assert objects(to) == []
     assert_sound(store)
-    histories = Histories(store)
-    history = histories.create("c1", replace_erased=True)
+    history = Histories(store).create("c1", replace_erased=True)
     history.append([message(0), message(1)])
     archive(store, "c1", to)
-    assert [event.id for event in store.events("c1")][-2:] == [1, 2]
+    assert ids(store.events("c1"))[-2:] == [1, 2]
 
 
 def test_an_erasure_waits_for_its_object(store, to, monkeypatch):
@@ -449,10 +446,6 @@ def test_a_copy_restores_on_both_sides(store, open_recorder, to):
 # -- objects that are not there --------------------------------------------------------------------
 
 
-def _missing(path: Path) -> None:
-    path.unlink()
-
-
 def _altered(path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
@@ -466,7 +459,7 @@ def _of_another(path: Path) -> None:
 @pytest.mark.parametrize(
     "change, problem",
     [
-        (_missing, "is missing"),
+        (Path.unlink, "is missing"),
         (_altered, "was changed or exchanged: its hash differs"),
         (_of_another, "was changed or exchanged: its hash differs"),
     ],

@@ -15,12 +15,11 @@ from foldlog.eventstore import (
     InvalidArgument,
     ReadTransaction,
     Store,
-    open_store,
 )
 from foldlog.eventstore.log import row as rows_module, writing
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.projections import Views
-from tests.said import said, say, texts
+from tests.said import ids, said, say, texts
 
 HI = said("hi")
 TOO_LARGE = (2**63, -(2**63) - 1, 10**30, -(10**30))
@@ -30,7 +29,7 @@ def on_snapshot(read: Callable[[ReadTransaction, int], object]) -> Callable[[Sto
     return lambda store, number: store.query("c", lambda snapshot: read(snapshot, number))
 
 
-CALLS: dict[str, Callable[[Store, int], object]] = {
+CALLS = {
     "events, start": lambda store, n: list(store.events("c", n)),
     "events, stop": lambda store, n: list(store.events("c", 0, n)),
     "log, start": lambda store, n: list(store.log("c", n)),
@@ -55,7 +54,7 @@ NONE_IS_ALL = ("stop", "limit", "record_at")
 
 @pytest.fixture
 def filled(store) -> Store:
-    store.append("c", [HI] * 3, expected_version=0)
+    say(store, "c", *["hi"] * 3)
     return store
 
 
@@ -105,14 +104,11 @@ def test_a_number_beyond_64_bits_in_an_event_or_a_version_is_refused(filled, num
 def test_a_clock_outside_of_the_years_that_the_store_keeps_is_refused(recorder, year, keeps):
     store = Store(recorder, clock=lambda: datetime(year, 12, 31, tzinfo=UTC))
     if keeps:
-        (recorded,) = store.append("c", HI, expected_version=0)
+        (recorded,) = say(store, "c", "hi")
         assert recorded.recorded_at.year == year
-        assert [event.id for event in store.events("c")] == [0]
+        assert ids(store.events("c")) == [0]
         return
-    for call in (
-        lambda: store.append("c", HI, expected_version=0),
-        lambda: store.ingest("c", [HI] * 2),
-    ):
+    for call in (lambda: say(store, "c", "hi"), lambda: store.ingest("c", [HI] * 2)):
         with pytest.raises(
             InvalidArgument, match="a store holds only the years 1970 to 9999; nothing was written"
         ):
@@ -123,16 +119,21 @@ def test_a_clock_outside_of_the_years_that_the_store_keeps_is_refused(recorder, 
 def test_the_clock_of_the_machine_is_looked_at_too(store, monkeypatch):
     monkeypatch.setattr(rows_module.time, "time_ns", lambda: -1_000_000)
     with pytest.raises(InvalidArgument, match="Set the clock of this machine"):
-        store.append("c", HI, expected_version=0)
+        say(store, "c", "hi")
     assert store.version("c") == 0
 
 
-def test_a_clock_that_gives_no_time_is_refused():
-    with (
-        open_store("memory:", clock=lambda: 5) as store,
-        pytest.raises(TypeError, match="the clock returns must be a datetime"),
-    ):
-        store.append("c", HI, expected_version=0)
+@pytest.mark.parametrize(
+    "moment, problem",
+    [
+        (5, "must be a datetime"),
+        (datetime(2026, 1, 2), "is 2026-01-02T00:00:00 and has no time zone"),
+    ],
+)
+def test_a_clock_that_gives_no_moment_is_refused(recorder, moment, problem):
+    store = Store(recorder, clock=lambda: moment)
+    with pytest.raises(TypeError, match=f"the clock returns {problem}"):
+        say(store, "c", "hi")
 
 
 @pytest.mark.parametrize(
@@ -147,7 +148,7 @@ def test_a_clock_that_gives_no_time_is_refused():
     ids=["append", "append to any version", "ingest", "ingest in parts", "fork"],
 )
 def test_no_conversation_begins_with_an_empty_id(store, begin):
-    store.append("c", HI, expected_version=0)
+    say(store, "c", "hi")
     with pytest.raises(InvalidArgument, match="the id of a new conversation is empty"):
         begin(store)
     assert [row.id for row in store.conversations()] == ["c"]

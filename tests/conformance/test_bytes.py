@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from copy import deepcopy
 from hashlib import sha256
 from typing import Any
 
@@ -20,7 +21,6 @@ from foldlog.eventstore import (
     Annotation,
     CorruptEvent,
     Documents,
-    Event,
     HistoryDiverged,
     IdempotencyConflict,
     InvalidEvent,
@@ -41,7 +41,7 @@ from foldlog.eventstore.recorders.sqlite import SQLiteRecorder
 from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
 from foldlog.projections import Views
 from tests.privacy import erased, redacted
-from tests.said import said, say
+from tests.said import ids, said, say
 from tests.sound import assert_sound
 from tests.stored_rows import execute
 
@@ -62,7 +62,7 @@ def picture(image: bytes) -> Any:
     return ({"type": "image_url", "image_url": {"url": image}},)
 
 
-TURN: list[Event] = [
+TURN = [
     said(picture(IMAGE)),
     Action(
         tool="look",
@@ -81,13 +81,6 @@ TURN: list[Event] = [
         content="no bytes",
         origin=Origin(format="f", id=1, rest={"raw": SMALL, "n": 1e400}),
     ),
-]
-READ = [
-    ({"type": "image_url", "image_url": {"url": IMAGE}},),
-    {"at": [SMALL, {"lone \udcff": b""}], "$bytes": [{"at": ["x"]}]},
-    ({"type": "text", "text": "x", "data": IMAGE},),
-    b"zeros" * 1_000,
-    {"raw": SMALL, "n": 1e400},
 ]
 TARGETS = [*SETTINGS.values(), WriteSettings(keys=OTHER_KEYS)]
 """What a store is changed to; it is copied to all but the last."""
@@ -116,6 +109,10 @@ def values(events: Any) -> list[Any]:
             case Message(content=value) | Observation(content=value):
                 found.append(value)
     return found
+
+
+READ = deepcopy(values(TURN))
+"""What is read of them."""
 
 
 def kept(store: Store) -> int:
@@ -160,7 +157,7 @@ def test_bytes_come_back_as_bytes(store):
     assert list(Views(again).current("c").events) == [
         event for event in again.events("c") if event.shown
     ]
-    assert [event.id for event in again.events("c", reverse=True)] == [4, 3, 2, 1, 0]
+    assert ids(again.events("c", reverse=True)) == [4, 3, 2, 1, 0]
     assert_sound(again)
 
 
@@ -169,7 +166,6 @@ def test_what_was_given_is_not_changed_and_not_shared(store):
     (recorded,) = store.append("c", Action(tool="t", arguments=given), expected_version=0)
     assert given == {"at": [SMALL, (SMALL, 1)]}
     given["at"].append(b"more")
-    assert isinstance(recorded.event, Action)
     assert recorded.event.arguments == {"at": [SMALL, [SMALL, 1]]}
 
 
@@ -332,8 +328,11 @@ CHANGED = "CAST(iif(substr(body, 1, 1) = x'00', x'01', x'00') || substr(body, 2)
 LONGER = "zeroblob(length(body) + 1)"
 
 
-def damaged(store: Store, statement: str) -> None:
-    execute(store.path, statement)
+@pytest.fixture
+def on_file(settings, tmp_path) -> Iterator[Store]:
+    """A store whose tables a test changes."""
+    with closing(SQLiteRecorder(str(tmp_path / "store.db"))) as recorder:
+        yield Store(recorder, settings)
 
 
 @pytest.mark.parametrize(
@@ -346,47 +345,42 @@ def damaged(store: Store, statement: str) -> None:
         "UPDATE attached SET name = randomblob(32)",
     ],
 )
-def test_lost_or_changed_bytes_are_found_and_never_given_back(settings, tmp_path, statement):
-    with closing(SQLiteRecorder(str(tmp_path / "store.db"))) as recorder:
-        store = Store(recorder, settings)
-        say(store, "c", picture(b"\x01" + IMAGE), "sound")
-        damaged(store, statement)
-        again = fresh(store)
-        with pytest.raises(CorruptEvent, match="missing or were changed"):
-            list(again.events("c"))
-        assert values(again.events("c", 1)) == ["sound"]
-        found = [finding for each in verify(again) for finding in each.findings]
-        assert [(one.first, one.last) for one in found if one.first is not None] == [(0, 0)]
-        with pytest.raises(CorruptEvent):
-            list(again.follow())
+def test_lost_or_changed_bytes_are_found_and_never_given_back(on_file, statement):
+    say(on_file, "c", picture(b"\x01" + IMAGE), "sound")
+    execute(on_file.path, statement)
+    again = fresh(on_file)
+    with pytest.raises(CorruptEvent, match="missing or were changed"):
+        list(again.events("c"))
+    assert values(again.events("c", 1)) == ["sound"]
+    found = [finding for each in verify(again) for finding in each.findings]
+    assert [(one.first, one.last) for one in found if one.first is not None] == [(0, 0)]
+    with pytest.raises(CorruptEvent):
+        list(again.follow())
 
 
 @pytest.mark.parametrize("change", [CHANGED, LONGER])
-def test_an_append_does_not_rely_on_damaged_bytes(settings, change, tmp_path):
-    with closing(SQLiteRecorder(str(tmp_path / "store.db"))) as recorder:
-        store = Store(recorder, settings)
-        say(store, "c", picture(b"\x01" + IMAGE))
-        damaged(store, f"UPDATE attachments SET body = {change}")
-        say(store, "c", picture(b"\x01" + IMAGE))
-        assert values(fresh(store).events("c")) == [picture(b"\x01" + IMAGE)] * 2
-        assert_sound(store)
+def test_an_append_does_not_rely_on_damaged_bytes(on_file, change):
+    say(on_file, "c", picture(b"\x01" + IMAGE))
+    execute(on_file.path, f"UPDATE attachments SET body = {change}")
+    say(on_file, "c", picture(b"\x01" + IMAGE))
+    assert values(fresh(on_file).events("c")) == [picture(b"\x01" + IMAGE)] * 2
+    assert_sound(on_file)
 
 
-def test_a_stranger_beside_an_event_is_not_its_own(settings, tmp_path):
-    with closing(SQLiteRecorder(str(tmp_path / "store.db"))) as recorder:
-        store = Store(recorder, settings)
-        say(store, "c", picture(IMAGE))
-        for stranger in (
-            "INSERT INTO attachments SELECT conversation, zeroblob(32), 9, x'00' FROM attachments",
-            "INSERT INTO attached SELECT conversation, event, zeroblob(32), 9 FROM attached",
-        ):
-            damaged(store, stranger)
-        assert values(fresh(store).events("c")) == [picture(IMAGE)]
-        changed = Store(recorder, settings._replace(compression="none"))
-        assert [each.rows for each in rekey(changed)] == [1]
-        assert kept(store) == 1
-        assert values(fresh(store).events("c")) == [picture(IMAGE)]
-        assert_sound(store)
+def test_a_stranger_beside_an_event_is_not_its_own(on_file):
+    say(on_file, "c", picture(IMAGE))
+    for stranger in (
+        "INSERT INTO attachments SELECT conversation, zeroblob(32), 9, x'00' FROM attachments",
+        "INSERT INTO attached SELECT conversation, event, zeroblob(32), 9 FROM attached",
+    ):
+        execute(on_file.path, stranger)
+    assert values(fresh(on_file).events("c")) == [picture(IMAGE)]
+    changed = fresh(on_file)
+    changed.database.settings = changed.database.settings._replace(compression="none")
+    assert [each.rows for each in rekey(changed)] == [1]
+    assert kept(on_file) == 1
+    assert values(fresh(on_file).events("c")) == [picture(IMAGE)]
+    assert_sound(on_file)
 
 
 # -- in documents

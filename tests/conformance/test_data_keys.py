@@ -5,7 +5,6 @@ conversation while the other stores its rows in another form.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
 
 import pytest
 from pydantic import SecretStr
@@ -26,8 +25,6 @@ from tests.privacy import erased
 from tests.said import said, say
 from tests.sound import assert_sound
 from tests.stored_rows import execute
-
-T = TypeVar("T")
 
 OLD, NEW = SecretStr("ab" * 32), SecretStr("cd" * 32)
 

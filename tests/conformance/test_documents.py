@@ -25,6 +25,7 @@ from foldlog.eventstore import (
     InvalidEvent,
     KeyRing,
     Message,
+    Recorded,
     Store,
     VersionConflict,
 )
@@ -44,12 +45,16 @@ def documents(store) -> Documents:
     return Documents(store)
 
 
+def put(documents: Documents, **values: Any) -> tuple[Recorded, ...]:
+    return documents.append("c1", (), values)
+
+
 def test_values_come_with_events_and_any_version_is_there(store, documents):
     first, second = {"turn": 1, "log": ["a"]}, {"turn": 2, "log": ["a", "c"]}
     recorded = documents.append("c1", [said("a"), said("b")], {"state": first, "title": "first"})
     assert [type(one.event) for one in recorded] == [Message, Message, DocumentChanges]
     documents.append("c1", said("c"), {"state": second})
-    documents.append("c1", (), {"title": DELETED, "more": None})
+    put(documents, title=DELETED, more=None)
     assert documents.all("c1") == {"state": second, "more": None}
     assert documents.get("c1", "title", "gone") == "gone"
     assert documents.get("c1", "more", "there") is None
@@ -64,16 +69,16 @@ def test_values_come_with_events_and_any_version_is_there(store, documents):
     with pytest.raises(ConversationErased):
         documents.all("c1")
     with pytest.raises(ConversationErased):
-        documents.append("c1", (), {"state": 1})
+        put(documents, state=1)
 
 
 def test_what_stays_the_same_adds_nothing(store, documents):
-    documents.append("c1", (), {"n": 1, "gone": DELETED})
-    assert documents.append("c1", (), {"n": 1}) == ()
+    put(documents, n=1, gone=DELETED)
+    assert put(documents, n=1) == ()
     assert store.version("c1") == 1
     assert len(documents.append("c1", said("a"), {"n": 1})) == 1
-    assert len(documents.append("c1", (), {"n": 1.0})) == 1
-    assert len(documents.append("c1", (), {"n": True})) == 1
+    assert len(put(documents, n=1.0)) == 1
+    assert len(put(documents, n=True)) == 1
     assert documents.get("c1", "n") is True
     with pytest.raises(VersionConflict):
         documents.append("c1", (), {"n": True}, expected_version=1)
@@ -81,11 +86,10 @@ def test_what_stays_the_same_adds_nothing(store, documents):
 
 def test_a_small_change_of_a_large_value_is_a_small_event(store, documents):
     state = {"usage": [{"tokens": n} for n in range(500)], "name": "agent"}
-    documents.append("c1", (), {"state": state})
+    put(documents, state=state)
     for turn in range(CHAIN_MAX + 3):
         state["usage"].append({"tokens": turn})
-        (recorded,) = documents.append("c1", (), {"state": state})
-        assert isinstance(recorded.event, DocumentChanges)
+        (recorded,) = put(documents, state=state)
         whole = "value" in recorded.event.changed["state"]
         assert whole == (turn == CHAIN_MAX)
         assert documents.get("c1", "state") == Documents(store).get("c1", "state") == state
@@ -94,12 +98,12 @@ def test_a_small_change_of_a_large_value_is_a_small_event(store, documents):
 
 def test_a_value_belongs_to_its_owner(documents):
     state = {"list": [1]}
-    documents.append("c1", (), {"state": state})
+    put(documents, state=state)
     state["list"].append(2)
     read = documents.get("c1", "state")
     assert read == {"list": [1]}
     read["list"].append(3)
-    documents.append("c1", (), {"other": 1})
+    put(documents, other=1)
     assert documents.get("c1", "state") == {"list": [1]}
 
 
@@ -149,7 +153,7 @@ def test_a_change_may_build_on_an_earlier_change_of_the_same_append(store, docum
 
 
 def test_changes_that_do_not_build_on_the_newest_value_are_refused(store, documents):
-    documents.append("c1", (), {"a": 1, "b": 2})
+    put(documents, a=1, b=2)
     for name, changed, others in [
         ("c1", {"a": {"base": 0, "difference": {"=": 2}}}, {}),
         ("c1", {"a": {"base": 3, "difference": {"=": 2}}}, {"b": 0}),
@@ -166,7 +170,7 @@ def test_changes_that_do_not_build_on_the_newest_value_are_refused(store, docume
 
 
 def test_a_value_that_is_redacted_meanwhile_is_not_built_upon(store, documents, monkeypatch):
-    documents.append("c1", (), {"log": list(range(40))})
+    put(documents, log=list(range(40)))
     append = store.append
 
     def after_a_redaction(*given, **options):
@@ -175,7 +179,7 @@ def test_a_value_that_is_redacted_meanwhile_is_not_built_upon(store, documents, 
         return append(*given, **options)
 
     monkeypatch.setattr(store, "append", after_a_redaction)
-    documents.append("c1", (), {"log": list(range(41))})
+    put(documents, log=list(range(41)))
     assert Documents(store).get("c1", "log") == list(range(41))
 
 
@@ -215,7 +219,7 @@ def test_a_retried_append_adds_nothing(store, documents):
     assert Documents(store).append("c1", said("a"), {"n": 1}, idempotency_key="turn") == first
     assert documents.get("c1", "n") == 2
     same = documents.append("c1", said("c"), {"n": 2}, idempotency_key="same value")
-    documents.append("c1", (), {"n": 4})
+    put(documents, n=4)
     assert documents.append("c1", said("c"), {"n": 2}, idempotency_key="same value") == same
     with pytest.raises(IdempotencyConflict):
         documents.append("c1", said("a"), {"n": 3}, idempotency_key="turn")
@@ -269,7 +273,7 @@ def test_the_next_change_of_a_document_reads_no_value(store, documents):
         for turn in range(1, CHAIN_MAX + 9):
             value = {"turn": turn % 2, "log": ["x" * 400]}
             documents.append("c1", said("a"), {"state": value}, expected_version=2 * turn)
-        recorded = documents.append("c1", (), {"state": DELETED})
+        recorded = put(documents, state=DELETED)
         assert not reads
     finally:
         store.database.recorder.query = query

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import foldlog
-from foldlog import Action, Histories, History, LeaseTaken, Message, Store
+from foldlog import Action, Event, Histories, History, LeaseTaken, Message, Store
 from foldlog._history import runtimes
 from foldlog._history.effects import EffectRule
 from foldlog._history.lease import LeaseBlock
@@ -31,6 +31,7 @@ from foldlog.projections import View
 from foldlog.projections.effects import MARK
 from tests.between import Between, Killed
 from tests.how_many import WHOLE
+from tests.privacy import erased
 from tests.said import said
 
 KEYS = foldlog.KeyRing(["11" * 32])
@@ -43,7 +44,7 @@ class Bank:
     """
 
     def __init__(self) -> None:
-        self.paid: list[tuple[str, str | None]] = []
+        self.paid = []
         self.reached: Callable[[str], object] = lambda point: None
 
     def pay(self, to: str) -> str:
@@ -68,7 +69,7 @@ class Bank:
         return f"paid {to}"
 
 
-MODES: dict[str, Callable[[Bank], tuple[Callable[..., Any], dict[str, Any]]]] = {
+MODES = {
     "never": lambda bank: (bank.pay, {}),
     "same key": lambda bank: (bank.pay_once, {"repeat": "same key"}),
     "check": lambda bank: (bank.pay_noting, {"check": bank.look_up}),
@@ -192,9 +193,15 @@ def called(history: History, to: str = "ann") -> Action:
 
 def killed_in_its_tool(history: History, to: str = "ann") -> Action:
     call = called(history, to)
-    with suppress(Died), history.lease():
-        history.run(call, die)
+    with suppress(Died):
+        run(history, call, die)
     return call
+
+
+def run(history: History, call: Action, tool: Callable[..., Any], **how: Any) -> Event:
+    """Run a call under a lease of its own, and return the event of its outcome."""
+    with history.lease():
+        return history.run(call, tool, **how).event
 
 
 def talk(history: History) -> None:
@@ -242,15 +249,14 @@ def test_a_call_that_may_have_run_is_told_as_unknown_and_settled_by_its_key(hist
         None,
         (call,),
     )
-    with history.lease():
-        told = history.run(call, Bank().pay)
-    assert told.event.is_error
-    assert told.event.content.startswith(f"unknown: this call may have run, key {effect.key}")
+    told = run(history, call, Bank().pay)
+    assert told.is_error
+    assert told.content.startswith(f"unknown: this call may have run, key {effect.key}")
     late = history.settle(effect.key, "paid, says the bank", by="carol")
     assert states(history) == ["done"]
     assert history.effects()[0].outcome == "paid, says the bank"
     told_to_the_model = history.view().to_messages()
-    assert told_to_the_model[-2]["content"] == told.event.content
+    assert told_to_the_model[-2]["content"] == told.content
     assert told_to_the_model[-1]["content"] == late.event.content
     assert late.event.content.endswith("ended: paid, says the bank")
     with pytest.raises(InvalidArgument, match="no effect with key 'x'"):
@@ -322,10 +328,9 @@ async def coroutine(to: str) -> str:
     ],
 )
 def test_what_a_tool_returns_or_raises_is_recorded(history, tool, state, content):
-    with history.lease():
-        recorded = history.run(called(history), tool)
-    assert content in recorded.event.content
-    assert recorded.event.is_error is (state != "done")
+    recorded = run(history, called(history), tool)
+    assert content in recorded.content
+    assert recorded.is_error is (state != "done")
     (effect,) = history.effects()
     assert (effect.state, effect.attempts) == (state, 0 if "not begun" in content else 1)
 
@@ -357,8 +362,7 @@ def test_the_mark_of_a_tool_says_how_it_may_be_repeated(history):
         return bank.pay_once(to, key)
 
     killed_in_its_tool(history)
-    with history.lease():
-        assert history.run(history.open_calls()[0], pay).event.content == "paid ann"
+    assert run(history, history.open_calls()[0], pay).content == "paid ann"
     (effect,) = history.effects()
     assert (bank.paid, effect.attempts) == ([("ann", effect.key)], 2)
 
@@ -369,8 +373,8 @@ def test_where_a_check_fails_nothing_is_recorded(history):
     def look(key, call):
         raise ConnectionError("the bank is closed")
 
-    with history.lease(), pytest.raises(ConnectionError):
-        history.run(call, Bank().pay, check=look)
+    with pytest.raises(ConnectionError):
+        run(history, call, Bank().pay, check=look)
     assert (states(history), history.open_calls()) == (["unknown"], (call,))
 
 
@@ -385,11 +389,8 @@ def test_two_threads_of_one_worker_begin_a_call_once(history):
             threads.submit(history.run, call, bank.pay_noting, check=bank.look_up).result()
         return bank.pay_noting(to, key)
 
-    with history.lease():
-        assert (
-            history.run(call, pay_while_another_thread_comes, check=bank.look_up).event.content
-            == "paid ann"
-        )
+    told = run(history, call, pay_while_another_thread_comes, check=bank.look_up)
+    assert told.content == "paid ann"
     assert len(bank.paid) == 1
 
 
@@ -398,9 +399,9 @@ def test_two_threads_of_one_worker_begin_a_call_once(history):
 
 
 @pytest.mark.parametrize("still", ["before the payment", "after the payment"])
-@pytest.mark.parametrize("mode, most", [("never", 1), ("same key", 1)])
+@pytest.mark.parametrize("mode", ["never", "same key"])
 def test_a_worker_that_stands_still_in_its_tool_and_wakes_after_the_takeover(
-    still, mode, most, open_recorder
+    still, mode, open_recorder
 ):
     recorder, bank, others = open_recorder(), Bank(), Bank()
     others.paid = bank.paid
@@ -420,7 +421,7 @@ def test_a_worker_that_stands_still_in_its_tool_and_wakes_after_the_takeover(
     bank.reached = taken_over
     with pytest.raises(LeaseTaken), brief_lease(one):
         one.run(call, tool, **how)
-    assert len(bank.paid) == most
+    assert len(bank.paid) == 1
     assert told[0].is_error is (mode == "never")
     (effect,) = one.effects()
     assert (effect.state, effect.outcome) == ("done", "paid ann")
@@ -447,8 +448,7 @@ def test_copies_and_changed_keys_keep_keys_and_states(history, recorder, open_re
     assert [moved.problem for moved in copy_store(encrypted, copy)] == [None]
     copied = Histories(copy)["pay"]
     assert ledger(copied) == before
-    with copied.lease():
-        assert copied.run(copied.open_calls()[0], Bank().pay).event.is_error
+    assert run(copied, copied.open_calls()[0], Bank().pay).is_error
 
 
 def test_forks_share_the_keys_of_their_past_and_run_none_of_its_calls_without_a_key(
@@ -459,27 +459,22 @@ def test_forks_share_the_keys_of_their_past_and_run_none_of_its_calls_without_a_
     forks = [history.fork(), history.fork()]
     assert [ledger(fork) for fork in forks] == [ledger(history)] * 2
     for each in (history, *forks):
-        with each.lease():
-            each.run(each.open_calls()[0], bank.pay_once, repeat="same key")
+        run(each, each.open_calls()[0], bank.pay_once, repeat="same key")
     assert bank.paid == [("ann", history.effects()[0].key)]
     never = history.fork(call.id + 1)
-    with never.lease():
-        assert never.run(never.open_calls()[0], bank.pay).event.is_error
-        own = called(never, "bob")
-        assert never.run(own, bank.pay).event.content == "paid bob"
+    assert run(never, never.open_calls()[0], bank.pay).is_error
+    assert run(never, called(never, "bob"), bank.pay).content == "paid bob"
     before = ledger(forks[0])
-    history._histories.erase(history.id, reason="a test", detach_forks=True)
+    erased(history._store, history.id, detach_forks=True)
     assert ledger(history._histories[forks[0].id]) == before
 
 
 def test_a_fork_that_was_detached_runs_no_call_that_it_shared(history):
     call, bank = called(history), Bank()
     fork = history.fork()
-    with history.lease():
-        history.run(call, bank.pay)
-    history._histories.erase(history.id, reason="a test", detach_forks=True)
-    with fork.lease():
-        assert fork.run(call, bank.pay).event.is_error
+    run(history, call, bank.pay)
+    erased(history._store, history.id, detach_forks=True)
+    assert run(fork, call, bank.pay).is_error
     assert len(bank.paid) == 1
 
 
@@ -490,9 +485,8 @@ def test_the_intent_that_a_runtime_stored_before_its_call_counts(history):
     begun._mark(history, None, 1)  # the same id again, as some models make it
     bank = Bank()
     history.append_reply(reply(("call-1", "pay", {"to": "ann"})))
-    with history.lease():
-        told = history.run(history.open_calls()[-1], bank.pay)
-    assert (told.event.is_error, bank.paid) == (True, [])
+    assert run(history, history.open_calls()[-1], bank.pay).is_error
+    assert bank.paid == []
 
 
 def test_a_call_that_another_process_began_since_is_in_doubt(history, monkeypatch):
@@ -509,8 +503,7 @@ def test_a_call_that_another_process_began_since_is_in_doubt(history, monkeypatc
 def test_what_was_taken_back_of_a_call_counts_until_a_newer_outcome(history):
     history.append({"role": "user", "content": "pay"})
     call = killed_in_its_tool(history)
-    with history.lease():
-        told = history.run(call, Bank().pay)
+    told = run(history, call, Bank().pay)
     history.retract(told.id)
     history.settle(history.effects()[0].key, "paid")
     assert states(history) == ["done"]
@@ -521,14 +514,12 @@ def test_a_call_that_did_not_begin_runs_once_its_refusal_was_taken_back(history)
     call, bank = called(history), Bank()
     (closed,) = history.close_open_calls()
     history.retract(closed.id)
-    with history.lease():
-        assert history.run(call, bank.pay).event.content == "paid ann"
+    assert run(history, call, bank.pay).content == "paid ann"
 
 
 def test_a_doubt_stays_one_where_its_observation_is_redacted(history):
     call = killed_in_its_tool(history)
-    with history.lease():
-        told = history.run(call, Bank().pay)
+    told = run(history, call, Bank().pay)
     history.redact(told.id, reason="a test")
     assert states(history) == ["unknown"]
 
@@ -536,8 +527,7 @@ def test_a_doubt_stays_one_where_its_observation_is_redacted(history):
 def test_a_tool_that_is_checked_gets_the_key_that_the_check_gets(history):
     history.append_reply(reply(("k", "pay", {"to": "ann", "key": "of the model"})))
     bank = Bank()
-    with history.lease():
-        history.run(history.open_calls()[0], bank.pay_noting, check=bank.look_up)
+    run(history, history.open_calls()[0], bank.pay_noting, check=bank.look_up)
     assert bank.paid == [("ann", history.effects()[0].key)]
 
 
@@ -545,7 +535,7 @@ def test_a_conversation_that_begins_again_has_other_keys(recorder):
     histories = Histories(Store(recorder))
     called(histories["pay"])
     (before,) = ledger(histories["pay"])
-    histories.erase("pay", reason="a test")
+    erased(histories.store, "pay")
     again = histories.create("pay", replace_erased=True)
     called(again)
     (after,) = ledger(again)
@@ -554,14 +544,10 @@ def test_a_conversation_that_begins_again_has_other_keys(recorder):
 
 def test_no_condensation_forgets_an_effect_that_is_in_doubt(history):
     history.append({"role": "user", "content": "go"})
-    done, told, open_call = called(history), called(history, "bob"), called(history, "carol")
-    with history.lease():
-        history.run(done, Bank().pay)
-        for call in (told, open_call):
-            with suppress(Died):
-                history.run(call, die)
-    with history.lease():
-        history.run(told, Bank().pay)
+    done = called(history)
+    run(history, done, Bank().pay)
+    told, open_call = killed_in_its_tool(history, "bob"), killed_in_its_tool(history, "carol")
+    run(history, told, Bank().pay)
     before = ledger(history)
     talk(history)
     shown = {event.id for event in history.view()}
@@ -589,12 +575,8 @@ def test_no_condensation_forgets_an_effect_that_is_in_doubt(history):
 def test_a_model_is_shown_a_doubt_whatever_the_condenser_hides(condenser, recorder):
     history = Histories(Store(recorder), condenser=condenser)["pay"]
     history.append({"role": "user", "content": "go"})
-    done, doubt = called(history), called(history, "bob")
-    with history.lease():
-        history.run(done, Bank().pay)
-        with suppress(Died):
-            history.run(doubt, die)
-        told = history.run(doubt, Bank().pay).event.content
+    run(history, called(history), Bank().pay)
+    told = run(history, killed_in_its_tool(history, "bob"), Bank().pay).content
     talk(history)
     shown = [message["content"] for message in history.sent().to_messages()]
     assert told in shown
@@ -603,8 +585,7 @@ def test_a_model_is_shown_a_doubt_whatever_the_condenser_hides(condenser, record
 def test_a_retraction_names_the_effects_that_it_takes_back(history):
     history.append({"role": "user", "content": "pay"})
     first = called(history)
-    with history.lease():
-        history.run(first, Bank().pay)
+    run(history, first, Bank().pay)
     killed_in_its_tool(history, "bob")
     called(history, "carol")
     keys = [effect.key for effect in history.effects()]
@@ -617,10 +598,10 @@ def test_a_retraction_names_the_effects_that_it_takes_back(history):
     assert [each[1] for each in ledger(history)] == ["done", "unknown", "intended"]
     history.retract(taken.id)
     assert history.view()[-1].id < taken.id
-    with history.lease():  # the call of ann alone is open again, whose outcome is known
-        history.retract(first.id + 1, "only its result")
-        bank = Bank()
-        assert history.run(history.open_calls()[0], bank.pay).event.content == "paid ann"
+    # the call of ann alone is open again, whose outcome is known
+    history.retract(first.id + 1, "only its result")
+    bank = Bank()
+    assert run(history, history.open_calls()[0], bank.pay).content == "paid ann"
     assert bank.paid == []
 
 

@@ -10,6 +10,7 @@ from foldlog.eventstore import Erased, Event, InvalidEvent, Message, Store
 from foldlog.eventstore.log.ledger import enter_erasure
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.recorders.types import Erasure
+from tests.privacy import erased
 from tests.said import said, say
 
 
@@ -34,9 +35,9 @@ def test_pages_of_any_size_give_the_same_entries_in_order(store):
     for n in range(6):
         say(store, f"c{n}", "1", "2")
         if n % 2:
-            erase(store, f"c{n - 1}", reason="asked to")
+            erased(store, f"c{n - 1}")
     store.ingest("imported", [said(str(n)) for n in range(1_500)])
-    erase(store, "imported", reason="asked to")
+    erased(store, "imported")
     whole = [(one.position, one.conversation, one.event.id) for one in store.follow()]
     assert len(whole) == 6 + 3 + 1
     assert whole == sorted(whole)
@@ -61,7 +62,6 @@ def test_events_of_an_import_whose_erasure_was_interrupted_are_not_followed(stor
     store.ingest("imported", [said(str(n)) for n in range(1_500)])
     recorder = store.database.recorder
     found = recorder.query(lambda reader: reader.conversation("imported"))
-    assert found is not None
     erasure = Erasure(7, "asked to", 1_500, b"h" * 32)
     recorder.transact(lambda transaction: enter_erasure(transaction, found, erasure))
     assert entries(store) == [("imported", 1_500, Erased)]
@@ -76,13 +76,13 @@ def test_a_tombstone_names_the_read_models_that_have_not_come_to_it(store):
     (first, *_) = say(store, "a", "1", "2")
     confirm("slow", first.position)
     confirm("other", first.position)
-    assert erase(store, "a", reason="asked to").unconfirmed == ("other", "slow")
+    assert erased(store, "a").unconfirmed == ("other", "slow")
     (entry,) = store.follow()
     confirm("other", entry.position)
     assert store.conversation("a").unconfirmed == ("slow",)
     assert [row.unconfirmed for row in store.conversations()] == [("slow",)]
     confirm("slow", entry.position + 1)
-    assert erase(store, "a", reason="asked to").unconfirmed == ()
+    assert erased(store, "a").unconfirmed == ()
     assert store.conversation("a").unconfirmed == ()
 
 

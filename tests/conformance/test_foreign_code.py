@@ -35,7 +35,7 @@ class Inner:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.error: EventStoreError | None = None
+        self.error = None
 
     def write(self, *_: object) -> None:
         try:

@@ -23,13 +23,13 @@ from foldlog.eventstore.log.keys import KeyRing
 from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.maintenance import erase as detachment
 from foldlog.eventstore.maintenance.copy import copy_store
-from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.verify import Published, verify
 from foldlog.projections import Views
 from tests.at_once import at_once
 from tests.conformance.conftest import RECORDERS
+from tests.privacy import erased
 from tests.reading import reading
-from tests.said import say, texts
+from tests.said import ids, say, texts
 from tests.simulation.run import worlds
 from tests.sound import assert_sound
 
@@ -86,10 +86,10 @@ def test_a_fork_of_a_fork_belongs_to_the_one_that_holds_its_last_event(store):
 def test_a_conversation_with_forks_is_not_erased_alone(family):
     store = family
     with pytest.raises(ConversationHasForks, match=r"has a fork that needs .*'f'") as refused:
-        erase(store, "c", reason="asked for")
+        erased(store, "c")
     assert refused.value.forks == ("f",)
     assert texts(store, "g") == [*"012345", "own"]
-    erase(store, "c", reason="asked for", with_forks=True)
+    erased(store, "c", with_forks=True)
     for each in "cfg":
         with pytest.raises(ConversationErased):
             store.events(each)
@@ -110,12 +110,12 @@ def test_a_detached_fork_keeps_its_events_and_heads_when_its_parent_is_erased(st
         return [(list(store.events(name)), store.conversation(name).head) for name in "fgh"]
 
     before = state()
-    shown = [event.id for event in views.current("g")]
-    receipt = erase(store, "c", reason="asked for", detach_forks=True)
+    shown = ids(views.current("g"))
+    receipt = erased(store, "c", detach_forks=True)
     reason = "asked for; forks kept a part then: 'f' events 0 to 10, 'h' events 0 to 3"
     assert receipt.erased_reason == reason
     assert state() == before
-    assert [event.id for event in Views(store).current("g")] == shown
+    assert ids(Views(store).current("g")) == shown
     assert store.conversation("f").parent is None
     assert store.conversation("g").parent == "f"
     for name in "fgh":
@@ -138,7 +138,7 @@ def test_a_fork_keeps_its_documents_while_it_is_detached(store, monkeypatch):
     step = partial(detachment._copy_on, database=store.database, fork="f")
     assert store.database.recorder.transact(step) is True  # the copies have the early one alone
     documents.append("f", (), {"own": 3})
-    erase(store, "c", reason="asked for", detach_forks=True)
+    erased(store, "c", detach_forks=True)
     assert documents.all("f") == {"early": 1, "late": 2, "own": 3}
 
 
@@ -156,9 +156,9 @@ def test_forks_copies_and_detached_forks_know_whose_events_they_have(family, ope
     assert [origins(target, name) for name in "gh"] == [both, [*both, ("g", 2)]]
     assert texts(target, "g") == texts(family, "g")
     assert_sound(target)
-    erase(family, "c", reason="asked for", detach_forks=True)
+    erased(family, "c", detach_forks=True)
     assert [origins(family, name) for name in "fg"] == [both[:1], both]
-    erase(family, "f", reason="asked for", detach_forks=True)
+    erased(family, "f", detach_forks=True)
     assert origins(family, "g") == both
 
 
@@ -171,7 +171,7 @@ def test_what_cannot_be_forked_is_refused(store):
     store.fork("c", 1, "f")
     with pytest.raises(VersionConflict):
         store.fork("c", 1, "f")
-    erase(store, "f", reason="asked for", complete=False)
+    erased(store, "f", complete=False)
     with pytest.raises(ConversationErased):
         store.fork("c", 1, "f")
     with pytest.raises(ConversationErased):
@@ -208,7 +208,7 @@ def test_the_forks_that_share_an_event_are_named(family):
     store = family
     store.fork("c", 2, "h")
     store.fork("c", 8, "gone")
-    erase(store, "gone", reason="asked for")
+    erased(store, "gone")
     sharing = {1: ["f", "g", "h"], 2: ["f", "g"], 6: [], -4: ["f", "g"]}  # -4: the summary of 2
     for event_id, forks in sharing.items():
         assert store.forks_sharing("c", event_id) == forks

@@ -110,7 +110,7 @@ def test_a_lease_is_renewed_while_its_block_runs(workers):
     raise AssertionError("it was never renewed")
 
 
-APPENDS: list[Callable[[History], object]] = [
+APPENDS = [
     lambda history: history.append(said("late")),
     lambda history: history.append((), documents={"state": 2}),
     lambda history: history.set_attributes(user="ann"),

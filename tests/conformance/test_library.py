@@ -54,8 +54,7 @@ class _OnOurs:
 
     __test__ = False  # test_shipped runs them, once for each recorder
     url: ClassVar[str]
-    made: ClassVar[Any] = itertools.count()
-    opened: list[Factory]
+    made = itertools.count()
 
     def setUp(self) -> None:
         self.opened = []
@@ -263,7 +262,7 @@ class Dog(domain.Aggregate):
     """An aggregate of somebody else."""
 
     def __init__(self) -> None:
-        self.tricks: list[str] = []
+        self.tricks = []
 
     @domain.event("TrickAdded")
     def add(self, trick: str) -> None:

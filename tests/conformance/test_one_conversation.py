@@ -21,7 +21,7 @@ LONG = 300
 
 LATE = {"role": "assistant", "content": "late"}
 
-POSITIONAL: dict[str, list[Any]] = {
+POSITIONAL = {
     "append": [said("late")],
     "append_records": [[LATE]],
     "append_reply": [LATE],
@@ -39,7 +39,7 @@ POSITIONAL: dict[str, list[Any]] = {
     "tail": [3],
     "why": [1],
 }
-BY_NAME: dict[str, dict[str, Any]] = {
+BY_NAME = {
     "append_records": {"format": "openai-chat"},
     "fork": {"id": "a fork"},
     "lease": {"wait_s": 0},

@@ -38,6 +38,10 @@ def add(
     return [one.id for one in recorded]
 
 
+def found(store: Store, source_id: object, format: str = "f") -> tuple[tuple[str, int], ...]:
+    return origins.find(store.database, format, source_id)
+
+
 def test_a_retried_batch_that_overlaps_adds_what_is_new(store):
     assert add(store, said("a"), said("b")) == [0, 1]
     assert add(store, said("b"), said("c"), said("c"), said("d")) == [2, 3]
@@ -77,16 +81,16 @@ def test_a_history_that_existed_before_is_indexed_when_it_is_asked_for(store, mo
 def test_an_event_is_found_over_the_store_until_it_is_erased(store):
     for conversation in ("c1", "c2", "c3"):
         add(store, said("shared"), said(conversation), conversation=conversation)
-    assert origins.find(store.database, "f", "shared") == (("c1", 0), ("c2", 0), ("c3", 0))
-    assert origins.find(store.database, "f", "c2") == (("c2", 1),)
-    assert origins.find(store.database, "g", "c2") == origins.find(store.database, "f", None) == ()
+    assert found(store, "shared") == (("c1", 0), ("c2", 0), ("c3", 0))
+    assert found(store, "c2") == (("c2", 1),)
+    assert found(store, "c2", "g") == found(store, None) == ()
     erased(store, "c2")
-    assert origins.find(store.database, "f", "shared") == (("c1", 0), ("c3", 0))
-    assert origins.find(store.database, "f", "c2") == ()
+    assert found(store, "shared") == (("c1", 0), ("c3", 0))
+    assert found(store, "c2") == ()
     begun = store.database.recorder.query(lambda reader: reader.conversation("c3"))
     erasure = Erasure(begun.created_at, "its rows are still there", 2, b"h" * 32)
     store.database.recorder.transact(lambda transaction: transaction.erase(begun.key, erasure))
-    assert origins.find(store.database, "f", "shared") == (("c1", 0),)
+    assert found(store, "shared") == (("c1", 0),)
 
 
 class Refuses:
@@ -101,11 +105,11 @@ def test_nothing_stays_of_an_append_that_fails(store):
     with pytest.raises(VersionConflict):
         add(store, said("b"), expected=0)
     assert origins.find_known(store.database, "c1", "f", ["a", "b"]) == [True, False]
-    assert origins.find(store.database, "f", "b") == ()
+    assert found(store, "b") == ()
     store.register(Refuses())
     with pytest.raises(RuntimeError, match="refused"):
         add(store, said("b"), CondensationRequest(origin=Origin(format="f", id="r")))
-    assert origins.find(store.database, "f", "b") == origins.find(store.database, "f", "r") == ()
+    assert found(store, "b") == found(store, "r") == ()
     assert add(store, said("b"), expected=1) == [1]
     assert add(store, said("b"), expected=1) == [], "a retry that adds nothing needs no version"
 
@@ -126,8 +130,8 @@ def test_an_encrypted_history_is_deduped_and_no_source_id_is_in_the_clear(record
     store = Store(recorder, WriteSettings(keys=KeyRing(["11" * 32])))
     add(store, said("secret-id"), said("b"))
     assert add(store, said("secret-id"), said("c")) == [2]
-    found = recorder.query(lambda reader: reader.conversation("c1"))
-    names = [name for name, _ in recorder.query(lambda reader: reader.recalled(found.key, "", 100))]
+    begun = recorder.query(lambda reader: reader.conversation("c1"))
+    names = [name for name, _ in recorder.query(lambda reader: reader.recalled(begun.key, "", 100))]
     assert len(names) == 4
     assert not any("secret" in name for name in names)
     assert_sound(store)
@@ -157,16 +161,12 @@ def test_what_a_fork_shares_is_found_in_it_once_its_parent_is_erased(store):
     store.append("c2", said("a"), expected_version=0)
     store.fork("c1", 2, "f")
     store.fork("c2", 1, "g")
-    assert origins.find(store.database, "f", "a") == (("c1", 0),), (
-        "events are found where they are stored"
-    )
+    assert found(store, "a") == (("c1", 0),), "events are found where they are stored"
     erased(store, "c1", detach_forks=True)
     erased(store, "c2", detach_forks=True)
-    assert origins.find(store.database, "f", "a") == (("f", 0),), (
-        "of g's parent none were in the index"
-    )
-    assert origins.find(store.database, "f", "b") == (("f", 1),)
-    assert origins.find(store.database, "f", "c") == ()
+    assert found(store, "a") == (("f", 0),), "of g's parent none were in the index"
+    assert found(store, "b") == (("f", 1),)
+    assert found(store, "c") == ()
     assert add(store, said("b"), said("d"), conversation="f") == [2]
 
 
@@ -177,4 +177,4 @@ def test_documents_come_with_events_of_which_those_known_are_left_out(store):
     assert [one.id for one in recorded] == [3, 4]
     assert documents.append("c1", [said("a")], {"d": 2}, dedupe="origin") == ()
     assert (documents.get("c1", "d"), documents.get("c1", "d", version=3)) == (2, 1)
-    assert origins.find(store.database, "f", "c") == (("c1", 3),)
+    assert found(store, "c") == (("c1", 3),)

@@ -194,9 +194,7 @@ def test_an_id_a_name_and_a_tracked_position_are_taken_once(recorder):
 
 def test_staged_conversations_that_nothing_was_added_to_are_named(recorder):
     begin(recorder, "visible", [row(0)])
-    empty = recorder.transact(
-        lambda transaction: transaction.begin(Conversation(0, "empty", 5, SALT, visible=False))
-    ).key
+    empty = stage(recorder, "empty", [])
     filled = stage(recorder, "filled", [[row(0), row(1)]])
     newest = row(1).recorded_at
     assert list(_stale(recorder, newest)) == [empty]

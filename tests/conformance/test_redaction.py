@@ -17,7 +17,6 @@ from foldlog.eventstore import (
     CannotRedact,
     CondensationAction,
     DocumentChanges,
-    Event,
     HistoryDiverged,
     IdempotencyConflict,
     InvalidArgument,
@@ -43,7 +42,7 @@ from tests.said import said, say, texts
 from tests.sound import assert_sound
 
 KEYS = KeyRing(["5c" * 32])
-TURN: list[Event] = [
+TURN = [
     said("SECRET asked"),
     Action(
         tool="look",
@@ -73,7 +72,7 @@ def store(request, open_recorder) -> Store:
 def redacted(
     store: Store, event_id: int, conversation: str = "c", *, with_summaries: bool = False
 ) -> RedactionReceipt:
-    given: dict[str, Any] = {"reason": "asked to", "by": "me", "with_summaries": with_summaries}
+    given = {"reason": "asked to", "by": "me", "with_summaries": with_summaries}
     return redacting.redacted(store, conversation, [event_id], **given)
 
 

@@ -85,7 +85,6 @@ def firsts_of(store: Store, source: Source) -> list[int]:
 def source_of(store: Store, name: str) -> Source:
     with sources_of(store) as sources:
         found = sources.of(name)
-    assert found is not None
     return found
 
 

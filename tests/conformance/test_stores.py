@@ -387,30 +387,21 @@ def test_a_history_with_a_gap_is_never_passed_off_as_whole(tmp_path, lost, count
             say(store, "fork", "behind what is lost")
 
 
-def test_a_clock_that_names_no_zone_is_refused(recorder):
-    store = Store(recorder, clock=lambda: datetime(2026, 1, 2))
-    with pytest.raises(
-        TypeError, match="what the clock returns is 2026-01-02T00:00:00 and has no time zone"
-    ):
-        store.append("c1", said("a"), expected_version=0)
-
-
-@pytest.mark.parametrize("durability", ["Full", "relax", ""])
-def test_a_durability_that_does_not_exist_is_refused_not_relaxed(tmp_path, durability):
-    with pytest.raises(InvalidOption, match="full or relaxed"):
-        open_store(f"sqlite:///{tmp_path}/x.db", durability=durability)
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize(
     "url, problem",
     [
         ("sqlite:///:memory:", "for a store in memory, which ends with the process, use 'memory:'"),
         ("sqlite:///x.db?mode=ro&mode=rw", "sets mode twice; leave one of the two out"),
         ("postgresql://h/d?schema=a&schema=b", "sets schema twice; leave one of the two out"),
+        *(
+            (f"sqlite:///x.db?durability={other}", "it can be full, relaxed")
+            for other in ("Full", "relax", "")
+        ),
     ],
 )
-def test_a_url_with_two_meanings_is_refused(tmp_path, monkeypatch, url, problem):
+def test_a_url_with_two_meanings_or_an_unknown_durability_is_refused(
+    tmp_path, monkeypatch, url, problem
+):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InvalidOption, match=problem):
         open_store(url)

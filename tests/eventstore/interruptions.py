@@ -33,14 +33,14 @@ class Interrupting:
         self.raised, self._of = False, of
         self.places_left = place
         self._exception = exception
-        self._returned_to: set[FrameType | None] = set()
+        self._returned_to = set()
 
     def __call__(self, frame: FrameType, event: str, _: object) -> Any:
         self._returned_to.add(frame.f_back)  # after a call of a function in Python, no handler runs
         if not frame.f_globals["__name__"].startswith(self._of):
             return None
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        last: int | None = None
+        last = None
 
         def step(frame: FrameType, event: str, _: object) -> Any:
             nonlocal last

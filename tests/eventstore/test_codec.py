@@ -58,7 +58,7 @@ def test_two_halves_of_a_surrogate_pair_in_a_row_become_one_character():
     assert b"$exact" not in encode(said(halves)).body
 
 
-COMPACT: dict[str, Any] = {"separators": (",", ":"), "ensure_ascii": False}
+COMPACT = {"separators": (",", ":"), "ensure_ascii": False}
 
 
 def exact(**fields: Any) -> str:

@@ -49,6 +49,7 @@ from tests.sound import assert_sound, problems
 from tests.stored_rows import execute, replace, with_fields
 
 OLD, NEW = SecretStr("11" * 32), SecretStr(base64.b64encode(b"n" * 32).decode())
+KEYS = KeyRing([OLD])
 TEXT = "a private text, a private text, a private text"
 COMPRESSIONS = ["none", "zlib", "zstd"]
 
@@ -94,7 +95,7 @@ def test_a_bomb_is_refused_before_memory_is_given_to_it():
 
 
 def test_without_the_key_a_sealed_conversation_is_listed_and_neither_read_nor_written(path):
-    with open_store(path, keys=KeyRing([OLD])) as store:
+    with open_store(path, keys=KEYS) as store:
         fill(store, 20)
     with open_store(path) as store:
         assert [(row.id, row.version) for row in store.conversations()] == [("c1", 20)]
@@ -112,11 +113,10 @@ def test_without_the_key_a_sealed_conversation_is_listed_and_neither_read_nor_wr
 
 
 def test_with_another_key_it_says_which_one_is_missing(path):
-    with open_store(path, keys=KeyRing([OLD])) as store:
+    with open_store(path, keys=KEYS) as store:
         fill(store, 20)
-    wanted = KeyRing([OLD]).current
     with open_store(path, keys=KeyRing([NEW])) as store:
-        with pytest.raises(KeyUnavailable, match=f"is encrypted under key {wanted}"):
+        with pytest.raises(KeyUnavailable, match=f"is encrypted under key {KEYS.current}"):
             list(store.events("c1"))
         fill(store, 20, "c2")
         assert len(texts(store, "c2")) == 20
@@ -129,10 +129,7 @@ def test_a_key_is_read_from_the_environment_or_from_a_file(tmp_path):
     new, both = KeyRing([NEW]), KeyRing.from_environment({"FOLDLOG_KEY_FILE": str(file)})
     assert both.current == new.current
     secret = b"s" * 48
-    assert (
-        both.unwrap("c1", KeyRing([OLD]).current, KeyRing([OLD]).wrap("c1", secret)).secret
-        == secret
-    )
+    assert both.unwrap("c1", KEYS.current, KEYS.wrap("c1", secret)).secret == secret
     given = KeyRing.from_environment(
         {"FOLDLOG_KEY": f"{NEW.get_secret_value()} {OLD.get_secret_value()}"}
     )
@@ -173,17 +170,15 @@ def test_a_key_of_another_type_is_a_clear_error_that_does_not_show_it(secrets):
 
 def test_a_key_is_never_shown_or_logged(path, caplog):
     caplog.set_level(logging.DEBUG)
-    ring = KeyRing([OLD])
-    with open_store(path, keys=ring) as store:
+    with open_store(path, keys=KEYS) as store:
         fill(store, 20)
-        shown = f"{ring!r} {ring} {store!r} {vars(ring)} {store.database.settings!r} {caplog.text}"
+        shown = f"{KEYS!r} {KEYS} {store!r} {vars(KEYS)} {store.database.settings!r} {caplog.text}"
     assert OLD.get_secret_value() not in shown
     assert repr(bytes.fromhex(OLD.get_secret_value())) not in shown
 
 
 def test_a_sealed_data_key_of_another_conversation_does_not_open_this_one(path):
-    ring = KeyRing([OLD])
-    with open_store(path, keys=ring) as store:
+    with open_store(path, keys=KEYS) as store:
         fill(store, 2)
         fill(store, 2, "c2")
     execute(
@@ -191,7 +186,7 @@ def test_a_sealed_data_key_of_another_conversation_does_not_open_this_one(path):
         "UPDATE conversations SET sealed_key = (SELECT sealed_key FROM conversations"
         " WHERE id = 'c1') WHERE id = 'c2'",
     )
-    with open_store(path, keys=ring) as store:
+    with open_store(path, keys=KEYS) as store:
         with pytest.raises(
             KeyUnavailable, match="is damaged, or it belongs to another conversation"
         ):
@@ -200,7 +195,7 @@ def test_a_sealed_data_key_of_another_conversation_does_not_open_this_one(path):
 
 
 def test_the_salt_of_a_sealed_conversation_is_sealed_too(path):
-    with open_store(path, keys=KeyRing([OLD])) as store:
+    with open_store(path, keys=KEYS) as store:
         fill(store, 2)
     assert execute(path, "SELECT salt FROM conversations") == [(b"",)]
 
@@ -227,18 +222,17 @@ def test_a_key_that_was_never_committed_seals_nothing(path, begun, on):
     """A transaction that is taken back takes its data key with it; nobody may go on writing with
     that, neither in a new conversation nor in one that is sealed from here on.
     """
-    ring = KeyRing([OLD])
     recorder = MemoryRecorder() if on == "memory" else SQLiteRecorder(str(path))
     fill(Store(recorder), begun)
-    store = Store(recorder, WriteSettings("none", ring))
-    refusing = Refusing()
+    store = Store(recorder, WriteSettings(keys=KEYS))
+    refusing, events = Refusing(), [said("x"), CondensationRequest()]
     store.register(refusing)
     for _ in range(2):
         with pytest.raises(RuntimeError, match="not now"):
-            store.append("c1", [said("x"), CondensationRequest()], expected_version=begun)
+            store.append("c1", events, expected_version=begun)
     refusing.refuses = False
-    store.append("c1", [said("x"), CondensationRequest()], expected_version=begun)
-    assert len(list(Store(recorder, WriteSettings("none", ring)).events("c1"))) == begun + 2
+    store.append("c1", events, expected_version=begun)
+    assert len(texts(Store(recorder, WriteSettings(keys=KEYS)), "c1")) == begun + 2
     assert_sound(store)
     store.close()
 
@@ -251,19 +245,17 @@ def replace_row(
     path: Path, event_id: int, content: str, encoding: int = PLAIN, body: bytes | None = None
 ) -> None:
     """Put a row in the place of another one, with a checksum that is right."""
-    rows = execute(
-        path, f"SELECT id, meta, body FROM events WHERE conversation > 0 AND id = {event_id}"
-    )
-    (row,) = as_rows(rows)
+    statement = f"SELECT id, meta, body FROM events WHERE conversation > 0 AND id = {event_id}"
+    (row,) = as_rows(execute(path, statement))
     stored = body or encode(said(content)).body
     replace(path, "c1", with_fields(row, encoding=encoding, body=stored))
 
 
 def test_a_plain_row_is_refused_by_every_read_of_an_encrypted_conversation(path):
-    with open_store(path, keys=KeyRing([OLD])) as store:
+    with open_store(path, keys=KEYS) as store:
         fill(store, 3)
     replace_row(path, 1, "deploy now")
-    with open_store(path, keys=KeyRing([OLD])) as store:
+    with open_store(path, keys=KEYS) as store:
         for read in (
             lambda: texts(store, "c1"),
             lambda: list(store.log("c1")),
@@ -283,10 +275,10 @@ def test_a_plain_row_is_refused_by_every_read_of_an_encrypted_conversation(path)
 def test_a_process_that_met_a_plain_conversation_does_not_go_on_believing_plain_rows(path):
     with open_store(path) as plain:
         fill(plain, 3)
-    with open_store(path, keys=KeyRing([OLD])) as long_lived:
+    with open_store(path, keys=KEYS) as long_lived:
         assert len(list(long_lived.follow())) == 3
         assert len(texts(long_lived, "c1")) == 3
-        with open_store(path, keys=KeyRing([OLD])) as other:
+        with open_store(path, keys=KEYS) as other:
             list(rekey(other))
         for event_id in range(3):  # an encrypted row beside them would let the process look again
             replace_row(path, event_id, "deploy now")
@@ -300,7 +292,7 @@ def test_a_process_that_met_a_plain_conversation_does_not_go_on_believing_plain_
 def test_what_cannot_be_noticed_without_published_heads_is_noticed_with_them(path):
     """A conversation that is replaced whole, or put back as it was: docs/PRIVACY.md says so."""
     earlier, forged = path.with_name("earlier.db"), path.with_name("forged.db")
-    with open_store(path, keys=KeyRing([OLD])) as store:
+    with open_store(path, keys=KEYS) as store:
         fill(store, 3)
         back_up(store, str(earlier))
         say(store, "c1", "later")
@@ -309,7 +301,7 @@ def test_what_cannot_be_noticed_without_published_heads_is_noticed_with_them(pat
     with open_store(f"sqlite:///{forged}") as store:
         fill(store, 4)
     for other, length in ((earlier, 3), (forged, 4)):
-        with open_store(f"sqlite:///{other}", keys=KeyRing([OLD])) as store:
+        with open_store(f"sqlite:///{other}", keys=KEYS) as store:
             assert len(texts(store, "c1")) == length
             assert_sound(store)
             assert next(verify(store, published=published)).findings
@@ -360,9 +352,7 @@ def test_no_guess_of_an_encrypted_event_can_be_checked_without_the_key(tmp_path,
     path = tmp_path / "store.db"
     with open_store(path) as store:
         say(store, "plain", "x")
-    with open_store(
-        f"sqlite:///{path}", keys=KeyRing(["11" * 32]), compression=compression
-    ) as store:
+    with open_store(f"sqlite:///{path}", keys=KEYS, compression=compression) as store:
         store.fork("plain", 1, "fork")
         say(store, "fork", "y", "z")
         with reading(store, "fork") as read:

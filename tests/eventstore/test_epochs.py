@@ -52,9 +52,9 @@ def lost_positions(path: Path, restore: Callable[[Path, Path], None]) -> tuple[i
     """
     backup = path.with_name("backup.db")
     with open_store(f"sqlite:///{path}") as store:
-        kept = [append(store, f"kept {n}") for n in range(5)][-1].position
+        kept = say(store, "c1", *[f"kept {n}" for n in range(5)])[-1].position
         back_up(store, str(backup))
-        seen = [append(store, f"lost {n}") for n in range(3)][-1].position
+        seen = say(store, "c1", *[f"lost {n}" for n in range(3)])[-1].position
     if restore is not in_place:
         path.unlink()
     restore(backup, path)

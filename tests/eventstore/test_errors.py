@@ -10,6 +10,7 @@ from typing import get_args
 from foldlog.eventstore import errors
 
 PAGE = (Path(__file__).parents[2] / "docs" / "errors.md").read_text()
+SECTIONS = dict(re.findall(r"^## (\w+)\n\n(.+?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
 CLASSES = [
     found
     for _, found in inspect.getmembers(errors, inspect.isclass)
@@ -18,8 +19,7 @@ CLASSES = [
 
 
 def test_the_page_of_errors_and_each_class_say_what_to_do():
-    entries = dict(re.findall(r"^## (\w+)\n\n(.+?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
-    assert [error for error in CLASSES if len(entries.get(error.__name__, "")) <= 100] == []
+    assert [error for error in CLASSES if len(SECTIONS.get(error.__name__, "")) <= 100] == []
     assert [error for error in CLASSES if len(error.__doc__ or "") <= 40] == []
 
 
@@ -34,11 +34,10 @@ def test_the_tree_that_is_drawn_is_the_tree():
 
 
 def test_the_page_names_every_kind():
-    sections = dict(re.findall(r"^## (\w+)\n\n(.+?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
     for name, kinds in (
         ("StoreUnavailable", errors.UnavailableKind),
         ("StoreUnusable", errors.UnusableKind),
     ):
-        table = sections[name].split("The message names")[0]
+        table = SECTIONS[name].split("The message names")[0]
         rows = re.findall(r"^\| `(\w+)` \| [^|]+ \|$", table, re.MULTILINE)
         assert rows == list(get_args(kinds)), name

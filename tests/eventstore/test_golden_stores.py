@@ -29,8 +29,7 @@ def unpacked(packed: Path, folder: Path) -> str:
 
 
 def promised(packed: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(packed.with_suffix("").with_suffix(".json").read_text())
-    return found
+    return json.loads(packed.with_suffix("").with_suffix(".json").read_text())
 
 
 def test_there_is_a_golden_store():

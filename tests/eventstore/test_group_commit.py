@@ -41,7 +41,7 @@ class Groups:
     """
 
     def __init__(self) -> None:
-        self.committed: list[list[Any]] = []
+        self.committed = []
         self.lock_is_free = True
         self.open: list[Any] | None = None
         self.commits_fail = False
@@ -58,24 +58,20 @@ class Groups:
         self._stands, self.open = False, []
 
     def run(self, work: Callable[[Any], Any]) -> Any:
-        assert self.open is not None
         self._written_before = len(self.open)
         return work(self)
 
     def write(self, what: Any) -> Any:
-        assert self.open is not None
         self.open.append(what)
         return what
 
     def wrote(self) -> bool:
-        assert self.open is not None
         return len(self.open) > self._written_before
 
     def error_of_job(self, error: BaseException) -> BaseException | None:
         return None if isinstance(error, DatabaseFault) else error
 
     def commit(self) -> None:
-        assert self.open is not None
         if self.commits_fail:
             raise DatabaseFault
         self._stands, self.open, self.committed = True, None, [*self.committed, self.open]
@@ -173,8 +169,8 @@ class Callers:
 
     def __init__(self, queue: CommitQueue) -> None:
         self.queue = queue
-        self.outcomes: list[Any] = []
-        self.threads: list[threading.Thread] = []
+        self.outcomes = []
+        self.threads = []
 
     def add(self, *works: Callable[[Any], Any], any_thread: bool = True) -> None:
         for work in works:
@@ -273,36 +269,24 @@ def test_the_main_thread_leads_alone(queue, groups):
     assert groups.committed == [["first"], [0], [1, 2]]
 
 
-def in_thread(call: Callable[[], Any]) -> Any:
-    """Return what ``call`` returns in a thread that is not the main one."""
-    found: list[Any] = []
-    thread = threading.Thread(target=lambda: found.append(call()), daemon=True)
+def run_all(queue: CommitQueue, *works: tuple[Callable[[Any], Any], bool]) -> list[Any]:
+    """Run several jobs of one thread, which is not the main one; return what each returned."""
+    outcomes = []
+    thread = threading.Thread(target=lambda: outcomes.extend(queue.run_all(works)), daemon=True)
     thread.start()
     finish([thread])
-    return found[0]
-
-
-def run_all(queue: CommitQueue, *works: Callable[[Any], Any], any_thread: bool = True) -> list[Any]:
-    """Run several jobs of one thread; return what each returned or raised."""
-    outcomes = in_thread(lambda: queue.run_all([(work, any_thread) for work in works]))
-    return [outcome.value if outcome.error is None else outcome.error for outcome in outcomes]
+    return [outcome.value for outcome in outcomes]
 
 
 def test_several_jobs_of_one_thread_share_a_group(queue, groups):
-    assert run_all(queue, *[writes(n) for n in range(5)]) == [0, 1, 2, 3, 4]
+    assert run_all(queue, *[(writes(n), True) for n in range(5)]) == [0, 1, 2, 3, 4]
     assert run_all(queue) == []
     assert groups.committed == [[0, 1, 2, 3, 4]]
 
 
 def test_several_jobs_of_one_thread_keep_their_order_also_where_some_call_other_code(queue, groups):
-    works = [
-        (writes(1), True),
-        (writes(2), False),
-        (writes(3), True),
-        (writes(4), True),
-        (writes(5), False),
-    ]
-    assert [outcome.value for outcome in in_thread(lambda: queue.run_all(works))] == [1, 2, 3, 4, 5]
+    works = [(writes(n), n not in (2, 5)) for n in range(1, 6)]
+    assert run_all(queue, *works) == [1, 2, 3, 4, 5]
     assert groups.committed == [[1], [2], [3, 4], [5]]
 
 
@@ -438,7 +422,7 @@ def test_a_signal_handler_that_writes_while_its_thread_waits_in_the_queue_is_ref
             refused.append(error)
 
     def press():
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)
         until(lambda: refused)
 
     before = signal.signal(signal.SIGUSR1, handle)
@@ -455,8 +439,7 @@ def test_a_signal_handler_that_writes_while_its_thread_waits_in_the_queue_is_ref
 # --------------------------------------------------------------------------------------------------
 
 
-def test_who_waits_too_long_is_told_who_leads_and_nothing_of_it_is_written(groups):
-    queue = CommitQueue(groups, database="a test", name="a test", patience_s=PATIENCE_S)
+def test_who_waits_too_long_is_told_who_leads_and_nothing_of_it_is_written(queue, groups):
     with a_held_transaction(queue) as leader:
         queue._patience_s = 0.0
         with pytest.raises(StoreUnavailable, match=f"waited for thread {leader.ident}"):
@@ -535,7 +518,7 @@ def test_an_interrupted_waiter_leaves_and_the_others_go_on(queue, groups):
         def press():
             until(lambda: queue._waiting)
             callers.add(writes("after"))
-            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
         pressing = threading.Thread(target=press, daemon=True)
         pressing.start()

@@ -12,16 +12,16 @@ import pytest
 
 from foldlog.eventstore import (
     CondensationAction,
-    Message,
     Store,
     StoreUnavailable,
     open_store,
 )
 from foldlog.projections import Views
 from tests.eventstore.interruptions import interrupted_at
+from tests.said import said, say
 from tests.sound import assert_sound
 
-HI = Message(source="user", content="hi")
+HI = said("hi")
 
 
 def places(
@@ -34,9 +34,9 @@ def places(
     """Interrupt ``write`` at each of its places, or at every so many; see that it is written if,
     and only if, the exception says so.
     """
-    for number, place in enumerate(itertools.count(first, step)):
+    for place in itertools.count(first, step):
         conversation = f"c{place}"
-        store.append(conversation, HI, expected_version=0)
+        say(store, conversation, "hi")
         exception = make()
         with interrupted_at(place, exception) as interrupting:
             try:
@@ -53,7 +53,7 @@ def places(
             == store.version(conversation)
             == (3 if written else 1)
         )
-        store.append("others", HI, expected_version=number)  # nothing is locked
+        say(store, "others", "hi")  # nothing is locked
         if not interrupting.raised:
             return place - 1
     raise AssertionError

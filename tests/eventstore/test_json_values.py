@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from enum import Enum
@@ -26,6 +27,7 @@ from foldlog.eventstore import (
     Message,
     Observation,
     Origin,
+    Store,
     SystemMessage,
     open_store,
 )
@@ -57,6 +59,12 @@ class Score(float):
 
 class Blob(bytes):
     """Bytes of a class of their own."""
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    with open_store("memory:") as store:
+        yield store
 
 
 keys = (
@@ -93,7 +101,7 @@ values = st.recursive(
     max_leaves=5,
 )
 
-FIELDS: dict[str, Event] = {
+FIELDS = {
     "content": said("x"),
     "thinking": Message(source="agent", content="x"),
     "tools": SystemMessage(content="x"),
@@ -184,28 +192,26 @@ DERIVED = [
 
 
 @pytest.mark.parametrize("field", FIELDS)
-def test_a_text_or_number_of_a_derived_class_is_stored_as_the_plain_one(field):
+def test_a_text_or_number_of_a_derived_class_is_stored_as_the_plain_one(store, field):
     events = [with_value(field, value) for value, _ in DERIVED]
     expected = [told(plain) for _, plain in DERIVED]
-    with open_store("memory:") as store:
-        say(store, "c1", "first")
-        recorded = [one.event for one in store.append("c1", events, expected_version=1)]
-        store.ingest("imported", events)
-        for stored in (recorded, store.events("c1", 1), store.events("imported")):
-            assert [told(data_of(event, field)) for event in stored] == expected
-        with pytest.raises(InvalidEvent, match=r"field meta\.x is nan"):
-            store.append("c2", said("x", meta={"x": Score("nan")}), expected_version=0)
+    say(store, "c1", "first")
+    recorded = [one.event for one in store.append("c1", events, expected_version=1)]
+    store.ingest("imported", events)
+    for stored in (recorded, store.events("c1", 1), store.events("imported")):
+        assert [told(data_of(event, field)) for event in stored] == expected
+    with pytest.raises(InvalidEvent, match=r"field meta\.x is nan"):
+        store.append("c2", said("x", meta={"x": Score("nan")}), expected_version=0)
 
 
-def test_fields_and_documents_of_derived_classes_are_plain_too():
-    with open_store("memory:") as store:
-        event = Action(tool=Name("t"), call_id=Name("c"), source=Name("agent"))
-        store.append("c1", event, expected_version=0)
-        stored = next(store.events("c1"))
-        assert [type(text) for text in (stored.tool, stored.call_id, stored.source)] == [str] * 3
-        documents = Documents(store)
-        documents.append("c1", (), {"state": {"x": Score(2.0), "n": Count(3)}})
-        assert told(documents.get("c1", "state")) == told({"x": 2.0, "n": 3})
+def test_fields_and_documents_of_derived_classes_are_plain_too(store):
+    event = Action(tool=Name("t"), call_id=Name("c"), source=Name("agent"))
+    store.append("c1", event, expected_version=0)
+    stored = next(store.events("c1"))
+    assert [type(text) for text in (stored.tool, stored.call_id, stored.source)] == [str] * 3
+    documents = Documents(store)
+    documents.append("c1", (), {"state": {"x": Score(2.0), "n": Count(3)}})
+    assert told(documents.get("c1", "state")) == told({"x": 2.0, "n": 3})
 
 
 @pytest.mark.parametrize(
@@ -220,8 +226,8 @@ def test_fields_and_documents_of_derived_classes_are_plain_too():
         ({"x": -math.inf, "b": b""}, r"data\.x is -inf, which JSON cannot hold"),
     ],
 )
-def test_the_refusal_of_a_value_names_place_type_and_remedy(data, problem):
-    with open_store("memory:") as store, pytest.raises(InvalidEvent, match=problem):
+def test_the_refusal_of_a_value_names_place_type_and_remedy(store, data, problem):
+    with pytest.raises(InvalidEvent, match=problem):
         store.append("c1", Annotation(name="n", data=data), expected_version=0)
 
 
@@ -247,33 +253,29 @@ def test_the_refusal_of_a_value_names_place_type_and_remedy(data, problem):
         ),
     ],
 )
-def test_the_refusal_of_an_event_names_its_field(event, problem):
-    with open_store("memory:") as store, pytest.raises(InvalidEvent, match=problem):
+def test_the_refusal_of_an_event_names_its_field(store, event, problem):
+    with pytest.raises(InvalidEvent, match=problem):
         store.append("c1", event, expected_version=0)
 
 
-def test_a_value_that_holds_itself_is_refused():
+def test_a_value_that_holds_itself_is_refused(store):
     circle = [b"x"]
     circle.append(circle)
     for event in (
         Annotation(name="n", data=circle),
         Annotation(name="n", data=circle[1:], extra={"a": 1}),
     ):
-        with open_store("memory:") as store, pytest.raises(InvalidEvent):
+        with pytest.raises(InvalidEvent):
             store.append("c1", event, expected_version=0)
 
 
-def test_a_document_names_the_place_of_what_it_cannot_hold():
-    with open_store("memory:") as store:
-        for value in ({"image": [{b"x"}]}, {"image": [{"\ud800": 1, 2: 3}]}):
-            with pytest.raises(
-                InvalidEvent, match=r"document 'state' .* field state\.image\[0\] has"
-            ):
-                Documents(store).append("c1", (), {"state": value})
+def test_a_document_names_the_place_of_what_it_cannot_hold(store):
+    for value in ({"image": [{b"x"}]}, {"image": [{"\ud800": 1, 2: 3}]}):
+        with pytest.raises(InvalidEvent, match=r"document 'state' .* field state\.image\[0\] has"):
+            Documents(store).append("c1", (), {"state": value})
 
 
-def test_an_import_says_which_event_of_the_history_is_refused():
-    with open_store("memory:") as store:
-        with pytest.raises(InvalidEvent, match=r"event 1 of the history: .* type set"):
-            store.ingest("c1", [Annotation(name="a"), Annotation(name="b", data={1})])
-        assert not list(store.conversations())
+def test_an_import_says_which_event_of_the_history_is_refused(store):
+    with pytest.raises(InvalidEvent, match=r"event 1 of the history: .* type set"):
+        store.ingest("c1", [Annotation(name="a"), Annotation(name="b", data={1})])
+    assert not list(store.conversations())

@@ -26,7 +26,7 @@ from tests.reading import reading
 from tests.said import said, say
 from tests.sound import assert_sound
 
-HI = said("hi " * 100)
+HI = "hi " * 100
 
 
 @pytest.fixture
@@ -34,9 +34,9 @@ def store(tmp_path, monkeypatch) -> Iterator[Store]:
     """A store with a live conversation, a published import, and rows that a killed import left."""
     monkeypatch.setattr(foldlog.eventstore.log.importing, "CHUNK", 10)
     store = open_store(f"sqlite:///{tmp_path}/store.db")
-    store.append("live", [HI] * 5, expected_version=0, idempotency_key="first")
-    store.ingest("imported", [HI] * 35)
-    store.append("live", HI, expected_version=5)
+    say(store, "live", *[HI] * 5, idempotency_key="first")
+    store.ingest("imported", [said(HI)] * 35)
+    say(store, "live", HI)
     leave_behind(tmp_path / "store.db")
     yield store
     store.close()
@@ -70,8 +70,8 @@ def test_a_backup_is_a_store_with_the_same_events_at_the_same_places(store, tmp_
         assert places(copy) == places(store)
         assert copy.database.uuid == store.database.uuid
         assert [verdict.findings for verdict in verify(copy)] == [(), (), ()]
-        assert copy.append("live", [HI] * 5, expected_version=0, idempotency_key="first")[0].id == 0
-        copy.append("live", HI, expected_version=6)
+        assert say(copy, "live", *[HI] * 5, idempotency_key="first")[0].id == 0
+        say(copy, "live", HI)
     assert store.version("live") == 6
 
 
@@ -127,12 +127,12 @@ def test_a_store_in_memory_cannot_be_backed_up_and_has_nothing_to_vacuum(tmp_pat
 
 
 def test_a_position_is_never_given_twice_also_when_the_newest_rows_are_gone(store, tmp_path):
-    newest = store.append("to erase", [HI] * 10, expected_version=0)[-1].position
+    newest = say(store, "to erase", *[HI] * 10)[-1].position
     erased(store, "to erase")
     vacuum(store)
     store.close()
     with open_store(f"sqlite:///{tmp_path}/store.db") as again:
-        assert again.append("live", HI, expected_version=6)[0].position > newest
+        assert say(again, "live", HI)[0].position > newest
     with open_store(f"sqlite:///{tmp_path}/store.db") as again:
         last = again.follow(newest)
         assert [one.conversation for one in last] == ["to erase", "live"]

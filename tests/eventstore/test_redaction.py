@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from foldlog._redacting import redacted
-from foldlog.eventstore import CondensationAction, Message, Origin, Redacted, open_store
+from foldlog.eventstore import CondensationAction, Origin, Redacted, open_store
 from foldlog.eventstore.codec import encode
 from foldlog.eventstore.log import row as hash_chain
 from foldlog.eventstore.log.redacted import without_content
@@ -20,6 +20,7 @@ from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.types import HEAD_BYTES, Row, as_rows
 from foldlog.projections import Views
 from tests import stored_rows
+from tests.said import said, say
 from tests.stored_rows import with_fields
 
 WHEN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -33,9 +34,7 @@ WHEN = datetime(2026, 1, 1, tzinfo=UTC)
 def path(tmp_path) -> Path:
     path = tmp_path / "store.db"
     with open_store(f"sqlite:///{path}") as store:
-        store.append(
-            "c", [Message(source="user", content=f"text {n}") for n in range(6)], expected_version=0
-        )
+        say(store, "c", *[f"text {n}" for n in range(6)])
     return path
 
 
@@ -55,7 +54,6 @@ def redacted_by_hand(
 ) -> Row:
     event = stored_event_of("c", row)
     commitment = hash_chain.commitment_of(row.proof, row.body)
-    assert commitment is not None
     made = receipt(
         Redacted(at=WHEN, by="me", reason="mine", hash=commitment.hex(), bytes=len(row.body))
     )
@@ -147,9 +145,9 @@ def test_another_process_that_has_the_view_in_memory_shows_it_redacted(path):
     with open_store(f"sqlite:///{path}") as one, open_store(f"sqlite:///{path}") as other:
         views = Views(other)
         one.fork("c", 3, "f")
-        assert [event.content for event in views.current("c")][2] == "text 2"
-        assert [event.content for event in views.current("f")][2] == "text 2"
-        one.append("f", Message(source="user", content="on"), expected_version=3)
+        for name in ("c", "f"):
+            assert views.current(name).events[2].content == "text 2"
+        say(one, "f", "on")
         views.current("f")
         redact(one, "c", 2, reason="asked to", by="me")
         for view in (
@@ -185,19 +183,17 @@ def test_the_id_of_a_source_stays_where_it_is_a_number_or_a_short_word(path):
     words = (7, "u2", "0b0c4a2e-9b7e-4d1c-8f5a-1c2d3e4f5a6b", "lc_run--01-0", "msg_01:a.b")
     with open_store(f"sqlite:///{path}") as store:
         for number, source_id in enumerate(
-            ({"a": 1}, [2], "of Ana", "ana@example.org", "", "a" * 65, *words), 6
+            ({"a": 1}, [2], "of Ana", "ana@example.org", "", "a" * 65, *words)
         ):
             origin = Origin(format="openhands-v0", id=source_id)
-            said = Message(source="user", content=f"secret {number}", origin=origin)
             forgets = CondensationAction(
                 forgotten_event_ids=[0], summary="sum", summary_offset=1, origin=origin
             )
-            store.ingest(f"v0 {number}", [said, forgets])
-            assert redact(store, f"v0 {number}", 0, reason="asked to", by="me").quotes == ()
-            (first,) = store.events(f"v0 {number}", 0, 1)
+            name = f"v0 {number}"
+            store.ingest(name, [said("secret", origin=origin), forgets])
+            assert redact(store, name, 0, reason="asked to", by="me").quotes == ()
+            first = next(store.events(name))
             assert first.origin == Origin(
                 format="openhands-v0", id=source_id if source_id in words else None
             )
-            assert [
-                each.content for each in store.events(f"v0 {number}") if isinstance(each, Message)
-            ] == ["[redacted]"]
+            assert first.content == "[redacted]"

@@ -39,7 +39,7 @@ from foldlog.eventstore.recorders.statements import migrations, statements as st
 from foldlog.eventstore.recorders.types import Conversation, Row, as_rows, row_of
 from tests.eventstore.test_copy import without_page
 from tests.eventstore.test_group_commit import Callers, a_held_transaction
-from tests.said import said, say
+from tests.said import ids, said, say
 from tests.stored_rows import execute
 
 HI = said("hi")
@@ -178,7 +178,7 @@ def with_schema(number: int) -> Callable[[str], object]:
 
 
 NO_DATABASE = "file is not a database; choose another file"
-FILES: list[tuple[Callable[[str], object], str]] = [
+FILES = [
     (lambda path: Path(path).write_bytes(b"not a database, but long enough" * 40), NO_DATABASE),
     (lambda path: Path(path).write_bytes(b"SQLite format 3"), NO_DATABASE),
     (lambda path: Path(path).write_bytes(b"X"), NO_DATABASE),
@@ -328,18 +328,18 @@ def test_the_data_version_never_comes_back_to_a_number_that_it_told(recorder):
 
 def test_a_program_that_is_not_ours_and_holds_the_file_is_named(path):
     with Store(SQLiteRecorder(path, patience_s=0.05)) as store:
-        store.append("c1", HI, expected_version=0)
+        say(store, "c1", "hi")
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             with pytest.raises(
                 StoreUnavailable,
                 match="database is locked; a program other than foldlog holds the file",
             ):
-                store.append("c1", HI, expected_version=1)
+                say(store, "c1", "hi")
             assert store.version("c1") == 1
             other.execute("ROLLBACK")
         # what is there was known all the time, so it stayed open
-        store.append("c1", HI, expected_version=1)
+        say(store, "c1", "hi")
 
 
 # -- groups
@@ -408,8 +408,7 @@ def test_an_append_that_inserts_nothing_leaves_its_id_to_the_next(path, monkeypa
         raise StoreUnavailable("refused", kind="taken")
 
     with open_store(path) as store:
-        for version in range(2):
-            store.append("c1", HI, expected_version=version)
+        say(store, "c1", "hi", "hi")
         with monkeypatch.context() as patched:
             patched.setattr(SQLiteTransaction, "insert", refuse)
             with pytest.raises(StoreUnavailable, match="refused"):
@@ -425,17 +424,17 @@ def test_what_was_rolled_back_is_forgotten(path):
         raise ZeroDivisionError
 
     with open_store(path) as store:
-        store.append("c1", [HI, HI], expected_version=0)
+        say(store, "c1", "hi", "hi")
         append, recorder = appends_to(store, "c1"), store.database.recorder
         outcomes = together(recorder, [append, writes_and_fails, append])
         assert [outcomes[0], type(outcomes[1]), outcomes[2]] == [2, ZeroDivisionError, 3]
-        assert [event.id for event in store.events("c1")] == [0, 1, 2, 3]
+        assert ids(store.events("c1")) == [0, 1, 2, 3]
         assert [each.position for each in store.follow()] == [1, 2, 3, 4]
 
 
 def test_what_is_not_committed_is_not_told(path):
     with open_store(path) as store:
-        store.append("c1", [HI, HI], expected_version=0)
+        say(store, "c1", "hi", "hi")
         append, recorder = appends_to(store, "c1"), store.database.recorder
         assert together(recorder, [append, lambda _: recorder.last_conversation]) == [2, None]
         left = store.database.cached_state("c1")
@@ -448,12 +447,11 @@ def test_memory_forgets_what_sqlite_rolled_back_itself():
     def fails(transaction):
         recorder = store.database.recorder
         transaction.begin(Conversation(0, "never", 5, b"s" * 16))
-        assert recorder._connection is not None
         recorder._connection.rollback()
         raise MemoryError
 
     with open_store("memory:") as store:
-        store.append("c1", HI, expected_version=0)
+        say(store, "c1", "hi")
         assert store.database.cached_state("c1") is not None
         with pytest.raises(MemoryError):
             store.database.recorder.transact(fails)
@@ -490,7 +488,7 @@ def test_two_writers_in_turn_see_what_the_other_has_appended(path, monkeypatch, 
             one.append("c1", HI, expected_version=version)
             one.append("c1", HI, expected_version=version + 1)
             other.append("c1", HI, expected_version=version + 2)
-        assert [event.id for event in one.events("c1")] == list(range(12))
+        assert ids(one.events("c1")) == list(range(12))
         assert [each.position for each in other.follow()] == list(range(1, 13))
 
 
@@ -526,7 +524,7 @@ def test_a_store_that_nobody_may_write_is_read(tmp_path, of_folder, of_file, sai
     path = tmp_path / "folder" / "store.db"
     path.parent.mkdir()
     with open_store(path) as store:
-        store.append("c1", HI, expected_version=0)
+        say(store, "c1", "hi")
     path.chmod(of_file)
     path.parent.chmod(of_folder)
     user = ["setpriv", "--bounding-set", "-all", "--inh-caps", "-all", "--ambient-caps", "-all"]
@@ -546,11 +544,11 @@ def test_a_store_that_nobody_may_write_is_read(tmp_path, of_folder, of_file, sai
 
 def test_an_index_or_a_table_beside_ours_is_no_harm(path):
     with open_store(path) as store:
-        store.append("c1", HI, expected_version=0)
+        say(store, "c1", "hi")
     execute(path, "CREATE INDEX by_kind ON events (kind)")
     execute(path, "CREATE TABLE notes (text)")
     with open_store(path) as store:
-        store.append("c1", HI, expected_version=1)
+        say(store, "c1", "hi")
 
 
 def test_no_connection_trusts_the_functions_of_a_schema(recorder):

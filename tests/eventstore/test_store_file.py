@@ -15,8 +15,6 @@ from pathlib import Path
 import pytest
 
 from foldlog.eventstore import (
-    ANY_VERSION,
-    Message,
     Store,
     StoreUnavailable,
     StoreUnusable,
@@ -25,20 +23,16 @@ from foldlog.eventstore import (
 from foldlog.eventstore.maintenance.backup import back_up, vacuum
 from foldlog.eventstore.recorders.errors import FAILURES
 from tests.reading import reading
-from tests.said import said
-
-
-def message(content: str = "hi") -> Message:
-    return said(content)
+from tests.said import say, texts
 
 
 def append(store: Store, content: str) -> None:
-    store.append("c1", message(content), expected_version=ANY_VERSION)
+    say(store, "c1", content)
 
 
 def contents(path: Path) -> list[str]:
     with open_store(f"sqlite:///{path}") as store:
-        return [event.content for event in store.events("c1")]
+        return texts(store, "c1")
 
 
 @pytest.fixture
@@ -203,7 +197,7 @@ def test_what_is_not_the_file_that_was_opened_is_not_written_to(tmp_path, change
             store.database.data_version()
         with pytest.raises(FAILURES, match=r"was removed or renamed|another file took the place"):
             vacuum(store)
-        assert [event.content for event in store.events("c1")] == ["in the copy", "after the copy"]
+        assert texts(store, "c1") == ["in the copy", "after the copy"]
         saved = tmp_path / "saved.db"
         assert back_up(store, str(saved)).findings == ()
         if change is rename:
@@ -327,7 +321,7 @@ def test_what_a_process_has_appended_can_be_read_and_saved_also_where_it_had_rea
         open_store(path).close()
     with open_store(path) as store:
         for _ in range(50):
-            store.append("c1", [message()] * (events // 50), expected_version=ANY_VERSION)
+            say(store, "c1", *["hi"] * (events // 50))
         change(path, path)
         with pytest.raises(StoreUnavailable, match=r"nothing was written; .*maintenance.back_up"):
             append(store, "never")
@@ -344,7 +338,7 @@ def test_a_file_that_was_put_back_is_written_to_again(store, path):
         append(store, "never")
     path.with_name("moved.db").rename(path)
     append(store, "again")
-    assert [event.content for event in store.events("c1")] == ["before", "again"]
+    assert texts(store, "c1") == ["before", "again"]
 
 
 def test_a_new_connection_is_to_the_file_that_was_opened_or_to_none(store, path, tmp_path):
@@ -455,8 +449,6 @@ class Agent:
         )
 
     def do(self, what: str) -> str:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
         self._process.stdin.write(f"{what}\n")
         self._process.stdin.flush()
         return self._process.stdout.readline().strip()

@@ -18,7 +18,6 @@ from pathlib import Path
 import pytest
 
 from foldlog.eventstore import (
-    ANY_VERSION,
     InvalidOption,
     Store,
     StoreUnavailable,
@@ -26,10 +25,9 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.recorders.sqlite import SQLiteRecorder
 from foldlog.eventstore.recorders.sqlite.write_lock import WriteLock
-from tests.said import said
+from tests.eventstore.test_group_commit import PATIENCE_S, until
+from tests.said import say
 
-HI = said("hi")
-PATIENCE_S = 60
 HOLD = """
 import sys
 from types import SimpleNamespace
@@ -73,19 +71,11 @@ def held_by_another_process(path: str) -> Iterator[subprocess.Popen[str]]:
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as holder:
-        assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
         try:
             yield holder
         finally:
             holder.kill()
-
-
-def until(condition: object) -> None:
-    patience = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < patience
-        time.sleep(0.001)
 
 
 def test_a_stopped_writer_is_named_when_the_patience_of_another_ends(path):
@@ -96,7 +86,7 @@ def test_a_stopped_writer_is_named_when_the_patience_of_another_ends(path):
         os.kill(holder.pid, signal.SIGSTOP)
         for _ in range(3):
             with pytest.raises(StoreUnavailable) as raised:
-                store.append("c", HI, expected_version=ANY_VERSION)
+                say(store, "c", "hi")
             for said in (
                 f"process {holder.pid} on host {socket.gethostname()} holds the lock",
                 f"kill -CONT {holder.pid}",
@@ -112,7 +102,7 @@ def test_a_stopped_writer_is_named_when_the_patience_of_another_ends(path):
         holder.kill()
         holder.wait()
         until(lambda: not waiting[0].is_alive())
-        assert store.append("c", HI, expected_version=0)[0].id == 0
+        assert say(store, "c", "hi")[0].id == 0
 
 
 def test_a_lock_that_comes_after_its_waiter_gave_up_is_released(ours, other):
@@ -218,9 +208,9 @@ def test_a_thread_of_this_process_that_holds_up_the_others_is_named(path):
         go_on.wait(PATIENCE_S)
 
     with Store(SQLiteRecorder(path, patience_s=0.2)) as store:
-        store.append("c", HI, expected_version=0)
+        say(store, "c", "hi")
         holder = threading.Thread(
-            target=lambda: store.append("c", HI, expected_version=1, guard=hold),
+            target=lambda: say(store, "c", "hi", guard=hold),
             name="the slow one",
         )
         holder.start()
@@ -229,7 +219,7 @@ def test_a_thread_of_this_process_that_holds_up_the_others_is_named(path):
             StoreUnavailable,
             match=rf"thread 'the slow one' of this process \(process {os.getpid()} on",
         ):
-            store.append("c", HI, expected_version=ANY_VERSION)
+            say(store, "c", "hi")
         go_on.set()
         holder.join(PATIENCE_S)
         assert store.version("c") == 2
