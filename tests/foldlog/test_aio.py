@@ -326,35 +326,6 @@ async def test_many_tasks_append_to_other_databases(url, request):
                     break
 
 
-async def test_a_call_that_has_not_begun_is_withdrawn(histories):
-    gate = Gate()
-    raised: list[BaseException] = []
-    submitted: list[int] = []
-
-    async def work() -> None:
-        submitted.append(1)
-        await noting(raised, histories.pool.run(lambda: ran.append(1), finish=True))
-
-    async def hold() -> None:
-        await histories.pool.run(gate.pass_through, finish=True)
-
-    ran: list[int] = []
-    async with anyio.create_task_group() as busy:
-        for _ in range(32):
-            busy.start_soon(hold)
-        await until(lambda: len(gate.held) == 32)
-        with anyio.CancelScope() as scope:
-            async with anyio.create_task_group() as group:
-                group.start_soon(work)
-                await until(lambda: submitted)
-                scope.cancel()
-        gate.opened.set()
-    assert len(raised) == 1
-    assert not hasattr(raised[0], "outcome")
-    await histories["c1"].append(said("hi"))
-    assert ran == []
-
-
 async def test_a_read_that_is_cancelled_raises_at_once(histories):
     gate = Gate()
     read = partial(histories.pool.run, finish=False)

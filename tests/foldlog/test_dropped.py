@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given, strategies as st
 from msgspec.structs import replace
@@ -20,10 +22,10 @@ from foldlog._reports import dropped as dropped_module
 from foldlog._reports.dropped import dropped, dropped_in
 from foldlog._reports.recall_score import event_terms, event_texts
 from foldlog.projections import View, begins_reply
-from tests.beside import SAMPLES, needs_samples
 from tests.how_many import examples
 from tests.said import said
 
+SAMPLE = Path(__file__).parents[2] / "foldlog" / "sample" / "tidewatch.jsonl"
 NAMES = ["src/alpha.py", "src/beta.py", "alpha.py", "GAMMA_SIZE", "4711002", "words"]
 
 
@@ -111,29 +113,25 @@ def test_a_fact_is_known_where_an_event_of_the_view_has_its_words(events, word):
         histories["c"].append(events)
         fact = histories["c"].fact(word)
         assert fact.is_known == known[-1]
-        assert (fact.unknown_from, fact.by and fact.by.id) == (
-            (gaps[-1], gaps[-1] - 1) if gaps else (None, None)
-        )
+        gap = gaps[-1] if gaps else None
+        assert fact.unknown_from == gap
+        assert (fact.by and fact.by.id) == (None if gap is None else gap - 1)
 
 
 @pytest.fixture
-def history():
-    with foldlog.open("memory:") as histories:
-        history = histories["c"]
-        history.append(
-            [
-                said("begin"),
-                Action(tool="read", arguments={"path": "src/a.py"}),
-            ]
-        )
-        history.append(Observation(tool="read", cause=1, content="MAX_SIZE is 4711002"))
-        history.append(
+def history(history):
+    history.append(
+        [
+            said("begin"),
+            Action(tool="read", arguments={"path": "src/a.py"}),
+            Observation(tool="read", cause=1, content="MAX_SIZE is 4711002"),
             CondensationAction(
                 forgotten_event_ids=(1, 2), summary="read src/a.py", summary_offset=1
-            )
-        )
-        history.append(Message(source="agent", content="what was MAX_SIZE?"))
-        yield history
+            ),
+            Message(source="agent", content="what was MAX_SIZE?"),
+        ]
+    )
+    return history
 
 
 def test_terms_that_the_agent_needed_again_are_named_with_the_event(history):
@@ -254,30 +252,13 @@ def test_what_is_not_sent_is_not_known(history):
     assert (fact.is_known, "but is not sent to a model" in fact.reason) == (False, True)
 
 
-CONDENSED = [
-    "codex_rollout/*compaction_codex*",
-    "openhands_v1/*2fede959*",
-    "claude_code/entire_53ea1606*",
-    "openhands_v1/*0535c419*",
-]
-
-
-@needs_samples
-@pytest.mark.parametrize(
-    "pattern",
-    [*CONDENSED[:2], *(pytest.param(one, marks=pytest.mark.long) for one in CONDENSED[2:])],
-)
-def test_what_real_condensations_dropped_is_what_a_naive_comparison_finds(pattern):
-    checked = 0
-    with foldlog.open("memory:") as histories:
-        (path,) = SAMPLES.glob(pattern)
-        (history,) = histories.import_(path, findings=lambda finding: None)
-        events = [*history.events()]
-        for event in events:
-            if isinstance(event, CondensationAction):
-                checked += 1
-                assert found(history.dropped(event.id)) == naive(events, event)
-    assert checked
+def test_what_the_condensations_of_a_sample_dropped_is_what_a_naive_comparison_finds(histories):
+    (history,) = histories.import_(SAMPLE)
+    events = [*history.events()]
+    made = [event for event in events if isinstance(event, CondensationAction)]
+    assert len(made) > 2
+    for condensation in made:
+        assert found(history.dropped(condensation.id)) == naive(events, condensation)
 
 
 def test_what_the_system_prompt_and_the_tools_name_was_not_needed_again():
