@@ -341,12 +341,8 @@ class Sources:
                 continue
             numbers = array("I")
             numbers.frombytes(self._unpacked(conversation, data))
-            in_rows |= {
-                number: (first, count)
-                for number, first, count in zip(
-                    numbers[::3], numbers[1::3], numbers[2::3], strict=True
-                )
-            }
+            events = zip(numbers[1::3], numbers[2::3], strict=True)
+            in_rows.update(zip(numbers[::3], events, strict=True))
         return in_rows, in_blocks
 
     # -- places

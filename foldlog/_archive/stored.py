@@ -27,7 +27,7 @@ from foldlog.eventstore.inside import Moment, query_all
 from foldlog.eventstore.recorders.base import Reader
 from foldlog.eventstore.sources.blocks import Block
 from foldlog.eventstore.sources.reading import about, blocks_of
-from foldlog.eventstore.sources.tables import Near, Source, Sources
+from foldlog.eventstore.sources.tables import Made, Source, Sources
 
 _TOGETHER: Final = 8
 """The number of blocks that are read together. Blocks that a runtime appended are small."""
@@ -49,6 +49,19 @@ class RecordSpan(NamedTuple):
     number: int
     start: int
     stop: int
+
+
+_start_of = attrgetter("start")
+_new = tuple.__new__  # RecordSpan(...) would take twice as long: ``benchmarks.adapters``
+
+
+def _spans_in(made: Made, start: int, stop: int) -> list[RecordSpan]:
+    """Return the records of ``made`` whose first event is one of ``start`` to ``stop``."""
+    return [
+        _new(RecordSpan, (number, first, first + count))
+        for number, (first, count) in made.items()
+        if start <= first < stop
+    ]
 
 
 class Records:
@@ -161,19 +174,16 @@ class Records:
             at = start
             while at < stop:
                 near = sources.made_near(source, at)
-                there = near.made.items()
-                spans += (
-                    RecordSpan(number, first, first + count)
-                    for number, (first, count) in there
-                    if first >= at
-                )
+                spans += _spans_in(near.made, at, stop)
                 at = near.stop
-            return sorted(span for span in spans if span.start < stop)
+            return sorted(spans)
 
         block: Block | None = None
+        block_stop = 0
         for span in self._query(read):
-            if block is None or span.number >= block.stop:
+            if block is None or span.number >= block_stop:
                 block = self._block_of(span.number)
+                block_stop = block.stop
             yield span, block.record(span.number)
 
     @property
@@ -186,6 +196,7 @@ class Records:
         record. Cost: these records.
         """
         source, redacted = self._source
+        block: Block | None = None
         while stop > 0 and source is not None:
             begin = at = max(stop - _BACK, 0)
             near = dict[int, int]()
@@ -195,9 +206,12 @@ class Records:
                 near |= {first: number for first, (number, _) in self._near.items() if first < stop}
                 at = max(self._stop, at + 1)
             for first in sorted(near, reverse=True):
-                if near[first] in redacted:
+                number = near[first]
+                if number in redacted:
                     return
-                yield self._block_of(near[first]).record(near[first])
+                if block is None or not block.first <= number < block.stop:
+                    block = self._block_of(number)
+                yield block.record(number)
             stop = begin
 
     def all(self) -> Iterator[tuple[int, Any]]:
@@ -267,19 +281,18 @@ class HistoryRecords:
         self._source = source = source_in(sources, reading.state)
         if source is not None:
             self._is_redacted = bool(sources.all_redacted(source))
-            self.spans = sorted(self._spans(sources, source), key=attrgetter("start"))
+            self.spans = self._spans(sources, source)
 
-    def _spans(self, sources: Sources, source: Source) -> Iterator[RecordSpan]:
+    def _spans(self, sources: Sources, source: Source) -> list[RecordSpan]:
+        if not self._start:
+            return sorted(_spans_in(sources.made(source), 0, self.version), key=_start_of)
+        spans = list[RecordSpan]()
         event_id = self._start
         while event_id < self.version:
-            if self._start:
-                near = sources.made_near(source, event_id)
-            else:
-                near = Near(0, self.version, sources.made(source))
-            for number, (first, count) in near.made.items():
-                if event_id <= first < self.version:
-                    yield RecordSpan(number, first, first + count)
+            near = sources.made_near(source, event_id)
+            spans += _spans_in(near.made, event_id, self.version)
             event_id = near.stop
+        return sorted(spans, key=_start_of)
 
     def is_whole(self, format: str) -> bool:
         """Return whether the records have this format and none is redacted."""
@@ -299,11 +312,11 @@ class HistoryRecords:
             spans = self.spans[max(len(self.spans) - last, 0) :]
         if not spans or self._source is None:
             return
-        place = 0
+        numbers = {span.number for span in spans}
         for block in blocks_of(self._database, self._source, spans[0].number):
-            while place < len(spans) and spans[place].number < block.stop:
-                yield block.record(spans[place].number)
-                place += 1
+            for number, record in enumerate(block.records(), block.first):
+                if number in numbers:
+                    yield record
 
     def added(self, read: Callable[[int, int], Iterator[Event]]) -> Iterator[Event]:
         """Yield the events that were made of no record, because a program appended them.

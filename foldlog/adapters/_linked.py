@@ -154,8 +154,12 @@ class LinkedEntries:
     def _back_from(self, found: FoundEvent) -> Iterator[StoredEntry]:
         """Yield an entry and the entries before it in the log, the newest first."""
         history = self._histories[found.conversation]
-        yield self._linked(json_of(self.read(history, found.event_id)[0]))
-        yield from map(self._linked, history._stored_records().before(found.event_id))
+        stored = history._stored_records()
+        text = stored.text_of(found.event_id)
+        if text is None:
+            text = json_of(self.read(history, found.event_id)[0])
+        yield self._linked(text)
+        yield from map(self._linked, stored.before(found.event_id))
 
     def _linked(self, text: bytes) -> StoredEntry:
         """Return an entry with the id of its parent. The rest of a redacted entry does not have
