@@ -35,6 +35,8 @@ _structural = attrgetter("structural")
 _shown_before = attrgetter("shown_before")
 _structural_before = attrgetter("structural_before")
 _DOCUMENTS = "document_changes"
+_BACK = 16
+"""The number of events that change documents that are read together by a caller that walks back."""
 SOURCE_KEYS: Final = "foldlog:source:"
 """The beginning of keys that are found over all conversations: a database has an index for
 these.
@@ -71,6 +73,10 @@ class ReadTransaction:
         self._changes_before = 0
         """The version for which ``_changes`` was read. A caller that asks for the newest values
         reads this event next.
+        """
+        self._changes_back: list[Row] = []
+        """The rows of this event and of some events before it that change documents, the oldest
+        first, for a caller that walks back.
         """
 
     @property
@@ -297,19 +303,20 @@ class ReadTransaction:
     def documents_before(self, version: int) -> DocumentChanges | None:
         """Return the last ``DocumentChanges`` before a version; None before the first.
 
-        Raises ``CorruptEvent`` if it is unreadable. Cost: one event.
+        Raises ``CorruptEvent`` if it is unreadable. Cost: one event. If a caller asks for ever
+        smaller versions, the events are read some at a time.
         """
         if self._changes is not None and self._changes_before == version:
             return self._changes
-        rows: Sequence[Row] = ()
-        for part in (self._own_segment(), *reversed(self.past)):
-            stored = self._reader.rows(part.key, part.start, min(version, part.stop), 1, _DOCUMENTS)
-            rows = part.codec.decoded(stored)
-            if rows:
-                break
+        walks_back = self._changes is not None and version < self._changes_before
+        rows = self._changes_back
+        while rows and rows[-1].id >= version:
+            rows.pop()
+        if not (walks_back and rows):
+            rows = self._changes_back = self._rows_of_changes(version, _BACK if walks_back else 1)
         if not rows:
             return None
-        row = rows[0]
+        row = rows[-1]
         event = event_of(self.conversation, row)
         if not isinstance(event, DocumentChanges):
             raise CorruptEvent(
@@ -320,6 +327,17 @@ class ReadTransaction:
         self._changes = event
         self._changes_before = version
         return event
+
+    def _rows_of_changes(self, version: int, limit: int) -> list[Row]:
+        """Return the rows of the last ``DocumentChanges`` before a version, the oldest first; only
+        the rows of one conversation if the past of a fork has others.
+        """
+        for part in (self._own_segment(), *reversed(self.past)):
+            stop = min(version, part.stop)
+            stored = self._reader.rows(part.key, part.start, stop, limit, _DOCUMENTS)
+            if stored:
+                return [*part.codec.decoded(stored)][::-1]
+        return []
 
     def document_changes(self, start: int) -> Iterator[DocumentChanges]:
         """Yield the conversation's own ``DocumentChanges`` with an id from ``start`` on, the newest

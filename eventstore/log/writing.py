@@ -194,6 +194,7 @@ class WriteTransaction(ReadTransaction):
         which are not yet encoded.
         """
         self._reader.replace_rows(self.state.key, self._encoded(rows))
+        self._changes = None  # it may be one of them
         self.count_redactions(len(rows))
         self._changed = True
 

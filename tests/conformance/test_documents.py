@@ -29,7 +29,7 @@ from foldlog.eventstore import (
     Store,
     VersionConflict,
 )
-from foldlog.eventstore.documents.values import CHAIN_MAX
+from foldlog.eventstore.documents.values import CHAIN_MAX, newest_value
 from foldlog.eventstore.inside import Generation
 from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.projections import Views
@@ -282,6 +282,30 @@ def test_the_next_change_of_a_document_reads_no_value(store, documents):
     expected = [{"turn": turn % 2, "log": ["x" * 400]} for turn in range(CHAIN_MAX + 9)]
     versions = [2 * turn + 2 for turn in range(CHAIN_MAX + 9)]
     assert [documents.get("c1", "state", version=version) for version in versions] == expected
+
+
+def test_one_read_finds_the_changes_before_any_version_in_any_order(store, documents):
+    for number in range(40):
+        documents.append("c1", said("a") if number % 3 else (), {"n": number})
+        if number == 25:
+            store.fork("c1", store.version("c1"), "c2")
+        if number > 25:
+            documents.append("c2", said("b"), {"n": -number})
+    drawn = random.Random(1)
+    for name in ("c1", "c2"):
+        versions = range(store.version(name), -1, -1)
+        expected = [documents.get(name, "n", version=version) for version in versions]
+        any_order = drawn.sample([*enumerate(versions)], len(versions))
+
+        def read(reading, versions=versions, any_order=any_order):
+            walked = [newest_value(reading, "n", version) for version in versions]
+            return walked, [
+                (index, newest_value(reading, "n", version)) for index, version in any_order
+            ]
+
+        walked, drawn_values = store.query(name, read)
+        assert walked == expected
+        assert [value for _, value in sorted(drawn_values)] == expected
 
 
 @pytest.mark.parametrize("seed", range(3))
