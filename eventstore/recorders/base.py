@@ -252,11 +252,11 @@ class Reader(ABC):
     def recalled_among(
         self, key: int | None, idempotency_keys: Sequence[str]
     ) -> Sequence[tuple[int, str, RecalledKey]]:
-        """Return the idempotency keys among these that are stored, each with its conversation and
-        the position of its first event.
+        """Return the idempotency keys among these that are stored, each with its conversation, but
+        without positions.
 
-        Without a conversation the keys of all conversations are searched, and positions are left
-        out. The schema must have an index for such keys.
+        Without a conversation the keys of all conversations are searched. The schema must have an
+        index for such keys.
         """
         names = self._array(idempotency_keys)
         if key is None:

@@ -351,8 +351,8 @@ SELECT key, first_id, events, proof, NULL::bigint FROM {schema}.idempotency_keys
 WHERE conversation = $1::bigint AND key >= $2::bytea ORDER BY key LIMIT $3::bigint
 
 -- name: recalled_among
-SELECT k.conversation, k.key, {recalled_key}
-    AND sha256(k.key) IN (SELECT sha256(name) FROM unnest($2::bytea[]) AS name)
+SELECT conversation, key, first_id, events, proof, NULL::bigint FROM {schema}.idempotency_keys
+WHERE conversation = $1::bigint AND sha256(key) IN (SELECT sha256(name) FROM unnest($2::bytea[]) AS name)
 
 -- name: recalled_anywhere
 SELECT conversation, key, first_id, events, proof, NULL::bigint FROM {schema}.idempotency_keys

@@ -226,12 +226,8 @@ LEFT JOIN conversations c ON c.key = k.conversation
 WHERE k.conversation = ? AND k.key = CAST(? AS TEXT)
 
 -- name: recalled_among
-SELECT k.conversation, k.key, k.first_id, k.events, k.proof,
-    CASE WHEN e.position > 0 THEN e.position ELSE c.first_position + e.id END
-FROM idempotency_keys k
-LEFT JOIN events e INDEXED BY events_by_id ON e.conversation = k.conversation AND e.id = k.first_id
-LEFT JOIN conversations c ON c.key = k.conversation
-WHERE k.conversation = ? AND k.key IN (SELECT value FROM json_each(CAST(? AS TEXT)))
+SELECT conversation, key, first_id, events, proof FROM idempotency_keys
+WHERE conversation = ? AND key IN (SELECT value FROM json_each(CAST(? AS TEXT)))
 
 -- name: recalled_anywhere
 SELECT conversation, key, first_id, events, proof FROM idempotency_keys INDEXED BY idempotency_keys_of_sources
