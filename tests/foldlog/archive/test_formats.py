@@ -6,12 +6,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from foldlog._formats.codex.lines import FAILED_HEADER
-from foldlog._formats.decoded import DecodedRecords, decoder_of, events_of as decoded_events
+from foldlog._formats.decoded import DecodedRecords
 from foldlog._formats.registry import OURS as FORMATS, format_named
 from foldlog._values import texts_in
 from tests.foldlog.archive.imports import (
@@ -22,7 +21,7 @@ from tests.foldlog.archive.imports import (
     new_store,
     source_of,
 )
-from tests.foldlog.records import CORPUS, records_of
+from tests.foldlog.records import CORPUS
 
 _WORDS_MIN = 20
 """Longer texts with a space are words of somebody, not names."""
@@ -30,19 +29,6 @@ _WORDS_MIN = 20
 
 def lines_of(format: str) -> list[bytes]:
     return (CORPUS / f"{format}.jsonl").read_bytes().splitlines(keepends=True)
-
-
-def events_by_record(format: str, records: list[Any]) -> list[list[Any]]:
-    decoder = decoder_of(format_named(format))
-    return [decoded_events(decoder, format_named(format), record) for record in records]
-
-
-@pytest.mark.parametrize("format", FORMATS)
-def test_the_events_of_a_record_depend_on_it_and_on_those_before(format: str) -> None:
-    records = records_of(format)
-    whole = events_by_record(format, records)
-    for number in range(1, len(records)):
-        assert events_by_record(format, records[:number]) == whole[:number], number
 
 
 @pytest.mark.parametrize("format", FORMATS)

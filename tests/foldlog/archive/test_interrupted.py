@@ -12,10 +12,10 @@ import pytest
 from foldlog._archive import makes_events
 from foldlog._archive.importing import Import
 from foldlog.eventstore import Store, open_store
-from foldlog.eventstore.maintenance.verify import verify
 from tests.eventstore.interruptions import interrupted_at
 from tests.foldlog.archive.imports import bytes_of, events_of
 from tests.foldlog.records import CORPUS
+from tests.sound import assert_sound
 
 _STEP = 311
 """One place of so many is interrupted, each time another one; all of them take minutes."""
@@ -24,10 +24,6 @@ _STEP = 311
 def import_and_use(store: Store, path: Path) -> None:
     (one,) = Import(store, [path])
     store.version(one.conversation)
-
-
-def findings_in(store: Store) -> list[str]:
-    return [finding.problem for verdict in verify(store) for finding in verdict.findings]
 
 
 @pytest.mark.parametrize(
@@ -50,13 +46,13 @@ def test_it_leaves_nothing_half(first: int, tmp_path: Path) -> None:
                     import_and_use(store, path)
                 except KeyboardInterrupt as error:
                     assert error is exception  # noqa: PT017 - or none was raised
-            assert findings_in(store) == [], place
+            assert_sound(store)
             import_and_use(store, path)
             assert (events_of(store, row.id), bytes_of(store, row.id)) == (
                 expected,
                 path.read_bytes(),
             ), place
-            assert findings_in(store) == [], place
+            assert_sound(store)
             if not interrupting.raised:
                 assert place > 3 * _STEP
                 return

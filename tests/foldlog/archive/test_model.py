@@ -106,10 +106,10 @@ class Model:
     def line(self) -> str:
         self.numbers += 1
         there = [word for line in self.lines for word in WORD.findall(line)]
-        earlier = [self.random.choice(there) for _ in range(2)] if there else []
-        record = json.dumps(
-            self.kind.record(Line(self.numbers, self.word(), earlier, self.session, self.random))
-        )
+        word = self.word()
+        earlier = self.random.choices(there or [word], k=2)
+        line = Line(self.numbers, word, earlier, self.session, self.random)
+        record = json.dumps(self.kind.record(line))
         # a redaction does not know what repeats it later
         if not format_named(self.kind.format).repeats:
             self.gone.difference_update(WORD.findall(record))

@@ -27,7 +27,7 @@ from foldlog.eventstore import (
     open_store,
 )
 from foldlog.eventstore.inside import has_content
-from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
+from foldlog.eventstore.maintenance.copy import Moved, compare_stores, copy_store
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import verify
@@ -47,6 +47,7 @@ from tests.foldlog.archive.imports import (
     source_of,
 )
 from tests.foldlog.records import CORPUS
+from tests.sound import assert_sound
 
 KEYS = KeyRing(["11" * 32])
 Use = Callable[[Store, str], object]
@@ -95,15 +96,17 @@ def findings_in(store: Store) -> list[Any]:
     return [finding for verdict in verify(store) for finding in verdict.findings]
 
 
+def copied(store: Store, target: Store, *conversations: str, jobs: int = 4) -> Moved:
+    """Copy the one conversation of a store, or this one of several."""
+    (moved,) = copy_store(store, target, *conversations, jobs=jobs)
+    assert moved.problem is None
+    return moved
+
+
 def session(folder: Path, name: str = "claude-code") -> Path:
     path = folder / "session.jsonl"
     path.write_bytes((CORPUS / f"{name}.jsonl").read_bytes())
     return path
-
-
-def stored(path: Path) -> bytes:
-    """The bytes of a closed store, deflated blocks and all."""
-    return path.read_bytes()
 
 
 def test_a_store_without_formats_does_not_say_that_a_conversation_is_empty(tmp_path: Path):
@@ -121,13 +124,14 @@ def test_a_copy_has_the_source(use: Use, tmp_path: Path):
         one = imported(store, path)
         use(store, one.conversation)
         for _ in range(2):
-            assert [each.problem for each in copy_store(store, target)] == [None]
+            copied(store, target)
         assert source_of(target, one.conversation).head == source_of(store, one.conversation).head
         assert bytes_of(target, one.conversation) == bytes_of(store, one.conversation)
         assert figures_of(target, one.conversation) == figures_of(store, one.conversation)
         assert events_of(target, one.conversation) == events_of(store, one.conversation)
         assert imported(target, path).is_unchanged  # the copy knows the file too
-        assert (findings_in(target), [*compare_stores(store, target)][1:]) == ([], [])
+        assert_sound(target)
+        assert [*compare_stores(store, target)][1:] == []
 
 
 def test_a_copy_counts_the_records_that_are_no_events_yet(tmp_path: Path):
@@ -135,20 +139,20 @@ def test_a_copy_counts_the_records_that_are_no_events_yet(tmp_path: Path):
     whole = path.read_bytes()
     lines = whole.splitlines(keepends=True)
 
-    def copied(store: Store, target: Store) -> tuple[int, int]:
-        (moved,) = copy_store(store, target)
+    def counts(store: Store, target: Store) -> tuple[int, int]:
+        moved = copied(store, target)
         return moved.added, moved.records
 
     with new_store() as store, new_store() as target:
         path.write_bytes(b"".join(lines[:-2]))
         one = imported(store, path)
-        assert copied(store, target) == (0, one.records)
-        assert copied(store, target) == (0, 0)
+        assert counts(store, target) == (0, one.records)
+        assert counts(store, target) == (0, 0)
         path.write_bytes(whole)
         assert imported(store, path).added == 2
-        assert copied(store, target) == (0, 2)
+        assert counts(store, target) == (0, 2)
         used(store, one.conversation)
-        assert copied(store, target) == (len(events_of(store, one.conversation)), 0)
+        assert counts(store, target) == (len(events_of(store, one.conversation)), 0)
 
 
 def test_a_copy_goes_on_with_a_source_that_grew_and_that_was_redacted(tmp_path: Path):
@@ -159,7 +163,7 @@ def test_a_copy_goes_on_with_a_source_that_grew_and_that_was_redacted(tmp_path: 
             path.write_bytes(b"".join(lines[:stop]))
             name = imported(store, path).conversation
             pending = store.conversation(name, pending=True).pending
-            assert [each.problem for each in copy_store(store, target)] == [None]
+            copied(store, target)
             # the copy made no events
             assert store.conversation(name, pending=True).pending == pending > 0
             assert bytes_of(target, name)[: len(before)] == before
@@ -167,11 +171,12 @@ def test_a_copy_goes_on_with_a_source_that_grew_and_that_was_redacted(tmp_path: 
                 event.id for event in events_of(store, name) if event.id >= 2 and has_content(event)
             ]
             Histories(store)[name].redact(says[-1], reason="asked for", by="me")
-            assert [each.problem for each in copy_store(store, target)] == [None]
+            copied(store, target)
             before = bytes_of(store, name)
             assert bytes_of(target, name) == before
             assert events_of(target, name) == events_of(store, name)
-            assert (findings_in(target), [*compare_stores(store, target)]) == ([], [])
+            assert_sound(target)
+            assert [*compare_stores(store, target)] == []
 
 
 @USES
@@ -186,7 +191,7 @@ def test_what_a_copy_redacted_stays_redacted_when_it_is_copied_again(
     with new_store() as store, new_store() as target:
         name = imported(store, path).conversation
         use(store, name)
-        assert [each.problem for each in copy_store(store, target)] == [None]
+        copied(store, target)
         redacted = next(event for event in events_of(target, name) if event.id >= 2)
         Histories(target)[name].redact(redacted.id, reason="asked for", by="me")
         before, records = events_of(target, name), bytes_of(target, name)
@@ -194,13 +199,13 @@ def test_what_a_copy_redacted_stays_redacted_when_it_is_copied_again(
         if grows:
             path.write_bytes(b"".join(lines))
             imported(store, path)
-        assert [each.problem for each in copy_store(store, target)] == [None]
+        copied(store, target)
         assert events_of(target, name)[: len(before)] == before
         assert bytes_of(target, name)[: len(records)] == records
         assert len(records) < len(bytes_of(target, name)) or not grows
         calls = figures_of(target, name)["calls"]
         assert calls == figures_of(store, name)["calls"]
-        assert findings_in(target) == []
+        assert_sound(target)
 
 
 def test_a_copy_keeps_the_events_that_it_made_and_counts_new_records(tmp_path: Path):
@@ -209,19 +214,19 @@ def test_a_copy_keeps_the_events_that_it_made_and_counts_new_records(tmp_path: P
     path.write_bytes(b"".join(lines[:12]))
     with new_store() as store, new_store() as target:
         name = imported(store, path).conversation
-        assert [each.problem for each in copy_store(store, target)] == [None]
+        copied(store, target)
         used(target, name)
         before = events_of(target, name)
         assert figures_of(target, name)["calls"] == figures_of(store, name)["calls"]
         path.write_bytes(b"".join(lines))
         imported(store, path)
-        assert [each.problem for each in copy_store(store, target)] == [None]
+        copied(store, target)
         assert figures_of(target, name)["calls"] == figures_of(store, name)["calls"]
         made = events_of(target, name)
         assert made[: len(before)] == before
         with new_store() as other:
             assert len(events_of(other, imported(other, path).conversation)) == len(made)
-        assert findings_in(target) == []
+        assert_sound(target)
 
 
 @pytest.mark.parametrize("lost", [0, 9, 24])
@@ -236,23 +241,26 @@ def test_a_copy_of_damaged_events_makes_them_again_from_their_records(lost: int,
     with makes_events(open_store(path)) as store, new_store() as target:
         (moved,) = copy_store(store, target, damaged=True)
         assert f"event {lost}" in str(moved.problem)
-        assert findings_in(target) == []
+        assert_sound(target)
         assert bytes_of(target, name) == session(tmp_path).read_bytes()
         assert target.conversation(name, pending=True).pending > 0
         assert events_of(target, name)[: len(expected)] == expected
-        assert findings_in(target) == []
+        assert_sound(target)
 
 
 def test_a_copy_refuses_what_its_source_refuses(tmp_path: Path):
     with new_store() as store, new_store() as target:
         path = session(tmp_path)
-        name = imported(store, path).conversation
-        erase(store, name, reason="asked for")
-        assert [each.problem for each in copy_store(store, target)] == [None]
-        assert isinstance(refused(target, path), SourceRefused)
+        erase(store, imported(store, path).conversation, reason="asked for")
+        copied(store, target)
         other = tmp_path / "other.jsonl"
         other.write_bytes(path.read_bytes())
-        assert isinstance(refused(target, other), SourceRefused)
+        for refusal in (
+            refused(target, path),
+            refused(target, path, prefix="p-"),
+            refused(target, other),
+        ):
+            assert isinstance(refusal, SourceRefused)
 
 
 @USES
@@ -263,7 +271,7 @@ def test_a_source_is_sealed_with_its_conversation(use: Use, tmp_path: Path):
         use(store, one.conversation)
         assert bytes_of(store, one.conversation) == session(tmp_path).read_bytes()
         figures = figures_of(store, one.conversation)
-        assert findings_in(store) == []
+        assert_sound(store)
     with (
         makes_events(open_store(f"sqlite:///{path}")) as store,
         pytest.raises(Exception, match="encrypted"),
@@ -274,11 +282,11 @@ def test_a_source_is_sealed_with_its_conversation(use: Use, tmp_path: Path):
     with makes_events(open_store(f"sqlite:///{path}")) as store:
         assert bytes_of(store, one.conversation) == session(tmp_path).read_bytes()
         assert figures_of(store, one.conversation) == figures
-        assert findings_in(store) == []
+        assert_sound(store)
     with makes_events(open_store(f"sqlite:///{path}", keys=KEYS)) as store:
         assert [each.problem for each in rekey(store)] == [None]
         assert events_of(store, one.conversation)
-        assert findings_in(store) == []
+        assert_sound(store)
     with (
         makes_events(open_store(f"sqlite:///{path}")) as store,
         pytest.raises(Exception, match="encrypted"),
@@ -302,7 +310,7 @@ def test_what_was_erased_is_refused_until_it_is_asked_for(use: Use, tmp_path: Pa
         again = imported(store, path, again=True)
         assert (again.conversation, again.added) == (one.conversation, one.added)
         assert bytes_of(store, one.conversation) == path.read_bytes()
-        assert findings_in(store) == []
+        assert_sound(store)
 
 
 def test_a_changed_record_and_a_lost_one_are_found(tmp_path: Path):
@@ -343,7 +351,7 @@ def test_copies_that_make_their_events_apart_have_the_same_heads(tmp_path: Path)
     path = session(tmp_path)
     with new_store() as store, new_store() as other:
         one = imported(store, path)
-        list(copy_store(store, other))
+        copied(store, other)
         used(other, one.conversation)
         used(store, one.conversation)
         assert head_of(other, one.conversation) == head_of(store, one.conversation)
@@ -354,7 +362,7 @@ def test_copies_that_make_their_events_apart_have_the_same_heads(tmp_path: Path)
                 .replace(b'"uuid":"', b'"uuid":"later-')
             )
         imported(store, path)
-        assert [each.problem for each in copy_store(store, other) if each.problem] == []
+        copied(store, other)
         used(store, one.conversation)
         used(other, one.conversation)
         assert head_of(other, one.conversation) == head_of(store, one.conversation)
@@ -399,9 +407,9 @@ def test_a_copy_that_is_killed_anywhere_leaves_a_sound_source_and_goes_on(
             for transactions in count(1):
                 with suppress(Killed):
                     stopped = Store(killing(recorder, transactions), settings)
-                    assert [each.problem for each in copy_store(store, stopped, jobs=1)] == [None]
+                    copied(store, stopped, jobs=1)
                     return
-                assert findings_in(target) == []
+                assert_sound(target)
 
         for stop in (6, len(lines)):
             path.write_bytes(b"".join(lines[:stop]))
@@ -415,7 +423,8 @@ def test_a_copy_that_is_killed_anywhere_leaves_a_sound_source_and_goes_on(
             assert source_of(target, name).redacted != ()
             assert refusing(target, name) == refusing(store, name) != set()
             assert bytes_of(target, name) == bytes_of(store, name)
-            assert (findings_in(target), [*compare_stores(store, target)]) == ([], [])
+            assert_sound(target)
+            assert [*compare_stores(store, target)] == []
         assert events_of(target, name) == events_of(store, name)
 
 
@@ -423,7 +432,7 @@ def test_a_copy_redacts_an_event_and_its_record_in_one_transaction(tmp_path: Pat
     with new_store() as store, new_store() as target:
         name = imported(store, session(tmp_path)).conversation
         used(store, name)
-        list(copy_store(store, target))
+        copied(store, target)
         said = [
             event
             for event in store.events(name)
@@ -440,8 +449,8 @@ def test_a_copy_redacts_an_event_and_its_record_in_one_transaction(tmp_path: Pat
             if not has_content(event):
                 break
         assert text not in bytes_of(target, name) == bytes_of(store, name)
-        assert findings_in(target) == []
-        list(copy_store(store, target))
+        assert_sound(target)
+        copied(store, target)
         assert without_keys(source_of(target, name)) == without_keys(source_of(store, name))
         assert refusing(target, name) == refusing(store, name) != set()
         assert figures_of(target, name) == figures_of(store, name)
@@ -456,10 +465,10 @@ def test_a_fork_that_was_copied_alone_keeps_its_copy_of_what_it_shares(tmp_path:
         path.write_bytes(b"".join([*lines[:-1], changed]))
         fork = imported(store, path).conversation
         assert fork != parent
-        assert [each.problem for each in copy_store(store, target, fork)] == [None]
-        assert [each.problem for each in copy_store(store, target, parent)] == [None]
+        copied(store, target, fork)
+        copied(store, target, parent)
         path.write_bytes(b"".join([*lines[:-1], changed, *lines[-1:]]))
         assert imported(store, path).conversation == fork
-        assert [each.problem for each in copy_store(store, target, fork)] == [None]
+        copied(store, target, fork)
         assert bytes_of(target, fork) == bytes_of(store, fork) == path.read_bytes()
-        assert findings_in(target) == []
+        assert_sound(target)
