@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import foldlog
 from foldlog._web.app import application
@@ -84,6 +85,7 @@ def _answer(words: list[str], folder: Path) -> str:
     thread counts conversations, so the server is asked until all are counted.
     """
     with (
+        patch("foldlog._web.app._SEARCH_S", None),  # a search has the time that it needs
         foldlog.open(folder / "foldlog.db") as histories,
         asking(application(histories.store, token=None)) as client,
     ):
