@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from foldlog import open as foldlog_open
-from foldlog._figures import shown
+from foldlog import Action, Observation, open as foldlog_open
+from foldlog._figures import context
 from foldlog._figures.stored import FiguresOfStore
 from foldlog._search import search
 from tests.said import said
@@ -21,6 +21,15 @@ def test_a_program_is_known_before_and_after_figures_are_counted(histories):
         FiguresOfStore(histories.store).refresh()
 
 
+def test_a_result_that_names_no_tool_has_the_tool_of_its_call(histories):
+    results = [Observation(content="no such file", call_id=call_id) for call_id in ("1", "2", None)]
+    calls = [Action(tool=tool, call_id=tool[-1], arguments={}) for tool in ("run1", "run2")]
+    histories["c"].append([*calls, *results])
+    for tool, found in (("run1", [2]), ("run2", [3])):
+        hits = search(histories.store, "such file", tool=tool).hits
+        assert sorted(hit.id for hit in hits) == found
+
+
 @pytest.mark.parametrize("window, shown_as", [(2_000, "900 of 2,000 tokens"), (800, "900 tokens")])
 def test_the_largest_prompt_stands_beside_what_the_model_takes_where_that_can_be(
     foldlog, monkeypatch, window, shown_as
@@ -29,7 +38,9 @@ def test_the_largest_prompt_stands_beside_what_the_model_takes_where_that_can_be
     with foldlog_open("foldlog.db") as histories:
         reply = {"role": "assistant", "content": "hi", "model": "m", "usage": usage}
         histories["c"].append_reply(reply)
-    monkeypatch.setattr(shown, "window_of", lambda model: SimpleNamespace(max_input_tokens=window))
+    monkeypatch.setattr(
+        context, "window_of", lambda model: SimpleNamespace(max_input_tokens=window)
+    )
     document = foldlog("stats c --json").document
     limit = window if window >= 900 else None  # of the table, not of these calls
     assert (document["peak_prompt_tokens"], document["max_input_tokens"]) == (900, limit)
