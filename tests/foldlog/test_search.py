@@ -30,7 +30,13 @@ def test_a_result_that_names_no_tool_has_the_tool_of_its_call(histories):
         assert sorted(hit.id for hit in hits) == found
 
 
-@pytest.mark.parametrize("window, shown_as", [(2_000, "900 of 2,000 tokens"), (800, "900 tokens")])
+@pytest.mark.parametrize(
+    "window, shown_as",
+    [
+        (2_000, "900 of 2,000 tokens (45 %), at version 0; window of m"),
+        (800, "900 tokens, at version 0; no limit known"),
+    ],
+)
 def test_the_largest_prompt_stands_beside_what_the_model_takes_where_that_can_be(
     foldlog, monkeypatch, window, shown_as
 ):
