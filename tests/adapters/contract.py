@@ -38,6 +38,7 @@ from foldlog.eventstore import (
     Observation,
 )
 from foldlog.eventstore.inside import can_be_redacted
+from tests.sound import assert_sound
 
 ROOT = Path(__file__).parents[2]
 
@@ -365,8 +366,7 @@ class Runs(Keeps):
             await self.run(store, model, "go on", work)
             assert self.parts(model.prompts[0])[: len(sent)] == sent
             assert "finished" in str((await self.kept(store))[-1])
-            verdicts = store.histories.sync.maintenance.verify()
-            assert not [finding for verdict in verdicts for finding in verdict.findings]
+            assert_sound(store.histories.sync.store)
 
     @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
     async def test_a_conversation_goes_on_whatever_of_it_is_redacted(self, url, tmp_path):
@@ -532,11 +532,7 @@ class Condenses(Runs):
                 map(is_masked, history.sent())
             )
             assert is_less
-            assert not [
-                finding
-                for verdict in histories.maintenance.verify()
-                for finding in verdict.findings
-            ]
+            assert_sound(histories.store)
 
 
 def work() -> str:

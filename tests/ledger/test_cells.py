@@ -53,13 +53,13 @@ from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import RedactionReceipt, redact
 from foldlog.eventstore.maintenance.rekey import rekey
-from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.base import Recorder
 from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
 from foldlog.projections import Views, audit
 from tests.between import Killed, killing, meeting
 from tests.conformance.conftest import RECORDERS
-from tests.said import said
+from tests.said import said, say
+from tests.sound import assert_sound, problems
 
 KEYS = KeyRing(["11" * 32])
 SECRET = "SECRET"
@@ -73,13 +73,7 @@ def use_again(store: Store) -> None:
     with suppress(ConversationNotFound):
         erase(store, "alone", reason="asked to")
     generation = Generation(replaces_erased=True)
-    store.append(
-        "alone",
-        said("new"),
-        expected_version=ANY_VERSION,
-        idempotency_key="k",
-        generation=generation,
-    )
+    say(store, "alone", "new", idempotency_key="k", generation=generation)
 
 
 def change_key(store: Store) -> None:
@@ -212,7 +206,7 @@ def followers(reader: Reader, fresh: Store) -> None:
 
 
 def verification(reader: Reader, fresh: Store) -> None:
-    assert [verdict.findings for verdict in verify(fresh) if verdict.findings] == []
+    assert_sound(fresh)
 
 
 COLUMNS = [events_of_open_processes, revisions, views_in_memory, lists, followers, verification]
@@ -427,7 +421,7 @@ def test_what_was_killed_is_finished_by_what_meets_it(
             )
             == []
         )
-        assert [verdict.findings for verdict in verify(store) if verdict.findings] == []
+        assert_sound(store)
 
 
 @pytest.mark.usefixtures("small_steps")
@@ -471,7 +465,7 @@ def test_a_redaction_between_two_transactions_of_an_erasure_reaches_each_fork_th
             assert "forks kept a part then: 'f' events 0 to 6, 'g' events 0 to 3" in str(met[0])
         else:
             assert (redacted, met[0].forks) == (["f", "g"], ("f", "g"))
-        assert [verdict.findings for verdict in verify(store) if verdict.findings] == []
+        assert_sound(store)
 
 
 @pytest.mark.usefixtures("small_steps")
@@ -500,7 +494,7 @@ def test_copies_that_a_redaction_discards_are_not_taken_for_whole_by_the_erasure
             assert transactions > 3
             return
         assert [event.id for event in store.events("f")] == [*range(9)]
-        assert [verdict.findings for verdict in verify(store) if verdict.findings] == []
+        assert_sound(store)
 
 
 @pytest.mark.usefixtures("small_steps")
@@ -515,11 +509,11 @@ def test_an_erasure_is_completed_where_its_id_is_used_again(
         erase(Store(operated), "alone", reason="asked to")
     store = Store(recorder())
     generation = Generation(replaces_erased=True)
-    store.append("alone", said("new and wanted"), expected_version=0, generation=generation)
-    (finding,) = [finding for verdict in verify(store) for finding in verdict.findings]
-    assert "run 'foldlog store vacuum'" in str(finding)
+    say(store, "alone", "new and wanted", generation=generation)
+    (finding,) = problems(store)
+    assert "run 'foldlog store vacuum'" in finding
     vacuum(store)
-    assert [finding for verdict in verify(store) for finding in verdict.findings] == []
+    assert_sound(store)
     assert [one.content for one in store.events("alone")] == ["new and wanted"]  # type: ignore[union-attr]
     assert SECRET + " alone" not in str(list(store.follow()))
 
@@ -544,13 +538,13 @@ def test_a_fork_without_events_of_its_own_gets_a_key(
     with suppress(Killed):
         erase(Store(operated), "c", reason="asked to", detach_forks=True)
     store = Store(recorder(), encrypted)
-    store.append("g", said("own"), expected_version=8)
+    say(store, "g", "own", expected_version=8)
     assert store.append("g", events[:8], expected_version=9, dedupe="origin") == ()
     erase(store, "c", reason="asked to", detach_forks=True)
     assert [len(list(store.events(fork))) for fork in "fg"] == [8, 9]
-    assert [verdict.findings for verdict in verify(store) if verdict.findings] == []
+    assert_sound(store)
     list(rekey(store))
-    assert [verdict.findings for verdict in verify(store) if verdict.findings] == []
+    assert_sound(store)
 
 
 @pytest.mark.usefixtures("small_steps")
@@ -560,21 +554,17 @@ def test_an_append_gives_a_key_while_rows_are_compressed(
     """The rows that were compressed before are plain, so the change begins again."""
     recorder = open_at(0)
     plain = Store(recorder())
-    plain.append(
-        "c", [said("long " * 99) for _ in range(9)], expected_version=0, idempotency_key="first"
-    )
+    say(plain, "c", *("long " * 99 for _ in range(9)), idempotency_key="first")
     operated = killing(recorder(), 2)
     with suppress(Killed):
         list(rekey(Store(operated, WriteSettings(compression="zlib"))))
     store = Store(recorder(), WriteSettings(keys=KEYS))
-    store.append("c", said("own"), expected_version=9)
+    say(store, "c", "own", expected_version=9)
     wanted = list(store.events("c"))
     list(rekey(store))
     assert list(store.events("c")) == wanted
-    assert [verdict.findings for verdict in verify(store) if verdict.findings] == []
-    assert store.append(
-        "c", [said("long " * 99) for _ in range(9)], expected_version=0, idempotency_key="first"
-    )
+    assert_sound(store)
+    assert say(store, "c", *("long " * 99 for _ in range(9)), idempotency_key="first")
     key = store.query("c", attrgetter("key"))
     rows = store.database.recorder.query(lambda reader: reader.rows(key, 0, 10, 10))
     assert all(row.encoding & ENCRYPTED for row in rows)
@@ -600,14 +590,14 @@ def test_a_fork_may_be_erased_while_it_is_detached():
 def test_a_fork_that_was_detached_meanwhile_is_not_erased():
     for calls in range(1, 9):
         store = Store(MemoryRecorder())
-        store.append("c", said("first"), expected_version=0)
+        say(store, "c", "first")
         store.fork("c", 1, "f")
         work = partial(erase, store, "c", reason="asked to", detach_forks=True)
         met = meeting(store.database.recorder, calls - 1, work, "query", "transact")
         erase(Store(met), "c", reason="asked to", with_forks=True)
         fork = store.conversation("f")
         assert (fork.erased_at is None) == (fork.parent is None), calls
-        assert [verdict.findings for verdict in verify(store) if verdict.findings] == []
+        assert_sound(store)
 
 
 @pytest.mark.parametrize("way", ["with_forks", "detach_forks"])
@@ -621,7 +611,7 @@ def test_what_has_the_id_of_an_erased_conversation_meanwhile_is_left_as_it_is(na
     for calls in range(2, 9):
         store, used = Store(MemoryRecorder()), list[str]()
         for each in ("c", "other"):
-            store.append(each, said(each), expected_version=0)
+            say(store, each, each)
         store.fork("c", 1, "f")
         met = meeting(store.database.recorder, calls - 1, use_again, "query", "transact")
         erase(Store(met), "c", reason="asked to", **{way: True})
@@ -659,7 +649,7 @@ def test_what_has_the_id_of_an_indexed_conversation_meanwhile_is_indexed(
 def test_what_a_killed_backup_leaves_is_named_and_removed(tmp_path: Path):
     path = tmp_path / "h.db"
     with open_store(f"sqlite:///{path}") as store:
-        store.append("c", [said(SECRET * 99)] * 5_000, expected_version=0)
+        say(store, "c", *[SECRET * 99] * 5_000)
     program = (
         "import sys; import foldlog.eventstore as e; from foldlog.eventstore.maintenance.backup"
         " import back_up;back_up(e.open_store(sys.argv[1]), sys.argv[2], lambda done, of:"
@@ -674,11 +664,11 @@ def test_what_a_killed_backup_leaves_is_named_and_removed(tmp_path: Path):
         run.send_signal(signal.SIGKILL)
     (part,) = tmp_path.glob("*.part")
     with open_store(f"sqlite:///{path}") as store:
-        (finding,) = [finding for verdict in verify(store) for finding in verdict.findings]
-        assert str(part) in str(finding)
+        (finding,) = problems(store)
+        assert str(part) in finding
         vacuum(store)
         assert not part.exists()
-        assert [finding for verdict in verify(store) for finding in verdict.findings] == []
+        assert_sound(store)
         assert back_up(store, backup).events == 5_000
     with open_store(f"sqlite:///{backup}") as copy:
         assert copy.database.recorder.query(lambda reader: reader.unfinished()) == []

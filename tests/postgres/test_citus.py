@@ -11,8 +11,8 @@ import time
 import psycopg
 import pytest
 
-from foldlog.eventstore import ANY_VERSION, open_store
-from tests.said import said
+from foldlog.eventstore import open_store
+from tests.said import say
 
 from .servers import Address
 
@@ -40,12 +40,12 @@ def test_a_follower_misses_nothing_after_the_schema_of_a_store_moved(citus: Addr
     schema = f"moving_{time.time_ns()}"
     url = citus.url(schema=schema, patience_s="60")
     with open_store(url) as store:
-        store.append("c1", said("before"), expected_version=0)
+        say(store, "c1", "before")
         place = str([*store.follow()][-1].position)
         move(citus, schema)
-        store.append("c1", said("after"), expected_version=1)
+        say(store, "c1", "after", expected_version=1)
         assert [one.id for one in store.follow(place)] == [1]
     with open_store(url) as again:
-        again.append("c1", said("later"), expected_version=ANY_VERSION)
+        say(again, "c1", "later")
         assert [one.id for one in again.follow(place)] == [1, 2]
         assert [event.id for event in again.events("c1")] == [0, 1, 2]

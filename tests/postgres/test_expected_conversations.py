@@ -35,14 +35,14 @@ from foldlog.eventstore.maintenance.copy import _redact_too, copy_store
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
 from foldlog.eventstore.maintenance.rekey import rekey
-from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.postgres import PostgresRecorder
 from foldlog.eventstore.recorders.postgres.wire import Wire
 from foldlog.eventstore.recorders.types import Conversation, Erasure, RecalledKey, Row, row_of
 from foldlog.projections import Views
 from tests.at_once import at_once
-from tests.said import said
+from tests.said import said, say
+from tests.sound import assert_sound
 
 from .cutting import CuttingProxy
 from .servers import Server
@@ -55,16 +55,11 @@ def texts(store: Store, conversation: str = "c1") -> list[str]:
     return [event.content for event in store.events(conversation)]  # type: ignore[union-attr, misc]
 
 
-def sound(store: Store) -> None:
-    """Every event is there, in its place, and follows on the one before it."""
-    assert all(not verdict.findings for verdict in verify(store))
-
-
 @pytest.fixture
 def ours(url: str) -> Iterator[Store]:
     """A store that appended to c1 last, and another that may come between."""
     with open_store(url) as store:
-        store.append("c1", said("0"), expected_version=0)
+        say(store, "c1", "0", expected_version=0)
         yield store
 
 
@@ -100,28 +95,26 @@ def cost(monkeypatch: pytest.MonkeyPatch, append: Callable[[], object]) -> int:
 
 def test_an_append_behind_our_own_is_one_round_trip(ours: Store, monkeypatch: pytest.MonkeyPatch):
     appends: list[Callable[[], object]] = [
-        lambda: ours.append("c1", said("1"), expected_version=1),
-        lambda: ours.append("c1", said("2"), expected_version=ANY_VERSION),
-        lambda: ours.append(
-            "c1", [said("3"), said("4")], expected_version=3, idempotency_key="turn-3"
-        ),
-        lambda: ours.append("c1", said("5"), expected_version=5),
+        lambda: say(ours, "c1", "1", expected_version=1),
+        lambda: say(ours, "c1", "2"),
+        lambda: say(ours, "c1", "3", "4", expected_version=3, idempotency_key="turn-3"),
+        lambda: say(ours, "c1", "5", expected_version=5),
     ]
     assert [cost(monkeypatch, append) for append in appends] == [1, 1, 1, 1]
     assert texts(ours) == ["0", "1", "2", "3", "4", "5"]
-    sound(ours)
+    assert_sound(ours)
 
 
 def test_two_who_take_turns_guess_once_and_then_ask(
     ours: Store, theirs: Store, monkeypatch: pytest.MonkeyPatch
 ):
     def append(store: Store) -> Callable[[], object]:
-        return lambda: store.append("c1", said("x"), expected_version=ANY_VERSION)
+        return lambda: say(store, "c1", "x")
 
     costs = [cost(monkeypatch, append(store)) for _ in range(3) for store in (theirs, ours)]
     assert costs == [2, 3, 3, 2, 2, 2]
     assert [cost(monkeypatch, append(ours)) for _ in range(3)] == [2, 1, 1]
-    sound(ours)
+    assert_sound(ours)
 
 
 # -- others came between
@@ -136,13 +129,13 @@ def test_what_others_appended_meanwhile_counts_and_not_what_was_guessed(ours: St
         "a cause of which we have not heard",
     )
     for name in names:
-        ours.append(name, said("0"), expected_version=0)
-        theirs.append(name, said("1"), expected_version=1)
-    [recorded] = ours.append(names[0], said("2"), expected_version=ANY_VERSION)
+        say(ours, name, "0", expected_version=0)
+        say(theirs, name, "1", expected_version=1)
+    [recorded] = say(ours, names[0], "2")
     assert recorded == list(ours.follow())[-1]
     with pytest.raises(VersionConflict, match="2"):
-        ours.append(names[1], said("mine"), expected_version=1)
-    ours.append(names[2], said("2"), expected_version=2)
+        say(ours, names[1], "mine", expected_version=1)
+    say(ours, names[2], "2", expected_version=2)
     ours.append(
         names[3], Message(source="agent", content="2", cause=1), expected_version=ANY_VERSION
     )
@@ -152,13 +145,13 @@ def test_what_others_appended_meanwhile_counts_and_not_what_was_guessed(ours: St
         ["0", "1", "2"],
         ["0", "1", "2"],
     ]
-    sound(ours)
+    assert_sound(ours)
 
 
 def test_a_conversation_that_others_erased_is_not_written_to(ours: Store, theirs: Store):
     erase(theirs, "c1", reason="asked to")
     with pytest.raises(ConversationErased):
-        ours.append("c1", said("1"), expected_version=ANY_VERSION)
+        say(ours, "c1", "1")
     assert [type(r.event) for r in ours.follow()] == [Erased]
 
 
@@ -173,48 +166,45 @@ def test_a_conversation_that_is_being_erased_is_not_written_to(ours: Store, thei
 
     recorder.transact(begin_to_erase)
     with pytest.raises(ConversationErased):
-        ours.append("c1", said("1"), expected_version=ANY_VERSION)
+        say(ours, "c1", "1")
 
 
 def test_an_import_that_others_grew_is_followed_on(ours: Store, theirs: Store):
     theirs.ingest("c1", [said(str(n)) for n in range(1_500)])
-    [recorded] = ours.append("c1", said("behind"), expected_version=ANY_VERSION)
+    [recorded] = say(ours, "c1", "behind")
     assert (recorded.id, [r.id for r in ours.follow()]) == (1_500, list(range(1_501)))
-    sound(ours)
+    assert_sound(ours)
 
 
 def test_a_conversation_that_others_sealed_is_written_to_under_its_key(url: str):
     with open_store(url, keys=KEY) as ours, open_store(url) as plain:
-        plain.append("c1", said("plain"), expected_version=0)
-        plain.append("c1", said("plain"), expected_version=1)
-        ours.append("c1", said("sealed"), expected_version=2)  # seals it
-        ours.append("c1", said("sealed"), expected_version=3)
-        ours.append("c1", said("sealed"), expected_version=4)
+        say(plain, "c1", "plain", expected_version=0)
+        say(plain, "c1", "plain", expected_version=1)
+        say(ours, "c1", "sealed", expected_version=2)  # seals it
+        say(ours, "c1", "sealed", expected_version=3)
+        say(ours, "c1", "sealed", expected_version=4)
         assert texts(ours) == ["plain", "plain", "sealed", "sealed", "sealed"]
-        sound(ours)
+        assert_sound(ours)
 
 
 def test_a_conversation_that_others_sealed_is_not_written_to_in_plain(url: str):
     with open_store(url) as ours, open_store(url, keys=KEY) as theirs:
-        ours.append("c1", said("0"), expected_version=0)
+        say(ours, "c1", "0", expected_version=0)
         list(rekey(theirs))
         with pytest.raises(KeyUnavailable):
-            ours.append("c1", said("1"), expected_version=ANY_VERSION)
+            say(ours, "c1", "1")
         assert texts(theirs) == ["0"]
-        sound(theirs)
+        assert_sound(theirs)
 
 
 def test_an_append_to_a_sealed_conversation_of_our_own_is_one_round_trip(
     url: str, monkeypatch: pytest.MonkeyPatch
 ):
     with open_store(url, keys=KEY) as ours:
-        ours.append("c1", said("0"), expected_version=0)
-        costs = [
-            cost(monkeypatch, lambda: ours.append("c1", said("x"), expected_version=ANY_VERSION))
-            for _ in "123"
-        ]
+        say(ours, "c1", "0", expected_version=0)
+        costs = [cost(monkeypatch, lambda: say(ours, "c1", "x")) for _ in "123"]
         assert costs == [1, 1, 1]
-        sound(ours)
+        assert_sound(ours)
 
 
 def test_a_resealed_conversation_is_written_to_under_its_new_key(url: str):
@@ -231,37 +221,35 @@ def test_a_resealed_conversation_is_written_to_under_its_new_key(url: str):
         ]
     )
     with open_store(url, keys=both) as ours, open_store(url, keys=newer) as theirs:
-        ours.append("c1", said("0"), expected_version=0)
-        ours.append("c1", said("1"), expected_version=1)
+        say(ours, "c1", "0", expected_version=0)
+        say(ours, "c1", "1", expected_version=1)
         list(rekey(theirs))
-        ours.append("c1", said("2"), expected_version=2)
+        say(ours, "c1", "2", expected_version=2)
     with open_store(url, keys=newer) as theirs:
         assert texts(theirs) == ["0", "1", "2"]
-        sound(theirs)
+        assert_sound(theirs)
 
 
 def test_a_fork_whose_parent_others_sealed_reads_what_it_shares(url: str):
     with open_store(url) as plain:
-        plain.append("c1", [said("0"), said("1")], expected_version=0)
+        say(plain, "c1", "0", "1", expected_version=0)
         plain.fork("c1", 2, "fork")
     with open_store(url, keys=KEY) as ours, open_store(url, keys=KEY) as theirs:
-        ours.append("fork", said("2"), expected_version=2)
+        say(ours, "fork", "2", expected_version=2)
         list(rekey(theirs, "c1"))
-        ours.append(
-            "fork", said("3"), expected_version=3, guard=lambda reading: list(reading.events())
-        )
+        say(ours, "fork", "3", expected_version=3, guard=lambda reading: list(reading.events()))
         assert texts(ours, "fork") == ["0", "1", "2", "3"]
 
 
 def test_a_fork_that_others_detached_has_its_own_past(ours: Store, theirs: Store):
     ours.fork("c1", 1, "fork")
-    ours.append("fork", said("1"), expected_version=1)
+    say(ours, "fork", "1", expected_version=1)
     erase(theirs, "c1", reason="asked to", detach_forks=True)
-    ours.append("fork", said("2"), expected_version=2, guard=lambda reading: list(reading.events()))
+    say(ours, "fork", "2", expected_version=2, guard=lambda reading: list(reading.events()))
     ours.fork("fork", 1, "another")
     assert (texts(ours, "fork"), texts(ours, "another")) == (["0", "1", "2"], ["0"])
     redact(ours, "fork", 0, reason="asked to", by="tests")
-    sound(ours)
+    assert_sound(ours)
 
 
 def test_what_others_redacted_without_a_receipt_is_known(ours: Store, theirs: Store):
@@ -282,26 +270,24 @@ def test_what_others_redacted_without_a_receipt_is_known(ours: Store, theirs: St
             )
         )
     seen: list[int] = []
-    ours.append(
-        "c1", said("1"), expected_version=1, guard=lambda reading: seen.append(reading.redactions)
-    )
+    say(ours, "c1", "1", expected_version=1, guard=lambda reading: seen.append(reading.redactions))
     assert seen[-1] == 1
 
 
 def test_what_a_failover_lost_is_not_built_upon(ours: Store, postgres_server: Server, url: str):
     """A standby that had not confirmed was promoted: our last event is gone."""
-    ours.append("c1", said("lost"), expected_version=1)
+    say(ours, "c1", "lost", expected_version=1)
     schema = url.partition("schema=")[2].partition("&")[0]
     postgres_server.sql(f"DELETE FROM {schema}.events WHERE id = 1")
-    [recorded] = ours.append("c1", said("1"), expected_version=ANY_VERSION)
+    [recorded] = say(ours, "c1", "1")
     assert (recorded.id, texts(ours)) == (1, ["0", "1"])
-    sound(ours)
+    assert_sound(ours)
 
 
 def test_revisions_are_kept_for_what_is_there_not_for_what_was_guessed(ours: Store, theirs: Store):
     views = Views(ours)
     ours.register(views)
-    theirs.append("c1", [said("1"), said("2")], expected_version=1)
+    say(theirs, "c1", "1", "2", expected_version=1)
     forgotten = CondensationAction(forgotten_event_ids=[0, 1], summary="both", summary_offset=0)
     ours.append("c1", forgotten, expected_version=ANY_VERSION)
     ours.append("c1", CondensationAction(forgotten_event_ids=[2]), expected_version=4)
@@ -312,7 +298,7 @@ def test_revisions_are_kept_for_what_is_there_not_for_what_was_guessed(ours: Sto
 
 
 def test_a_guard_that_refuses_what_was_guessed_is_asked_again(ours: Store, theirs: Store):
-    theirs.append("c1", said("1"), expected_version=1)
+    say(theirs, "c1", "1", expected_version=1)
     asked: list[int] = []
 
     def only_at_two(snapshot: Any) -> None:
@@ -320,7 +306,7 @@ def test_a_guard_that_refuses_what_was_guessed_is_asked_again(ours: Store, their
         if snapshot.version != 2:
             raise ValueError(snapshot.version)
 
-    ours.append("c1", said("2"), expected_version=ANY_VERSION, guard=only_at_two)
+    say(ours, "c1", "2", guard=only_at_two)
     assert (asked[-1], texts(ours)) == (2, ["0", "1", "2"])
 
 
@@ -332,11 +318,7 @@ def test_many_processes_on_one_conversation_leave_it_dense_and_followed_in_the_o
     def write(name: str) -> None:
         with open_store(url) as store:
             for n in range(15):
-                written.extend(
-                    store.append(
-                        f"c{n % 2}", [said(name)] * (1 + n % 3), expected_version=ANY_VERSION
-                    )
-                )
+                written.extend(say(store, f"c{n % 2}", *[name] * (1 + n % 3)))
 
     at_once(write, [str(n) for n in range(8)])
     with open_store(url) as store:
@@ -345,7 +327,7 @@ def test_many_processes_on_one_conversation_leave_it_dense_and_followed_in_the_o
         for name in ("c0", "c1"):
             ids = [r.id for r in followed if r.conversation == name]
             assert ids == list(range(store.version(name)))
-        sound(store)
+        assert_sound(store)
 
 
 # -- idempotency keys
@@ -353,17 +335,14 @@ def test_many_processes_on_one_conversation_leave_it_dense_and_followed_in_the_o
 
 
 def test_a_key_that_was_used_gives_what_was_recorded_then(ours: Store, theirs: Store):
-    first = ours.append("c1", said("1"), expected_version=1, idempotency_key="turn-1")
-    assert ours.append("c1", said("1"), expected_version=1, idempotency_key="turn-1") == first
-    ours.append("c1", said("2"), expected_version=2)
-    assert (
-        ours.append("c1", said("1"), expected_version=ANY_VERSION, idempotency_key="turn-1")
-        == first
-    )
-    second = theirs.append("c1", said("3"), expected_version=3, idempotency_key="turn-3")
-    assert ours.append("c1", said("3"), expected_version=3, idempotency_key="turn-3") == second
+    first = say(ours, "c1", "1", expected_version=1, idempotency_key="turn-1")
+    assert say(ours, "c1", "1", expected_version=1, idempotency_key="turn-1") == first
+    say(ours, "c1", "2", expected_version=2)
+    assert say(ours, "c1", "1", idempotency_key="turn-1") == first
+    second = say(theirs, "c1", "3", expected_version=3, idempotency_key="turn-3")
+    assert say(ours, "c1", "3", expected_version=3, idempotency_key="turn-3") == second
     with pytest.raises(IdempotencyConflict):
-        ours.append("c1", said("other"), expected_version=ANY_VERSION, idempotency_key="turn-3")
+        say(ours, "c1", "other", idempotency_key="turn-3")
     assert texts(ours) == ["0", "1", "2", "3"]
 
 
@@ -413,9 +392,9 @@ def test_positions_of_a_commit_whose_answer_was_lost_are_those_that_followers_se
     url: str, proxy: CuttingProxy, postgres_server: Server, cut: Any
 ):
     with open_store(url.replace(f":{postgres_server.port}/", f":{proxy.port}/")) as ours:
-        ours.append("c1", said("0"), expected_version=0)
+        say(ours, "c1", "0", expected_version=0)
         proxy.order(cut)
-        recorded = ours.append("c1", [said("1"), said("2")], expected_version=1)
+        recorded = say(ours, "c1", "1", "2", expected_version=1)
         assert proxy.cuts == 1
         assert list(recorded) == list(ours.follow())[1:]
 
@@ -431,35 +410,35 @@ def test_the_same_event_of_somebody_else_is_not_taken_for_ours(
         ) as ours,
         open_store(url, clock=lambda: NOON) as theirs,
     ):
-        ours.append("c1", said("0"), expected_version=0)
+        say(ours, "c1", "0", expected_version=0)
         recorder: Any = ours._recorder
         recover = recorder._recover
 
         def while_they_append(*failure: Any) -> None:
-            theirs.append("c1", said("same"), expected_version=ANY_VERSION)
+            say(theirs, "c1", "same")
             recover(*failure)
 
         recorder._recover = while_they_append
         proxy.order(cut)
-        [recorded] = ours.append("c1", said("same"), expected_version=ANY_VERSION)
+        [recorded] = say(ours, "c1", "same")
         assert recorded.id == (2 if cut == "request" else 1)
         assert recorded in list(ours.follow())
         assert texts(ours) == ["0", "same", "same"]
-        sound(ours)
+        assert_sound(ours)
 
 
 def test_a_guess_that_is_wrong_and_whose_answer_is_lost_writes_nothing(
     url: str, proxy: CuttingProxy, postgres_server: Server, theirs: Store
 ):
     with open_store(url.replace(f":{postgres_server.port}/", f":{proxy.port}/")) as ours:
-        ours.append("c1", said("1"), expected_version=1)
-        theirs.append("c1", said("2"), expected_version=2)
+        say(ours, "c1", "1", expected_version=1)
+        say(theirs, "c1", "2", expected_version=2)
         proxy.order("answer")
-        [recorded] = ours.append("c1", said("3"), expected_version=ANY_VERSION)
+        [recorded] = say(ours, "c1", "3")
         assert (proxy.cuts, recorded.id) == (1, 3)
         assert texts(ours) == ["0", "1", "2", "3"]
         with pytest.raises(VersionConflict):
-            ours.append("c1", said("4"), expected_version=3)
+            say(ours, "c1", "4", expected_version=3)
 
 
 # -- turns and positions
@@ -473,9 +452,7 @@ def test_who_waits_for_its_turn_has_no_number_yet(
     turn before.
     """
     recorder: Any = ours._recorder
-    waiting = threading.Thread(
-        target=lambda: theirs.append("c1", said("2"), expected_version=ANY_VERSION)
-    )
+    waiting = threading.Thread(target=lambda: say(theirs, "c1", "2"))
 
     def hold(transaction: Transaction) -> tuple[str, str]:
         transaction.conversation("c1")
@@ -503,16 +480,14 @@ def test_who_waits_for_its_turn_has_no_number_yet(
 def test_a_transaction_over_two_conversations_is_placed_behind_what_is_there_of_both(
     ours: Store, theirs: Store
 ):
-    theirs.append("c2", said("0"), expected_version=0)
+    say(theirs, "c2", "0", expected_version=0)
     recorder: Any = ours._recorder
     attempts: list[threading.Thread] = []
 
     def both(transaction: Transaction) -> None:
         assert transaction.conversation("c1") is not None
         transaction.value("last_position")  # a question: it has its number
-        between = threading.Thread(
-            target=lambda: theirs.append("c2", said("x"), expected_version=ANY_VERSION)
-        )
+        between = threading.Thread(target=lambda: say(theirs, "c2", "x"))
         attempts.append(between)
         between.start()
         between.join(0.5)  # the second time it waits for the lock

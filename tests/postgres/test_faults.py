@@ -18,7 +18,6 @@ import pytest
 
 from foldlog import Histories
 from foldlog.eventstore import (
-    ANY_VERSION,
     ReadTransaction,
     Store,
     StoreUnavailable,
@@ -29,7 +28,7 @@ from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.postgres import PostgresRecorder
 from foldlog.eventstore.recorders.types import Conversation, Erasure
 from tests.reading import reading
-from tests.said import said
+from tests.said import said, say
 
 from .cutting import Cut, CuttingProxy
 from .servers import Server
@@ -44,7 +43,7 @@ def url(proxy: CuttingProxy, postgres_server: Server, postgres_url: Callable[[],
 @pytest.fixture
 def store(url: str) -> Iterator[Store]:
     with open_store(url) as store:
-        store.append("warm", said("up"), expected_version=0)
+        say(store, "warm", "up", expected_version=0)
         yield store
 
 
@@ -71,14 +70,14 @@ def test_an_append_whose_commit_is_cut_off_is_stored_once(
     store: Store, proxy: CuttingProxy, cut: Cut
 ):
     proxy.order(cut)
-    [recorded] = store.append("c1", said("0"), expected_version=0)
+    [recorded] = say(store, "c1", "0", expected_version=0)
     assert [r for r in store.follow() if r.conversation == "c1"] == [recorded]
     for _ in range(2):
         proxy.order(cut)
-    store.append("c1", [said("1"), said("2")], expected_version=1, idempotency_key="turn-1")
+    say(store, "c1", "1", "2", expected_version=1, idempotency_key="turn-1")
     for text in "345":
         proxy.order(cut)
-        store.append("c1", said(text), expected_version=ANY_VERSION)
+        say(store, "c1", text)
     assert proxy.cuts == 6
     assert [event.content for event in store.events("c1")] == list("012345")
 
@@ -108,9 +107,9 @@ def test_a_commit_that_is_lost_gives_way_to_another_writer(
     """The first one's commit never arrives; before it tries again, another takes its place: that is
     a conflict.
     """
-    store.append("c1", said("0"), expected_version=0)
+    say(store, "c1", "0", expected_version=0)
     with open_store(url) as other:
-        other.append("warm", said("up"), expected_version=ANY_VERSION)
+        say(other, "warm", "up")
         proxy.order("request")
         overtaken = threading.Thread(target=_append_as_soon_as_cut, args=(proxy, other))
         overtaken.start()
@@ -123,7 +122,7 @@ def test_a_commit_that_is_lost_gives_way_to_another_writer(
 def _append_as_soon_as_cut(proxy: CuttingProxy, other: Store) -> None:
     while not proxy.cuts:
         time.sleep(0.001)
-    other.append("c1", said("theirs"), expected_version=ANY_VERSION)
+    say(other, "c1", "theirs")
 
 
 def _append_slowly(store: Store) -> None:
@@ -136,7 +135,7 @@ def _append_slowly(store: Store) -> None:
         recover(error, patience, outcome)  # type: ignore[arg-type]
 
     recorder._recover = later  # type: ignore[assignment, method-assign]
-    store.append("c1", said("ours"), expected_version=1)
+    say(store, "c1", "ours", expected_version=1)
 
 
 def test_a_client_that_vanished_holds_its_conversation_only_until_the_server_has_ended_it(
@@ -146,8 +145,8 @@ def test_a_client_that_vanished_holds_its_conversation_only_until_the_server_has
     gone.
     """
     proxy.order("answer", linger=True)
-    store.append("c1", said("0"), expected_version=0)
-    store.append("c1", said("1"), expected_version=1)
+    say(store, "c1", "0", expected_version=0)
+    say(store, "c1", "1", expected_version=1)
     assert [event.content for event in store.events("c1")] == ["0", "1"]
 
 
@@ -181,14 +180,14 @@ def test_every_kind_of_write_is_found_again_after_a_lost_answer(url: str, proxy:
 def test_a_read_goes_on_when_the_server_ended_its_connections(
     store: Store, postgres_server: Server
 ):
-    store.append("c1", said("0"), expected_version=0)
+    say(store, "c1", "0", expected_version=0)
     assert store.version("c1") == 1
     end_connections(postgres_server)
     assert store.version("c1") == 1
     end_connections(postgres_server)
     assert [event.content for event in store.events("c1")] == ["0"]
     end_connections(postgres_server)
-    store.append("c1", said("1"), expected_version=1)
+    say(store, "c1", "1", expected_version=1)
 
 
 def end_connections(server: Server) -> None:
@@ -208,7 +207,7 @@ def test_writers_go_on_while_their_connections_are_ended_again_and_again(
         def write(name: str) -> None:
             while not stop.is_set():
                 version = acknowledged.get(name, 0)
-                store.append(name, said(str(version)), expected_version=version)
+                say(store, name, str(version), expected_version=version)
                 acknowledged[name] = version + 1
 
         writers = [threading.Thread(target=write, args=(f"c{n}",)) for n in range(4)]
@@ -234,12 +233,12 @@ def test_a_server_that_stays_away_is_an_error_that_says_what_is_known(
     store: Store, proxy: CuttingProxy, url: str
 ):
     impatient = open_store(url.replace("patience_s=10", "patience_s=1"))
-    impatient.append("c1", said("0"), expected_version=0)
+    say(impatient, "c1", "0", expected_version=0)
     proxy.close()
     with pytest.raises(StoreUnavailable, match="tried for 1 s, nothing was read"):
         end_and(proxy, lambda: impatient.version("c1"))
     with pytest.raises(StoreUnavailable, match="tried for 1 s, nothing was written"):
-        impatient.append("c1", said("1"), expected_version=1)
+        say(impatient, "c1", "1", expected_version=1)
     impatient.close()
 
 
@@ -247,20 +246,20 @@ def test_an_append_to_a_server_that_was_stopped_before_says_that_nothing_was_wri
     url: str, proxy: CuttingProxy
 ):
     with open_store(url.replace("patience_s=10", "patience_s=1")) as store:
-        store.append("c1", said("0"), expected_version=0)
+        say(store, "c1", "0", expected_version=0)
         proxy.close()
         with pytest.raises(StoreUnavailable, match="tried for 1 s, nothing was written"):
-            store.append("c1", said("1"), expected_version=1)
+            say(store, "c1", "1", expected_version=1)
 
 
 def test_an_append_does_not_use_a_connection_that_the_server_ended(
     postgres_url: Callable[[], str], postgres_server: Server
 ):
     with open_store(postgres_url()) as store:
-        store.append("c1", said("0"), expected_version=0)
+        say(store, "c1", "0", expected_version=0)
         end_connections(postgres_server)
         with mock.patch.object(store._recorder, "_recover", side_effect=AssertionError):
-            store.append("c1", said("1"), expected_version=1)
+            say(store, "c1", "1", expected_version=1)
         assert store.version("c1") == 2
 
 
@@ -303,13 +302,13 @@ def test_what_no_standby_confirmed_is_not_acknowledged(
     with a warning.
     """
     with open_store(postgres_url().replace("patience_s=10", "patience_s=2")) as store:
-        store.append("c1", said("0"), expected_version=0)
+        say(store, "c1", "0", expected_version=0)
         with waiting_for_nobody(postgres_server):
             # the second time it is there already, and no more confirmed than before
             for _ in range(2):
                 with pytest.raises(StoreUnavailable, match="no standby has confirmed it"):
-                    store.append("c1", said("1"), expected_version=1, idempotency_key="turn-1")
-        [recorded] = store.append("c1", said("1"), expected_version=1, idempotency_key="turn-1")
+                    say(store, "c1", "1", expected_version=1, idempotency_key="turn-1")
+        [recorded] = say(store, "c1", "1", expected_version=1, idempotency_key="turn-1")
         assert (recorded.id, store.version("c1")) == (1, 2)
 
 
@@ -319,7 +318,7 @@ def test_a_guard_that_the_server_does_not_wait_for_is_an_error_that_says_so(
     """To run it again would not help: it would be as slow again."""
     url = postgres_url()
     with open_store(url) as other:
-        other.append("c1", [said("0"), said("1")], expected_version=0)
+        say(other, "c1", "0", "1", expected_version=0)
     with open_store(url + "&options=-c%20idle_in_transaction_session_timeout%3D200ms") as store:
         asked: list[int] = []
 
@@ -333,7 +332,7 @@ def test_a_guard_that_the_server_does_not_wait_for_is_an_error_that_says_so(
             with pytest.raises(
                 StoreUnavailable, match=r"a guard .* the server ends a .*nothing was written"
             ):
-                store.append("c1", said("2"), expected_version=2, guard=guard)
+                say(store, "c1", "2", expected_version=2, guard=guard)
         assert asked == [2, 2]
         assert store.version("c1") == 2
 
@@ -345,7 +344,7 @@ def test_who_waits_too_long_for_a_conversation_is_told_who_has_it(postgres_url: 
         open_store(url + patient) as holding,
         open_store(url.replace("patience_s=10", "patience_s=2")) as waiting,
     ):
-        holding.append("c1", said("0"), expected_version=0)
+        say(holding, "c1", "0", expected_version=0)
         recorder = holding._recorder
         refused: list[str] = []
 
@@ -370,17 +369,17 @@ def test_a_child_process_has_connections_of_its_own(
     postgres_url: Callable[[], str], postgres_server: Server
 ):
     with open_store(postgres_url() + "&application_name=forked") as store:
-        store.append("c1", said("0"), expected_version=0)
+        say(store, "c1", "0", expected_version=0)
         child = os.fork()
         if child == 0:
             status = 1
             try:
-                store.append("c1", said("child"), expected_version=1)
+                say(store, "c1", "child", expected_version=1)
                 status = 0 if connections(postgres_server, "forked") == 2 else 2
             finally:
                 os._exit(status)
         assert os.waitpid(child, 0)[1] == 0
-        store.append("c1", said("parent"), expected_version=2)
+        say(store, "c1", "parent", expected_version=2)
         assert [event.content for event in store.events("c1")] == ["0", "child", "parent"]
 
 
@@ -396,7 +395,7 @@ def test_connections_that_the_server_ended_are_given_up_without_an_attempt(
     postgres_url: Callable[[], str], postgres_server: Server
 ):
     with open_store(postgres_url()) as store:
-        store.append("c1", said("0"), expected_version=0)
+        say(store, "c1", "0", expected_version=0)
         with contextlib.ExitStack() as opened:
             for _ in range(8):
                 opened.enter_context(reading(store, "c1"))

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from foldlog.eventstore import ANY_VERSION, CondensationAction, Store, StoreUnavailable, open_store
+from foldlog.eventstore import CondensationAction, Store, StoreUnavailable, open_store
 from foldlog.eventstore.errors import StoreUnusable
 from foldlog.projections import Views
-from tests.said import said
+from tests.said import said, say
 
 from .cutting import CuttingProxy
 from .servers import Server, new_primary
@@ -69,7 +69,7 @@ def unconfirmed(primary: Server, conversation: str) -> Iterator[None]:
             contextlib.suppress(StoreUnavailable),
             open_store(primary.url(patience_s=BRIEF)) as store,
         ):
-            store.append(conversation, said("never confirmed"), expected_version=0)
+            say(store, conversation, "never confirmed")
 
     appending = threading.Thread(target=append)
     appending.start()
@@ -91,7 +91,7 @@ def unconfirmed(primary: Server, conversation: str) -> Iterator[None]:
 @pytest.mark.long  # a server of its own, and standbys
 def test_what_came_back_after_a_crash_is_not_followed_before_a_standby_has_it(primary: Server):
     with open_store(primary.url()) as store:
-        store.append("c1", said("confirmed"), expected_version=0)
+        say(store, "c1", "confirmed")
     wait_for(primary, "away")
     with unconfirmed(primary, "c2"):
         primary.kill()
@@ -124,7 +124,7 @@ def test_a_follower_goes_on_while_the_standby_is_away(primary: Server):
         open_store(primary.url()) as store,
         open_store(primary.url(mode="ro", patience_s=BRIEF)) as follower,
     ):
-        store.append("c1", said("0"), expected_version=0)
+        say(store, "c1", "0")
         assert followed(follower) == ["0"]
         wait_for(primary, "away")
         with unconfirmed(primary, "c2"):
@@ -177,7 +177,7 @@ def test_a_follower_that_gave_up_leaves_no_session_behind(primary: Server):
 def test_a_standby_that_was_promoted_confirms_before_it_is_followed(primary: Server, folder: Path):
     standby = Server(folder / "standby")
     with open_store(primary.url()) as store:
-        store.append("c1", said("0"), expected_version=0)
+        say(store, "c1", "0")
         standby.follow(primary, "s1")
     standby.configure({"synchronous_standby_names": "away"})
     standby.start()
@@ -199,7 +199,7 @@ def test_a_promoted_server_is_opened_and_read_before_it_has_a_standby(
     """The epoch that begins then waits for no standby; the first append does."""
     standby = Server(folder / "standby")
     with open_store(primary.url()) as store:
-        [before] = store.append("c1", said("0"), expected_version=0)
+        [before] = say(store, "c1", "0")
         standby.follow(primary, "s1")
     standby.configure({"synchronous_standby_names": "away"})
     standby.start()
@@ -210,7 +210,7 @@ def test_a_promoted_server_is_opened_and_read_before_it_has_a_standby(
             assert store.version("c1") == 1
             assert standby.sql("SELECT epoch > 0 FROM foldlog.epoch") == "t"
             with pytest.raises(StoreUnavailable, match="not known whether the events were written"):
-                store.append("c1", said("1"), expected_version=1)
+                say(store, "c1", "1", expected_version=1)
             wait_for(standby, "")
             assert followed(store, before.position) == ["1"]
     finally:
@@ -269,13 +269,13 @@ def test_a_connection_that_breaks_in_the_middle_of_a_read_is_replaced(
 @pytest.mark.long  # a server of its own, and standbys
 def test_a_store_is_opened_as_soon_as_its_server_is_back(primary: Server):
     with open_store(primary.url()) as store:
-        store.append("c1", said("0"), expected_version=0)
+        say(store, "c1", "0")
     primary.stop()
     opened: list[int] = []
 
     def open_it() -> None:
         with open_store(primary.url(patience_s="60")) as store:
-            opened.append(store.append("c1", said("1"), expected_version=ANY_VERSION)[0].id)
+            opened.append(say(store, "c1", "1")[0].id)
 
     opening = threading.Thread(target=open_it)
     opening.start()

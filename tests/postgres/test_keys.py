@@ -25,10 +25,10 @@ from foldlog.eventstore.log.importing import DETACH, REKEY, delete_rows
 from foldlog.eventstore.maintenance import rekey as rekeying
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.rekey import rekey
-from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.types import Conversation, row_of
-from tests.said import said
+from tests.said import say
+from tests.sound import assert_sound
 
 from .cutting import Cut, CuttingProxy
 from .servers import Server
@@ -39,10 +39,6 @@ CUTS: tuple[Cut, ...] = ("request", "answer")
 
 def texts(store: Store, conversation: str = "c1") -> list[str]:
     return [event.content for event in store.events(conversation)]  # type: ignore[union-attr, misc]
-
-
-def sound(store: Store) -> None:
-    assert [finding for verdict in verify(store) for finding in verdict.findings] == []
 
 
 def before_recovery(store: Store, act: Callable[[], object]) -> None:
@@ -69,10 +65,10 @@ def test_the_first_append_of_an_encrypted_conversation_is_stored_once(
 ):
     with open_store(via, keys=KeyRing([NEW])) as store:
         proxy.order(cut, mark=b"set_key")
-        [recorded] = store.append("c1", said("once"), expected_version=expected)
+        [recorded] = say(store, "c1", "once", expected_version=expected)
         assert proxy.cuts == 1
         assert list(store.follow()) == [recorded]
-        sound(store)
+        assert_sound(store)
 
 
 @pytest.mark.parametrize("cut", CUTS)
@@ -86,18 +82,16 @@ def test_the_encryption_of_another_process_is_not_taken_for_our_own(
         open_store(via, keys=KeyRing([NEW])) as ours,
         open_store(url, keys=KeyRing([NEW])) as theirs,
     ):
-        before_recovery(
-            ours, lambda: theirs.append("c1", said("theirs"), expected_version=ANY_VERSION)
-        )
+        before_recovery(ours, lambda: say(theirs, "c1", "theirs"))
         proxy.order(cut)
-        [recorded] = ours.append("c1", said("ours"), expected_version=ANY_VERSION)
+        [recorded] = say(ours, "c1", "ours")
         assert proxy.cuts == 1
         assert texts(ours) == [
             "plain",
             *(("theirs", "ours") if cut == "request" else ("ours", "theirs")),
         ]
         assert recorded in list(theirs.follow())
-        sound(theirs)
+        assert_sound(theirs)
 
 
 @pytest.mark.parametrize("cut", CUTS)
@@ -110,15 +104,15 @@ def test_an_append_that_encrypts_is_found_though_the_key_was_rotated_since(
     ):
         before_recovery(ours, lambda: list(rekey(theirs, "c1")))
         proxy.order(cut)
-        ours.append("c1", said("ours"), expected_version=ANY_VERSION)
+        say(ours, "c1", "ours")
         assert texts(theirs) == ["plain", "ours"]
-        sound(theirs)
+        assert_sound(theirs)
 
 
 @pytest.mark.parametrize("cut", CUTS)
 def test_a_rotation_that_is_reported_is_done(url: str, via: str, proxy: CuttingProxy, cut: Cut):
     with open_store(url, keys=KeyRing([OLD])) as store:
-        store.append("c1", said("precious"), expected_version=0)
+        say(store, "c1", "precious", expected_version=0)
     with open_store(via, keys=KeyRing([NEW, OLD])) as store:
         proxy.order(cut, mark=b"set_key")
         assert [(done.conversation, done.key) for done in rekey(store)] == [("c1", True)]
@@ -213,9 +207,7 @@ def test_appends_wait_while_a_conversation_gets_its_key(
 
         def slowly(transaction: Transaction) -> object:
             transaction.conversation(key)
-            append = in_thread(
-                lambda: appending.append("c1", said("sealed"), expected_version=ANY_VERSION)
-            )
+            append = in_thread(lambda: say(appending, "c1", "sealed"))
             end.enter_context(append)
             until(lambda: waiters(postgres_server))
             return rekeying.begin(transaction, database, key, decrypt=False)
@@ -223,7 +215,7 @@ def test_appends_wait_while_a_conversation_gets_its_key(
         database.recorder.transact(slowly)
         end.close()
         assert texts(sealing) == ["plain", "sealed"]
-        sound(appending)
+        assert_sound(appending)
 
 
 def test_what_others_began_is_not_ended_with_a_detachment(postgres_server: Server, plain: Store):
@@ -279,7 +271,7 @@ def test_a_conversation_that_is_asked_for_by_its_key_is_locked_as_what_it_became
 
 def test_an_erased_conversation_does_not_get_its_key_back(url: str, postgres_server: Server):
     with open_store(url, keys=KeyRing([OLD])) as store:
-        store.append("c1", said("private"), expected_version=0)
+        say(store, "c1", "private", expected_version=0)
     schema = url.partition("schema=")[2].partition("&")[0]
     with (
         open_store(url, keys=KeyRing([OLD])) as erasing,
@@ -316,7 +308,7 @@ def _key_of(store: Store, conversation: str) -> int:
 def plain(url: str) -> Iterator[Store]:
     """A store without keys that has begun c1."""
     with open_store(url) as store:
-        store.append("c1", said("plain"), expected_version=0)
+        say(store, "c1", "plain", expected_version=0)
         yield store
 
 
@@ -328,14 +320,14 @@ def test_two_writers_and_two_rotations_lose_nothing(url: str):
     conversations = [f"c{n}" for n in range(25)]
     with open_store(url) as store:
         for name in conversations:
-            store.append(name, said("plain"), expected_version=0)
+            say(store, name, "plain", expected_version=0)
     ring = KeyRing([NEW])
     acknowledged: list[tuple[str, int, str]] = []
 
     def write(name: str) -> None:
         with open_store(url, keys=ring) as store:
             for conversation in conversations:
-                [recorded] = store.append(conversation, said(name), expected_version=ANY_VERSION)
+                [recorded] = say(store, conversation, name)
                 acknowledged.append((conversation, recorded.id, name))
 
     def encrypt() -> None:
@@ -349,4 +341,4 @@ def test_two_writers_and_two_rotations_lose_nothing(url: str):
         for conversation, place, name in acknowledged:
             assert texts(store, conversation)[place] == name
         assert len(acknowledged) == 50
-        sound(store)
+        assert_sound(store)

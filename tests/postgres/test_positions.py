@@ -16,7 +16,6 @@ import psycopg
 import pytest
 
 from foldlog.eventstore import (
-    ANY_VERSION,
     CondensationRequest,
     Event,
     Recorded,
@@ -31,7 +30,7 @@ from foldlog.eventstore.recorders.postgres import PostgresRecorder, positions
 from foldlog.eventstore.recorders.postgres.positions import POSITIONS_MAX, Positions
 from foldlog.eventstore.recorders.types import Conversation, RecalledKey, Row, row_of
 from tests.at_once import at_once
-from tests.said import said
+from tests.said import said, say
 
 from .servers import Server, new_primary
 
@@ -168,7 +167,7 @@ def write_with(store: Store, writers: int, appends: int) -> list[Recorded]:
     def write(name: str) -> None:
         for n in range(appends):
             size = random.choice([1, 1, 1, 2, 7])
-            written.extend(store.append(name, [said(str(n))] * size, expected_version=ANY_VERSION))
+            written.extend(say(store, name, *[str(n)] * size))
             if n % 10 == 9:
                 with contextlib.suppress(ZeroDivisionError):
                     recorder_of(store).transact(roll_back)
@@ -208,7 +207,7 @@ def test_events_of_one_conversation_are_followed_in_the_order_of_their_ids(url: 
 
         def write() -> None:
             for n in range(25):
-                store.append("c1", said(str(n)), expected_version=ANY_VERSION)
+                say(store, "c1", str(n))
 
         at_once(lambda _: write(), range(12))
         assert [r.id for r in store.follow()] == list(range(300))
@@ -234,7 +233,7 @@ def test_a_transaction_held_open_holds_followers_back_and_nothing_is_missed_when
     url: str, postgres_server: Server
 ):
     with open_store(url) as store:
-        before = list(store.append("before", said("0"), expected_version=0))
+        before = list(say(store, "before", "0"))
         holder = Holder()
         late: list[Recorded] = []
 
@@ -276,7 +275,7 @@ def test_an_import_that_one_transaction_cannot_number_is_followed_whole_and_in_o
 
         def write() -> None:
             while not done.is_set():
-                written.extend(store.append("live", said("x"), expected_version=ANY_VERSION))
+                written.extend(say(store, "live", "x"))
 
         with running(write, done.set):
             store.ingest("import", [said(str(n)) for n in range(7_000)])
@@ -323,10 +322,7 @@ def test_a_dump_that_is_restored_elsewhere_goes_on_behind_what_its_followers_hav
         assert list(store.follow(seen[-1].position)) == sorted(new, key=lambda r: r.position)
         assert len(seen) == len(written) + 1_200
     with open_store(restored) as store:
-        assert (
-            store.append("c0", said("x"), expected_version=ANY_VERSION)[0].position
-            > new[-1].position
-        )
+        assert say(store, "c0", "x")[0].position > new[-1].position
 
 
 @pytest.fixture
@@ -348,19 +344,19 @@ def test_a_backup_that_is_older_than_its_followers_goes_on_behind_what_they_have
     """Its server gives the numbers of what was lost again."""
     primary, backup = pair
     with open_store(primary.url()) as store:
-        store.append("c0", said("kept"), expected_version=0)
+        say(store, "c0", "kept")
         backup.follow(primary, "backup")
-        lost = [store.append(f"lost {n}", said("x"), expected_version=0)[0] for n in range(20)]
+        lost = [say(store, f"lost {n}", "x")[0] for n in range(20)]
         assert list(store.follow())[-1] == lost[-1]
     primary.kill()
     backup.start()
     backup.promote()
     with open_store(backup.url()) as store:
-        new = [store.append(f"new {n}", said("x"), expected_version=0)[0] for n in range(5)]
+        new = [say(store, f"new {n}", "x")[0] for n in range(5)]
         assert list(store.follow(lost[-1].position)) == new
         assert store.version("lost 0") == 0
     with open_store(backup.url()) as store:  # one epoch for one promotion
-        [recorded] = store.append("c0", said("y"), expected_version=ANY_VERSION)
+        [recorded] = say(store, "c0", "y")
         assert recorded.position - new[-1].position < 1 << 40
 
 
@@ -369,10 +365,10 @@ def test_an_old_backup_leaves_room_for_what_came_after_it(url: str, postgres_ser
     schema = url.partition("schema=")[2].partition("&")[0]
     long_ago = datetime.now(UTC) - timedelta(days=30)
     with open_store(url, clock=lambda: long_ago) as store:
-        [before] = store.append("c0", said("x"), expected_version=0)
+        [before] = say(store, "c0", "x")
     postgres_server.sql(f"UPDATE {schema}.epoch SET cluster = 0")
     with open_store(url) as store:
-        [after] = store.append("c0", said("x"), expected_version=1)
+        [after] = say(store, "c0", "x", expected_version=1)
         assert (after.position - before.position) >> 20 > 30 * 86_400 * 10_000
 
 
@@ -383,13 +379,11 @@ def test_writers_behind_a_pooler_notice_that_the_server_is_another_one(
     """Their connections are to the pooler, and stay when the server behind it is another one."""
     schema = url.partition("schema=")[2].partition("&")[0]
     with open_store(url + "&pooler=transaction") as pooled:
-        [before] = pooled.append("c0", said("0"), expected_version=0)
-        pooled.append("c0", said("1"), expected_version=1)
+        [before] = say(pooled, "c0", "0")
+        say(pooled, "c0", "1", expected_version=1)
         for expected in (2, 3):
             postgres_server.sql(f"UPDATE {schema}.epoch SET {changed}")
-            [after] = pooled.append(
-                "c0" if expected == 2 else "c1", said("2"), expected_version=ANY_VERSION
-            )
+            [after] = say(pooled, "c0" if expected == 2 else "c1", "2")
             assert after.position > before.position + (1 << 48)
             assert postgres_server.sql(f"SELECT timeline FROM {schema}.epoch") == "1"
             before = after
@@ -417,7 +411,7 @@ def test_a_hot_standby_is_followed_too(url: str, postgres_server: Server):
     standby.start()
     try:
         with open_store(url) as store:
-            store.append("c0", said("first"), expected_version=0)
+            say(store, "c0", "first")
             there = url.replace(f":{postgres_server.port}/", f":{standby.port}/")
             with pytest.raises(StoreUnavailable):
                 open_store(there.replace("patience_s=10", "patience_s=2"))
@@ -428,7 +422,7 @@ def test_a_hot_standby_is_followed_too(url: str, postgres_server: Server):
                 wait_for_standby(postgres_server)
                 same(follower.finish(), written)
                 with pytest.raises(StoreUnusable, match="reading only"):
-                    followed.append("c0", said("no"), expected_version=ANY_VERSION)
+                    say(followed, "c0", "no")
     finally:
         standby.remove()
 
@@ -450,7 +444,7 @@ def test_a_number_is_never_given_twice(url: str):
     misplaced.
     """
     with open_store(url) as store:
-        store.append("c0", [said("0"), said("1")], expected_version=0)
+        say(store, "c0", "0", "1")
         with psycopg.connect(url.partition("?")[0], autocommit=True) as connection:
             schema = url.partition("schema=")[2].partition("&")[0]
             with pytest.raises(psycopg.errors.UniqueViolation):
@@ -466,5 +460,5 @@ def test_more_than_one_transaction_can_number_is_refused_before_anything_is_writ
     monkeypatch.setattr(positions, "POSITIONS_MAX", 7_000)
     with open_store(url) as store:
         with pytest.raises(StoreUnusable, match="append the events in several batches"):
-            store.append("c0", [said("x")] * 7_001, expected_version=0)
+            say(store, "c0", *["x"] * 7_001)
         assert store.version("c0") == 0

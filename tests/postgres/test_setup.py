@@ -20,7 +20,6 @@ from foldlog import EventStoreError, Message
 from foldlog._cli.application import build, run as _run
 from foldlog._cli.vacuuming import bytes_pending_words
 from foldlog.eventstore import (
-    ANY_VERSION,
     CondensationAction,
     InvalidOption,
     KeyRing,
@@ -32,14 +31,14 @@ from foldlog.eventstore import (
 from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
-from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders import statements as sql_files
 from foldlog.eventstore.recorders.postgres import setup
 from foldlog.eventstore.recorders.urls import without_password
 from foldlog.projections import Views
 from tests.at_once import at_once
 from tests.reading import reading
-from tests.said import said
+from tests.said import said, say
+from tests.sound import assert_sound
 
 from .servers import Server
 from .turns import counting
@@ -65,7 +64,7 @@ def test_durable_mode_refuses_a_role_that_does_not_wait_for_the_disk(
         ):
             open_store(hasty)
         with open_store(hasty + "&durability=relaxed") as store:
-            store.append("c1", said("0"), expected_version=0)
+            say(store, "c1", "0")
             assert store.version("c1") == 1
         with open_store(hasty + "&mode=ro") as store:
             assert store.version("c1") == 1
@@ -129,7 +128,7 @@ def test_a_store_is_migrated_while_old_clients_write(url: str, newer: Callable[[
 
         def write() -> None:
             while not stop.is_set():
-                old.append("c1", said("x"), expected_version=written[0])
+                say(old, "c1", "x", expected_version=written[0])
                 written[0] += 1
 
         writing = threading.Thread(target=write)
@@ -139,7 +138,7 @@ def test_a_store_is_migrated_while_old_clients_write(url: str, newer: Callable[[
             " {schema}.events (colour);"
         )
         with open_store(url) as new:
-            new.append("c2", said("x"), expected_version=0)
+            say(new, "c2", "x")
         seen = written[0]
         new_ones = 20
         while written[0] < seen + new_ones:
@@ -217,8 +216,8 @@ def test_only_mode_rwc_makes_a_store(url: str, mode: str):
 def test_tenants_are_schemas_that_know_nothing_of_one_another(postgres_url: Callable[[], str]):
     one, two = postgres_url(), postgres_url()
     with open_store(one) as first, open_store(two) as second:
-        first.append("c1", said("one"), expected_version=0)
-        second.append("c1", said("two"), expected_version=0)
+        say(first, "c1", "one")
+        say(second, "c1", "two")
         assert [e.content for e in first.events("c1")] == ["one"]
         assert [r.event.content for r in second.follow()] == ["two"]
         assert first.database.uuid != second.database.uuid
@@ -255,9 +254,9 @@ def test_a_role_without_rights_on_the_schema_itself_does_all_daily_work(
     url: str, role: str, postgres_server: Server
 ):
     with open_store(url.replace("postgres@", f"{role}@")) as store:
-        store.append("c1", said("0"), expected_version=0, idempotency_key="k")
+        say(store, "c1", "0", idempotency_key="k")
         store.ingest("c2", [said(str(n)) for n in range(1_100)])
-        assert store.append("c1", said("0"), expected_version=0, idempotency_key="k")[0].id == 0
+        assert say(store, "c1", "0", expected_version=0, idempotency_key="k")[0].id == 0
         assert len(list(store.follow())) == 1_101
         with psycopg.connect(url.partition("?")[0].replace("postgres@", f"{role}@")) as connection:
             for statement in (
@@ -274,7 +273,7 @@ def test_a_role_that_may_not_vacuum_erases_and_the_receipt_says_what_is_pending(
     url: str, role: str, postgres_server: Server
 ):
     with open_store(url.replace("postgres@", f"{role}@")) as store:
-        store.append("c1", said("secret"), expected_version=0)
+        say(store, "c1", "secret")
         assert erase(store, "c1", reason="asked for").bytes_pending
         assert "run as the owner of the tables: foldlog store vacuum" in bytes_pending_words(
             store, "it"
@@ -370,7 +369,7 @@ def test_what_is_deleted_during_a_vacuum_stays_pending(url: str):
 
 def test_a_conversation_that_begins_encrypted_leaves_no_bytes(url: str):
     with open_store(url, keys=KeyRing([SecretStr("ab" * 32)])) as store:
-        store.append("c1", said("0"), expected_version=0)
+        say(store, "c1", "0")
         assert not store.database.bytes_pending
 
 
@@ -379,7 +378,7 @@ def restored(url: str, role: str, postgres_server: Server, other_server: Server)
     """The URL of the same role on another server, on which a dump of the store was restored."""
     schema = schema_of(url)
     with open_store(url.replace("postgres@", f"{role}@")) as store:
-        store.append("c1", said("0"), expected_version=0)
+        say(store, "c1", "0")
     dump = postgres_server.run("pg_dump", "-d", "postgres", "-n", schema)
     other_server.sql(
         f"CREATE ROLE {role} LOGIN; CREATE ROLE the_owner LOGIN; GRANT CREATE ON DATABASE postgres"
@@ -399,7 +398,7 @@ def test_the_role_of_agents_goes_on_after_a_restore(url: str, role: str, restore
     with open_store(url.replace("postgres@", f"{role}@")) as store:
         place = list(store.follow())[-1].position
     with open_store(restored) as store:
-        [recorded] = store.append("c1", said("1"), expected_version=1)
+        [recorded] = say(store, "c1", "1", expected_version=1)
         assert list(store.follow(place)) == [recorded]
 
 
@@ -418,7 +417,7 @@ def test_a_role_that_may_not_begin_an_epoch_is_told_what_the_owner_runs(role: st
     assert told is not None
     assert CliRunner().invoke(build(), ["list", "--db", told[1]]).exit_code == 0
     with open_store(restored) as store:
-        store.append("c1", said("1"), expected_version=1)
+        say(store, "c1", "1", expected_version=1)
 
 
 def test_a_role_that_may_not_migrate_is_told_what_the_owner_runs(
@@ -491,17 +490,15 @@ def test_a_process_opens_a_store_and_appends_in_few_round_trips(url: str, postgr
         assert turns.count <= 4
         for version in range(3):
             before = turns.count
-            store.append("c1", said("x"), expected_version=version)
+            say(store, "c1", "x", expected_version=version)
         assert turns.count - before == 1
-        store.append("c1", [said("x")] * 100, expected_version=ANY_VERSION, idempotency_key="k")
+        say(store, "c1", *["x"] * 100, idempotency_key="k")
         assert turns.count - before == 2
 
 
 def test_connections_are_bounded_and_waited_for(url: str, postgres_server: Server):
     with open_store(url + "&connections_max=3&application_name=bounded") as store:
-        at_once(
-            lambda n: store.append(f"c{n % 7}", said("x"), expected_version=ANY_VERSION), range(60)
-        )
+        at_once(lambda n: say(store, f"c{n % 7}", "x"), range(60))
         assert len(list(store.follow())) == 60
         open_now = postgres_server.sql(
             "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'bounded'"
@@ -511,7 +508,7 @@ def test_connections_are_bounded_and_waited_for(url: str, postgres_server: Serve
 
 def test_who_waits_too_long_for_a_connection_is_told_what_to_change(url: str):
     with open_store(url.replace("patience_s=10", "patience_s=1") + "&connections_max=1") as store:
-        store.append("c1", said("x"), expected_version=0)
+        say(store, "c1", "x")
         with (
             reading(store, "c1"),
             pytest.raises(StoreUnavailable, match="all 1 connections were in use for 1 s"),
@@ -523,13 +520,8 @@ def test_who_waits_too_long_for_a_connection_is_told_what_to_change(url: str):
 def test_without_prepared_statements_everything_works_too(url: str):
     """For poolers that give every transaction another server connection."""
     with open_store(url + "&pooler=transaction") as store:
-        store.append("c1", [said("0"), said("1")], expected_version=0, idempotency_key="k")
-        assert (
-            store.append("c1", [said("0"), said("1")], expected_version=0, idempotency_key="k")[
-                0
-            ].id
-            == 0
-        )
+        say(store, "c1", "0", "1", idempotency_key="k")
+        assert say(store, "c1", "0", "1", expected_version=0, idempotency_key="k")[0].id == 0
         assert [e.content for e in store.events("c1")] == ["0", "1"]
         assert prepared_statements(store) == "0"
     with open_store(url) as store:
@@ -547,13 +539,10 @@ def test_an_id_and_a_key_may_be_longer_than_an_entry_of_an_index(url: str):
     names = [f"{'x' * 9_000}{n}" for n in range(5)]
     with open_store(url) as store:
         for name in reversed(names):
-            store.append(name, said(name[-1]), expected_version=0, idempotency_key=name)
+            say(store, name, name[-1], idempotency_key=name)
         assert [c.id for c in store.conversations(limit=3)] == names[:3]
         assert [c.id for c in store.conversations(after=names[2])] == names[3:]
-        assert (
-            store.append(names[0], said("0"), expected_version=0, idempotency_key=names[0])[0].id
-            == 0
-        )
+        assert say(store, names[0], "0", expected_version=0, idempotency_key=names[0])[0].id == 0
         assert store.version(names[4]) == 1
 
 
@@ -584,12 +573,7 @@ def test_a_url_is_shown_without_its_password(url: str, shown: str):
 def fill(store: Store) -> None:
     store.register(Views(store))
     for n in range(20):
-        store.append(
-            f"c{n}",
-            [said(str(i)) for i in range(4)],
-            expected_version=0,
-            idempotency_key=f"turn-{n}",
-        )
+        say(store, f"c{n}", *map(str, range(4)), idempotency_key=f"turn-{n}")
         store.append(f"c{n}", CondensationAction(forgotten_event_ids=[1]), expected_version=4)
     store.fork("c1", 3, "fork")
     redact(store, "c2", 1, reason="asked for", by="ann")
@@ -607,8 +591,8 @@ def test_a_partitioned_store_holds_what_one_table_holds_and_copy_leads_to_it(
         fill(one)
         assert all(not moved.problem for moved in copy_store(one, four))
         assert list(compare_stores(one, four)) == list(compare_stores(four, one)) == []
-        assert [finding for verdict in verify(four) for finding in verdict.findings] == []
-        four.append("c1", said("later"), expected_version=ANY_VERSION)
+        assert_sound(four)
+        say(four, "c1", "later")
         positions = [recorded.position for recorded in four.follow()]
         assert positions == sorted(positions)
         assert len(positions) > 100

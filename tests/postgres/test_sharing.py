@@ -12,13 +12,13 @@ from foldlog.eventstore import ANY_VERSION, Store, VersionConflict, open_store
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.postgres import PostgresRecorder
 from foldlog.eventstore.recorders.types import Outcome, RecalledKey
-from tests.said import said
+from tests.said import said, say
 
 
 @pytest.fixture
 def store(url: str) -> Iterator[Store]:
     with open_store(url) as store:
-        store.append("c1", said("first"), expected_version=0)
+        say(store, "c1", "first", expected_version=0)
         yield store
 
 

@@ -15,13 +15,13 @@ import pytest
 
 from foldlog._web.conversations import ServedConversations
 from foldlog._web.metrics import metrics
-from foldlog.eventstore import ANY_VERSION, InvalidOption, Store, confirm, open_store
+from foldlog.eventstore import InvalidOption, Store, confirm, open_store
 from foldlog.eventstore.errors import StoreUnavailable
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.status import follower_status
 from foldlog.eventstore.recorders.postgres import status as vacuuming
 from tests.foldlog.conftest import foldlog as foldlog
-from tests.said import said
+from tests.said import say
 
 from .servers import Server
 
@@ -29,7 +29,7 @@ from .servers import Server
 @pytest.fixture
 def store(url: str) -> Iterator[Store]:
     with open_store(url) as store:
-        store.append("c1", [said("0"), said("1")], expected_version=0)
+        say(store, "c1", "0", "1")
         yield store
 
 
@@ -53,7 +53,7 @@ def test_a_transaction_of_another_database_holds_followers_back_and_is_named(
         with psycopg.connect(postgres_server.url("elsewhere", application_name="reports")) as other:
             other.execute("SELECT pg_current_xact_id()")
             for n in range(3):
-                store.append("c1", said(str(n)), expected_version=ANY_VERSION)
+                say(store, "c1", str(n))
             status = follower_status(store)
             assert (status.held_back, status.horizon_age) == (3, 4)
             assert status.held_by is not None
@@ -72,7 +72,7 @@ def test_a_prepared_transaction_holds_followers_back_and_is_named(
 ):
     postgres_server.sql("BEGIN; SELECT pg_current_xact_id(); PREPARE TRANSACTION 'forgotten'")
     try:
-        store.append("c1", said("2"), expected_version=2)
+        say(store, "c1", "2", expected_version=2)
         status = follower_status(store)
         assert status.held_by is not None
         assert (status.held_by.pid, status.held_by.application, status.held_by.state) == (
@@ -96,7 +96,7 @@ def test_followers_are_told_by_how_much_they_are_behind(store: Store):
             "tracking audit", str(follower_status(store).last_position)
         )
     )
-    store.append("c1", [said("2")] * 3, expected_version=2)
+    say(store, "c1", *["2"] * 3, expected_version=2)
     behind = {lag.follower: (lag.position, lag.events) for lag in follower_status(store).followers}
     assert behind["reports \udcff"] == (first.position, 4)
     assert behind["audit"][1] == 3
@@ -104,7 +104,7 @@ def test_followers_are_told_by_how_much_they_are_behind(store: Store):
 
 
 def test_prometheus_is_told_of_them(store: Store):
-    store.append("c1", said("3"), expected_version=ANY_VERSION)
+    say(store, "c1", "3")
     confirm(store, "reader \udcff", 0)
     conversations = ServedConversations(store)
     try:

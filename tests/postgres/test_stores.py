@@ -19,7 +19,6 @@ import pytest
 import foldlog
 from foldlog._figures.stored import FiguresOfStore
 from foldlog.eventstore import (
-    ANY_VERSION,
     InvalidArgument,
     InvalidOption,
     Recorded,
@@ -37,7 +36,7 @@ from foldlog.eventstore.recorders.postgres import Stores
 from foldlog.eventstore.recorders.types import Position
 from tests.at_once import at_once
 from tests.foldlog.test_figure_tables import calls_of, check, filled, write_logs
-from tests.said import said
+from tests.said import said, say
 
 from .servers import Server, new_primary
 from .turns import counting
@@ -93,7 +92,7 @@ def test_a_conversation_is_in_one_store_and_its_key_says_which(many: str, postgr
     names = [f"spread {n}" for n in range(32)]
     with open_store(many) as store:
         for name in names:
-            store.append(name, [said("0"), said("1")], expected_version=0)
+            say(store, name, "0", "1")
         for number in range(COUNT):
             rows = postgres_server.sql(
                 f"SELECT key, convert_from(id, 'UTF8') FROM many_{number:02d}.conversations"
@@ -104,7 +103,7 @@ def test_a_conversation_is_in_one_store_and_its_key_says_which(many: str, postgr
             )
             assert found
         with pytest.raises(VersionConflict):
-            store.append(names[0], said("no"), expected_version=0)
+            say(store, names[0], "no", expected_version=0)
     with open_store(many) as again:
         assert [again.version(name) for name in names] == [2] * 32
         listed = [row.id for row in again.iter_conversations() if row.id.startswith("spread")]
@@ -122,7 +121,7 @@ def test_followers_miss_nothing_and_go_on_after_the_text_of_a_position(many: str
         def write(writer: int) -> None:
             name = f"followed {writer}"
             written.extend(
-                (name, store.append(name, said("x"), expected_version=n)[0].id) for n in range(20)
+                (name, say(store, name, "x", expected_version=n)[0].id) for n in range(20)
             )
 
         seen: list[Recorded] = []
@@ -160,7 +159,7 @@ def test_followers_miss_nothing_and_go_on_after_the_text_of_a_position(many: str
 def test_followers_of_one_process_do_not_take_the_place_of_each_other(many: str):
     with open_store(many) as store:
         for name in ("near", elsewhere(store, "near")):
-            store.append(name, said("x"), expected_version=ANY_VERSION)
+            say(store, name, "x")
         *_, last = store.follow()
         assert list(store.follow(last.position)) == []
         number = stores_of(store).home("near")
@@ -174,7 +173,7 @@ def test_followers_of_one_process_do_not_take_the_place_of_each_other(many: str)
 
 def test_a_conversation_is_looked_for_by_how_its_id_begins(many: str):
     with open_store(many) as store:
-        store.append("begun \U0010ffff/+x", said("x"), expected_version=0)
+        say(store, "begun \U0010ffff/+x", "x")
         found = {
             start: store.database.recorder.query(
                 lambda reader, start=start: reader.has_beginning(start)
@@ -189,27 +188,27 @@ def test_a_conversation_is_looked_for_by_how_its_id_begins(many: str):
         }
         assert [*found.values()] == [True, True, False, False, False]
         long = "begun " + "y" * 300
-        store.append(long + "1", said("x"), expected_version=0)
+        say(store, long + "1", "x")
         assert store.database.recorder.query(lambda reader: reader.has_beginning(long))
         assert not store.database.recorder.query(lambda reader: reader.has_beginning(long + "2"))
 
 
 def test_a_fork_lives_with_its_parent_whatever_its_id_names(many: str):
     with open_store(many) as one, open_store(many) as other:
-        one.append("parent", [said("0"), said("1")], expected_version=0)
+        say(one, "parent", "0", "1")
         name = elsewhere(one, "parent")
         assert other.version(name) == 0
         one.fork("parent", 1, name)
         for version, store in enumerate((one, other), 1):
             assert [event.id for event in store.events(name)] == [*range(version)]
-            store.append(name, said("own"), expected_version=ANY_VERSION)
+            say(store, name, "own")
         assert other.version(name) == 3
         assert [row.id for row in other.conversations(after="parent", limit=1)] == [name]
         with pytest.raises(VersionConflict):
             other.fork("parent", 1, name)
         taken = elsewhere(one, "taken")
-        one.append(taken, said("0"), expected_version=0)
-        one.append("taken", said("0"), expected_version=0)
+        say(one, taken, "0")
+        say(one, "taken", "0")
         with pytest.raises(VersionConflict):
             one.fork("taken", 1, taken)
         assert not any(
@@ -227,14 +226,14 @@ def test_two_processes_that_begin_a_fork_and_a_conversation_of_one_id_do_not_bot
             if is_fork:
                 one.fork("forked", 1, name)
             else:
-                other.append(name, said("x"), expected_version=0)
+                say(other, name, "x", expected_version=0)
         except VersionConflict:
             won.append(False)
         else:
             won.append(True)
 
     with open_store(many) as one, open_store(many) as other:
-        one.append("forked", said("0"), expected_version=0)
+        say(one, "forked", "0")
         home = stores_of(one).home("forked")
         names = [name for n in range(40) if stores_of(one).home(name := f"rival {n}") != home]
         for name in islice(names, 10):
@@ -253,7 +252,7 @@ def test_what_belongs_to_a_conversation_is_in_its_store(many: str, postgres_serv
         history = histories["with companions"]
         history.append(said("0"))
         for name in ("writes", "state"):
-            histories.store.append(f"with companions/+{name}", said("x"), expected_version=0)
+            say(histories.store, f"with companions/+{name}", "x")
         with history.lease():
             history.append(said("1"))
             leases = counted(postgres_server, "records", "conversation = 0")
@@ -289,19 +288,16 @@ def test_an_append_is_one_round_trip_and_a_process_opens_with_four(
         open_store(many.replace(near, f":{turns.port}/")) as store,
     ):
         assert turns.count <= 4
-        store.append("counted", said("0"), expected_version=0)
+        say(store, "counted", "0")
 
         def cost(work: Callable[[], object]) -> int:
             before = turns.count
             work()
             return turns.count - before
 
-        assert cost(lambda: store.append("counted", said("1"), expected_version=1)) == 1
+        assert cost(lambda: say(store, "counted", "1", expected_version=1)) == 1
         assert (
-            cost(
-                lambda: store.append("counted", said("1"), expected_version=2, idempotency_key="k")
-            )
-            == 1
+            cost(lambda: say(store, "counted", "1", expected_version=2, idempotency_key="k")) == 1
         )
         assert cost(lambda: store.version("counted")) <= 2
         # a list that is not up to date is read again
@@ -313,7 +309,7 @@ def test_an_append_is_one_round_trip_and_a_process_opens_with_four(
 def test_erasures_are_confirmed_by_followers_of_all_stores(many: str):
     with open_store(many) as store:
         for name in ("erased 1", "erased 2"):
-            store.append(name, said("x"), expected_version=0)
+            say(store, name, "x")
         confirm(store, "reader", store.database.last_position)
         try:
             assert erase(store, "erased 1", reason="asked to").unconfirmed == ("reader",)
@@ -347,7 +343,7 @@ def few(postgres_server: Server) -> Iterator[Callable[[str], None]]:
     url = postgres_server.url(schema="few", stores="2")
     with open_store(url) as store:
         for n in range(8):
-            store.append(f"c{n}", said("x"), expected_version=ANY_VERSION)
+            say(store, f"c{n}", "x")
     with psycopg.connect(postgres_server.url(), autocommit=True) as connection:
         yield lambda statement: connection.execute(statement) and None  # type: ignore[arg-type]
 
@@ -388,7 +384,7 @@ def test_stores_that_were_not_all_made_are_made_again(postgres_server: Server):
     with psycopg.connect(postgres_server.url(), autocommit=True) as connection:
         connection.execute("DROP SCHEMA killed_00 CASCADE")  # the first one is made last
     with open_store(url) as store:
-        store.append("c1", said("x"), expected_version=0)
+        say(store, "c1", "x")
         assert store.version("c1") == 1
 
 
@@ -398,9 +394,9 @@ def test_one_store_opens_alone_and_its_conversations_keep_their_keys(many: str):
         name = next(name for n in range(99) if home(name := f"alone {n}") == 2)
     alone = many.replace(f"&stores={COUNT}", "").replace("schema=many", "schema=many_02")
     with open_store(alone) as part:
-        part.append(name, said("0"), expected_version=0)
+        say(part, name, "0")
     with open_store(many) as store:
-        store.append(name, said("1"), expected_version=1)
+        say(store, name, "1", expected_version=1)
         assert store.version(name) == 2
 
 
@@ -412,7 +408,7 @@ def test_a_store_moves_to_another_server_by_copy(
         home = stores_of(store).home
         names = [f"moved {n}" for n in range(16)]
         for name in names:
-            store.append(name, said("0"), expected_version=0)
+            say(store, name, "0")
     number = home(names[0])
     alone = many.replace("schema=many", f"schema=many_{number:02d}").replace(
         f"stores={COUNT}", f"part={number}/{COUNT}"
@@ -428,7 +424,7 @@ def test_a_store_moves_to_another_server_by_copy(
         with open_store(f"{many}&moved={number}@127.0.0.1:{other_server.port}") as store:
             assert [store.version(name) for name in names] == [1] * 16
             for name in names:
-                store.append(name, said("1"), expected_version=1)
+                say(store, name, "1", expected_version=1)
             assert len([one for one in store.follow() if one.conversation in names]) == 32
             strangers = [name for name in names if home(name) != number]
             store.fork(names[0], 1, strangers[0] + " fork")
@@ -464,9 +460,7 @@ def test_nothing_is_lost_while_a_store_moves_and_a_server_is_killed(
         for turn in itertools.count():
             name, text = f"agent {writer} {turn % 3}", f"{writer} {turn}"
             with gates[home(name)]:
-                [one] = opened[-1].append(
-                    name, said(text), expected_version=ANY_VERSION, idempotency_key=text
-                )
+                [one] = say(opened[-1], name, text, idempotency_key=text)
             acknowledged.append((name, one.id, text))
             if is_over.is_set():
                 return

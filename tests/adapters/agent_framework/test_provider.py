@@ -27,6 +27,7 @@ from foldlog.adapters.agent_framework import FoldlogHistoryProvider
 from foldlog.eventstore import CondensationAction, Observation
 from tests.adapters.agent_framework.scripted import ScriptedClient, call, parts, replies, said
 from tests.adapters.contract import STRATEGIES, Answers, Condenses
+from tests.sound import assert_sound
 
 pytestmark = pytest.mark.anyio
 
@@ -250,9 +251,7 @@ async def test_the_view_is_what_the_model_was_sent_at_each_call(url, how):
             if choice.random() < 0.1 and len(client.prompts) > 20:
                 history.retract(choice.choice(ends_of_turns(history)), "another branch")
         assert sum(isinstance(event, CondensationAction) for event in history.events()) >= 5
-        assert not [
-            finding for verdict in histories.maintenance.verify() for finding in verdict.findings
-        ]
+        assert_sound(histories.store)
 
 
 def ends_of_turns(history):

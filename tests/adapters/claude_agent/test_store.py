@@ -22,6 +22,7 @@ import foldlog
 from foldlog.adapters.claude_agent import FoldlogSessionStore
 from foldlog.eventstore import ConversationErased
 from tests.adapters.contract import Lists, redacted_one_by_one
+from tests.sound import assert_sound
 
 KEY = {"project_key": "-work", "session_id": "s"}
 pytestmark = pytest.mark.anyio
@@ -174,7 +175,7 @@ async def test_a_session_that_was_deleted_begins_again(histories):
     assert await FoldlogSessionStore(histories).load(KEY) == [line(0), line(4)]
     assert [row["session_id"] for row in await store.list_sessions("-work")] == ["s"]
     assert len(await store.list_session_summaries("-work")) == 1
-    assert not [finding for one in histories.maintenance.verify() for finding in one.findings]
+    assert_sound(histories.store)
 
 
 async def test_summaries_are_what_the_sdk_folds_and_cost_what_is_new(histories, monkeypatch):
