@@ -42,15 +42,8 @@ def main() -> int:
     parser.add_argument("--again", metavar="SEED/WORLD", help="take the steps of one world again")
     parser.add_argument("--without", metavar="KIND", action="append", default=[], choices=WEIGHTS)
     parser.add_argument("--all", action="store_true", help="do not end at the first failure")
-    parser.add_argument(
-        "--mutations", nargs="*", metavar="NAME", help="find these mutations of the product; or all"
-    )
     given = parser.parse_args()
     logging.disable(logging.CRITICAL)
-    if given.mutations is not None:
-        from tests.simulation.mutations import run
-
-        return run(given.mutations, given.seed)
     recorder = "memory" if given.memory else "sqlite"
     if given.postgres:
         from tests.simulation.servers import server

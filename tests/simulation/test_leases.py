@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.leases import MUTATIONS, finds, run
+from foldlog._history.lease import LeaseBlock
+from tests.simulation.leases import Found, run
 
 
 @pytest.mark.parametrize("sqlite, brief", [(False, 4_000), (True, 800)], ids=["memory", "sqlite"])
@@ -14,6 +15,7 @@ def test_never_do_two_workers_append_under_a_valid_lease(
     assert run(1, 10 * brief if whole else brief, sqlite=sqlite) > brief // 20
 
 
-@pytest.mark.parametrize("name", MUTATIONS)
-def test_the_model_finds_each_mutation(name: str) -> None:
-    assert finds(MUTATIONS[name], 1, 8_000)
+def test_an_append_that_looks_at_no_lease_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LeaseBlock, "_fence", lambda self, reader: None)
+    with pytest.raises(Found, match="was renewed"):
+        run(1, 8_000)

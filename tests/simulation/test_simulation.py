@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from foldlog import eventstore
 from foldlog.condensers.reports import annotation
 from foldlog.eventstore import open_store
 from foldlog.eventstore.maintenance.redact import redact
 from tests.simulation import model
 from tests.simulation.model import REDACTED, Refused, Store
-from tests.simulation.mutations import MUTATIONS, applied, home_of
 from tests.simulation.plain import as_stored, condensation, message, said
 from tests.simulation.run import play, shortened, worlds
 from tests.simulation.steps import drawn
@@ -77,12 +77,12 @@ def test_the_model_forgets_redacts_and_erases() -> None:
         store.append("a", [message("again")], 8)
 
 
-@pytest.mark.parametrize("name", MUTATIONS)
-def test_what_a_mutation_names_is_there(name: str) -> None:
-    home_of(MUTATIONS[name])
-
-
-def test_a_mutation_is_found() -> None:
-    with applied(MUTATIONS["units"]):
-        taken, failures = worlds(1, 5_000, float("inf"), "memory", on_all=False)
-    assert [failed.label for failed in failures], taken
+def test_a_store_that_forks_an_event_too_early_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    fork = eventstore.Store.fork
+    monkeypatch.setattr(
+        eventstore.Store,
+        "fork",
+        lambda self, name, at, new, **options: fork(self, name, max(1, at - 1), new, **options),
+    )
+    _, failures = worlds(1, 5_000, float("inf"), "memory", on_all=False)
+    assert [failed.label for failed in failures] == ["fork"]
