@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +17,11 @@ from .servers import Server, new_primary
 def url(postgres_url: Callable[[], str]) -> str:
     """A new, empty store."""
     return postgres_url()
+
+
+@pytest.fixture
+def schema(url: str) -> str:
+    return url.partition("schema=")[2].partition("&")[0]
 
 
 @pytest.fixture
@@ -35,3 +43,13 @@ def other_server(postgres_server: Server) -> Iterator[Server]:
     server = new_primary(postgres_server.folder.parent / "other")
     yield server
     server.remove()
+
+
+@pytest.fixture
+def folder(postgres_server: Server) -> Iterator[Path]:
+    """A folder for servers of one test, which every user can enter."""
+    folder = postgres_server.folder.parent / f"servers-{time.monotonic_ns()}"
+    folder.mkdir()
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from typing import Literal
+from collections.abc import Callable
+from typing import Any, Literal
 
-__all__ = ["Cut", "CuttingProxy"]
+from foldlog.eventstore import Store
+
+__all__ = ["Cut", "CuttingProxy", "before_recovery"]
 
 Cut = Literal["request", "answer"]
 
@@ -115,3 +118,16 @@ class _Link:
                 self._client.sendall(chunk)
         self._answered.set()
         self.shut()
+
+
+def before_recovery(store: Store, act: Callable[[], object]) -> None:
+    """Have ``act`` called once, after the next lost connection and before the next attempt."""
+    recorder: Any = store._recorder
+    recover = recorder._recover
+
+    def first_act(*failure: Any) -> None:
+        recorder._recover = recover
+        act()
+        recover(*failure)
+
+    recorder._recover = first_act

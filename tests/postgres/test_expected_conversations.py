@@ -44,7 +44,7 @@ from tests.at_once import at_once
 from tests.said import said, say
 from tests.sound import assert_sound
 
-from .cutting import CuttingProxy
+from .cutting import CuttingProxy, before_recovery
 from .servers import Server
 
 KEY = KeyRing([SecretStr(base64.b64encode(b"k" * 32).decode())])
@@ -274,10 +274,11 @@ def test_what_others_redacted_without_a_receipt_is_known(ours: Store, theirs: St
     assert seen[-1] == 1
 
 
-def test_what_a_failover_lost_is_not_built_upon(ours: Store, postgres_server: Server, url: str):
+def test_what_a_failover_lost_is_not_built_upon(
+    ours: Store, postgres_server: Server, url: str, schema: str
+):
     """A standby that had not confirmed was promoted: our last event is gone."""
     say(ours, "c1", "lost", expected_version=1)
-    schema = url.partition("schema=")[2].partition("&")[0]
     postgres_server.sql(f"DELETE FROM {schema}.events WHERE id = 1")
     [recorded] = say(ours, "c1", "1")
     assert (recorded.id, texts(ours)) == (1, ["0", "1"])
@@ -389,9 +390,9 @@ def test_a_key_that_is_taken_for_new_and_not_used_is_asked_for(url: str):
 
 @pytest.mark.parametrize("cut", ["request", "answer"])
 def test_positions_of_a_commit_whose_answer_was_lost_are_those_that_followers_see(
-    url: str, proxy: CuttingProxy, postgres_server: Server, cut: Any
+    via: str, proxy: CuttingProxy, cut: Any
 ):
-    with open_store(url.replace(f":{postgres_server.port}/", f":{proxy.port}/")) as ours:
+    with open_store(via) as ours:
         say(ours, "c1", "0", expected_version=0)
         proxy.order(cut)
         recorded = say(ours, "c1", "1", "2", expected_version=1)
@@ -401,24 +402,15 @@ def test_positions_of_a_commit_whose_answer_was_lost_are_those_that_followers_se
 
 @pytest.mark.parametrize("cut", ["request", "answer"])
 def test_the_same_event_of_somebody_else_is_not_taken_for_ours(
-    url: str, proxy: CuttingProxy, postgres_server: Server, cut: Any
+    url: str, via: str, proxy: CuttingProxy, cut: Any
 ):
     """Of the same content at the same time, so with the same head: which of them is there?"""
     with (
-        open_store(
-            url.replace(f":{postgres_server.port}/", f":{proxy.port}/"), clock=lambda: NOON
-        ) as ours,
+        open_store(via, clock=lambda: NOON) as ours,
         open_store(url, clock=lambda: NOON) as theirs,
     ):
         say(ours, "c1", "0", expected_version=0)
-        recorder: Any = ours._recorder
-        recover = recorder._recover
-
-        def while_they_append(*failure: Any) -> None:
-            say(theirs, "c1", "same")
-            recover(*failure)
-
-        recorder._recover = while_they_append
+        before_recovery(ours, lambda: say(theirs, "c1", "same"))
         proxy.order(cut)
         [recorded] = say(ours, "c1", "same")
         assert recorded.id == (2 if cut == "request" else 1)
@@ -428,9 +420,9 @@ def test_the_same_event_of_somebody_else_is_not_taken_for_ours(
 
 
 def test_a_guess_that_is_wrong_and_whose_answer_is_lost_writes_nothing(
-    url: str, proxy: CuttingProxy, postgres_server: Server, theirs: Store
+    via: str, proxy: CuttingProxy, theirs: Store
 ):
-    with open_store(url.replace(f":{postgres_server.port}/", f":{proxy.port}/")) as ours:
+    with open_store(via) as ours:
         say(ours, "c1", "1", expected_version=1)
         say(theirs, "c1", "2", expected_version=2)
         proxy.order("answer")

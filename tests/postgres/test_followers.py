@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +19,7 @@ from tests.said import said, say
 
 from .cutting import CuttingProxy
 from .servers import Server, new_primary
+from .test_faults import waiting_for_nobody
 
 BRIEF = "4"
 """A patience that a test can wait for, and that a loaded machine does not exceed with one answer: a
@@ -29,15 +29,6 @@ half of it.
 
 def followed(store: Store, after: int = 0) -> list[str]:
     return [recorded.event.content for recorded in store.follow(after)]  # type: ignore[union-attr]
-
-
-@pytest.fixture
-def folder(postgres_server: Server) -> Iterator[Path]:
-    folder = postgres_server.folder.parent / f"followers-{time.monotonic_ns()}"
-    folder.mkdir()
-    folder.chmod(0o755)
-    yield folder
-    shutil.rmtree(folder)
 
 
 @pytest.fixture
@@ -135,28 +126,12 @@ def test_a_follower_goes_on_while_the_standby_is_away(primary: Server):
 @pytest.mark.long  # a server of its own, and standbys
 def test_a_server_that_is_told_not_to_wait_has_confirmed_nothing(primary: Server):
     open_store(primary.url()).close()
-    wait_for(primary, "away")
-    done = threading.Event()
-
-    def cancel() -> None:
-        while not done.wait(0.05):
-            primary.sql(
-                "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
-            )
-
-    cancelling = threading.Thread(target=cancel)
-    cancelling.start()
-    try:
-        with (
-            open_store(primary.url(mode="ro", patience_s=BRIEF)) as follower,
-            pytest.raises(
-                StoreUnavailable, match="the server was told not to wait for its standby"
-            ),
-        ):
-            list(follower.follow())
-    finally:
-        done.set()
-        cancelling.join()
+    with (
+        waiting_for_nobody(primary),
+        open_store(primary.url(mode="ro", patience_s=BRIEF)) as follower,
+        pytest.raises(StoreUnavailable, match="the server was told not to wait for its standby"),
+    ):
+        list(follower.follow())
 
 
 @pytest.mark.long  # a server of its own, and standbys

@@ -30,7 +30,7 @@ from foldlog.eventstore.recorders.types import Conversation, row_of
 from tests.said import say
 from tests.sound import assert_sound
 
-from .cutting import Cut, CuttingProxy
+from .cutting import Cut, CuttingProxy, before_recovery
 from .servers import Server
 
 OLD, NEW = SecretStr("ab" * 32), SecretStr("cd" * 32)
@@ -39,19 +39,6 @@ CUTS: tuple[Cut, ...] = ("request", "answer")
 
 def texts(store: Store, conversation: str = "c1") -> list[str]:
     return [event.content for event in store.events(conversation)]  # type: ignore[union-attr, misc]
-
-
-def before_recovery(store: Store, act: Callable[[], object]) -> None:
-    """Have ``act`` called once, after the next lost connection and before the next attempt."""
-    recorder: Any = store._recorder
-    recover = recorder._recover
-
-    def first_act(*failure: Any) -> None:
-        recorder._recover = recover
-        act()
-        recover(*failure)
-
-    recorder._recover = first_act
 
 
 # -- commits in doubt
@@ -269,10 +256,11 @@ def test_a_conversation_that_is_asked_for_by_its_key_is_locked_as_what_it_became
         assert locks[1] == locks[0]
 
 
-def test_an_erased_conversation_does_not_get_its_key_back(url: str, postgres_server: Server):
+def test_an_erased_conversation_does_not_get_its_key_back(
+    url: str, schema: str, postgres_server: Server
+):
     with open_store(url, keys=KeyRing([OLD])) as store:
         say(store, "c1", "private", expected_version=0)
-    schema = url.partition("schema=")[2].partition("&")[0]
     with (
         open_store(url, keys=KeyRing([OLD])) as erasing,
         open_store(url, keys=KeyRing([NEW, OLD])) as rotating,

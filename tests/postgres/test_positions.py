@@ -298,9 +298,8 @@ def test_an_import_that_one_transaction_cannot_number_is_followed_whole_and_in_o
 
 
 def test_a_dump_that_is_restored_elsewhere_goes_on_behind_what_its_followers_have_seen(
-    url: str, postgres_server: Server, other_server: Server
+    url: str, schema: str, postgres_server: Server, other_server: Server
 ):
-    schema = url.partition("schema=")[2].partition("&")[0]
     with psycopg.connect(postgres_server.url(), autocommit=True) as connection:
         for _ in range(1_000):
             # the new server is far behind this one's count
@@ -326,11 +325,8 @@ def test_a_dump_that_is_restored_elsewhere_goes_on_behind_what_its_followers_hav
 
 
 @pytest.fixture
-def pair(postgres_server: Server) -> Iterator[tuple[Server, Server]]:
+def pair(folder: Path) -> Iterator[tuple[Server, Server]]:
     """A primary, and a copy of it as it is now: a backup, or a standby that is behind."""
-    folder = postgres_server.folder.parent / f"pair-{random.randrange(10**9)}"
-    folder.mkdir()
-    folder.chmod(0o755)
     primary, copy = new_primary(folder / "primary"), Server(folder / "copy")
     yield primary, copy
     for server in (primary, copy):
@@ -360,9 +356,10 @@ def test_a_backup_that_is_older_than_its_followers_goes_on_behind_what_they_have
         assert recorded.position - new[-1].position < 1 << 40
 
 
-def test_an_old_backup_leaves_room_for_what_came_after_it(url: str, postgres_server: Server):
+def test_an_old_backup_leaves_room_for_what_came_after_it(
+    url: str, schema: str, postgres_server: Server
+):
     """The busier the server and the older the backup, the more numbers were given since."""
-    schema = url.partition("schema=")[2].partition("&")[0]
     long_ago = datetime.now(UTC) - timedelta(days=30)
     with open_store(url, clock=lambda: long_ago) as store:
         [before] = say(store, "c0", "x")
@@ -374,10 +371,9 @@ def test_an_old_backup_leaves_room_for_what_came_after_it(url: str, postgres_ser
 
 @pytest.mark.parametrize("changed", ["timeline = 77", "cluster = 77"], ids=["promoted", "another"])
 def test_writers_behind_a_pooler_notice_that_the_server_is_another_one(
-    url: str, postgres_server: Server, changed: str
+    url: str, schema: str, postgres_server: Server, changed: str
 ):
     """Their connections are to the pooler, and stay when the server behind it is another one."""
-    schema = url.partition("schema=")[2].partition("&")[0]
     with open_store(url + "&pooler=transaction") as pooled:
         [before] = say(pooled, "c0", "0")
         say(pooled, "c0", "1", expected_version=1)
@@ -439,19 +435,20 @@ def wait_for_standby(primary: Server) -> None:
     raise AssertionError("the standby does not catch up")
 
 
-def test_a_number_is_never_given_twice(url: str):
+def test_a_number_is_never_given_twice(url: str, schema: str):
     """Should two transactions ever have the same number, the second is refused, and nothing is
     misplaced.
     """
     with open_store(url) as store:
         say(store, "c0", "0", "1")
-        with psycopg.connect(url.partition("?")[0], autocommit=True) as connection:
-            schema = url.partition("schema=")[2].partition("&")[0]
-            with pytest.raises(psycopg.errors.UniqueViolation):
-                connection.execute(
-                    f"INSERT INTO {schema}.events SELECT conversation, id + 9, position, shown,"
-                    f" structural, kind, meta, body FROM {schema}.events LIMIT 1"
-                )
+        with (
+            psycopg.connect(url.partition("?")[0], autocommit=True) as connection,
+            pytest.raises(psycopg.errors.UniqueViolation),
+        ):
+            connection.execute(
+                f"INSERT INTO {schema}.events SELECT conversation, id + 9, position, shown,"
+                f" structural, kind, meta, body FROM {schema}.events LIMIT 1"
+            )
 
 
 def test_more_than_one_transaction_can_number_is_refused_before_anything_is_written(

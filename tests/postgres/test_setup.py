@@ -46,10 +46,6 @@ from .turns import counting
 NEWEST = max(sql_files.migrations("postgresql"))
 
 
-def schema_of(url: str) -> str:
-    return url.partition("schema=")[2].partition("&")[0]
-
-
 def test_durable_mode_refuses_a_role_that_does_not_wait_for_the_disk(
     url: str, postgres_server: Server
 ):
@@ -151,13 +147,13 @@ def test_a_store_is_migrated_while_old_clients_write(url: str, newer: Callable[[
 
 
 def test_a_migration_waits_for_a_table_in_use_only_briefly_and_is_repeated(
-    url: str, newer: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+    url: str, schema: str, newer: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ):
     open_store(url).close()
     monkeypatch.setattr(setup, "_LOCK_WAIT", "100ms")
     newer("ALTER TABLE {schema}.events ADD COLUMN colour text;")
     with psycopg.connect(url.partition("?")[0]) as reading:
-        reading.execute(f"SELECT * FROM {schema_of(url)}.events")
+        reading.execute(f"SELECT * FROM {schema}.events")
         opened = threading.Event()
         opening = threading.Thread(target=lambda: (open_store(url).close(), opened.set()))
         opening.start()
@@ -168,39 +164,35 @@ def test_a_migration_waits_for_a_table_in_use_only_briefly_and_is_repeated(
 
 
 def test_a_failed_migration_leaves_the_store_as_it_was(
-    url: str, newer: Callable[[str], None], postgres_server: Server
+    url: str, schema: str, newer: Callable[[str], None], postgres_server: Server
 ):
     open_store(url).close()
     newer("ALTER TABLE {schema}.events ADD COLUMN colour text; SELECT 1 / 0;")
     with pytest.raises(StoreUnusable, match="division by zero"):
         open_store(url)
-    facts = postgres_server.sql(f"SELECT value FROM {schema_of(url)}.store WHERE name = 'schema'")
+    facts = postgres_server.sql(f"SELECT value FROM {schema}.store WHERE name = 'schema'")
     assert facts == str(max(sql_files.migrations("postgresql")))
     assert "colour" not in postgres_server.sql(
         "SELECT string_agg(attname, ',') FROM pg_attribute WHERE attrelid ="
-        f" '{schema_of(url)}.events'::regclass"
+        f" '{schema}.events'::regclass"
     )
 
 
 def test_a_store_of_a_newer_version_is_refused_unless_it_says_that_we_may_read_it(
-    url: str, postgres_server: Server
+    url: str, schema: str, postgres_server: Server
 ):
     open_store(url).close()
-    postgres_server.sql(
-        f"UPDATE {schema_of(url)}.store SET value = '{NEWEST + 3}' WHERE name = 'schema'"
-    )
+    postgres_server.sql(f"UPDATE {schema}.store SET value = '{NEWEST + 3}' WHERE name = 'schema'")
     open_store(url).close()
     postgres_server.sql(
-        f"UPDATE {schema_of(url)}.store SET value = '{NEWEST + 1}' WHERE name = 'readable_by'"
+        f"UPDATE {schema}.store SET value = '{NEWEST + 1}' WHERE name = 'readable_by'"
     )
     with pytest.raises(StoreUnusable, match=f"has schema version {NEWEST + 3}.*upgrade foldlog"):
         open_store(url)
 
 
-def test_a_schema_of_something_else_is_left_alone(url: str, postgres_server: Server):
-    postgres_server.sql(
-        f"CREATE SCHEMA {schema_of(url)}; CREATE TABLE {schema_of(url)}.accounts (id int)"
-    )
+def test_a_schema_of_something_else_is_left_alone(url: str, schema: str, postgres_server: Server):
+    postgres_server.sql(f"CREATE SCHEMA {schema}; CREATE TABLE {schema}.accounts (id int)")
     with pytest.raises(StoreUnusable, match="is not a foldlog store; choose another schema"):
         open_store(url)
 
@@ -223,35 +215,29 @@ def test_tenants_are_schemas_that_know_nothing_of_one_another(postgres_url: Call
         assert first.database.uuid != second.database.uuid
 
 
+def script_of_page(mark: str, schema: str) -> str:
+    """Return the SQL of the page for operators that has a mark in it, for the schema of a test."""
+    page = (Path(__file__).parents[2] / "docs" / "POSTGRESQL.md").read_text()
+    [block] = [each for each in page.split("```") if each.startswith("sql") and mark in each]
+    lines = block.removeprefix("sql").splitlines()
+    script = "\n".join(line for line in lines if not line.startswith("--"))
+    return script.replace("SCHEMA foldlog", f"SCHEMA {schema}").replace("foldlog.", f"{schema}.")
+
+
 @pytest.fixture
-def role(url: str, postgres_server: Server) -> Iterator[str]:
+def role(url: str, schema: str, postgres_server: Server) -> Iterator[str]:
     """A role with the rights that the page for operators says, made by the very statements that
     stand there.
     """
-    schema = schema_of(url)
     open_store(url).close()
-    page = (Path(__file__).parents[2] / "docs" / "POSTGRESQL.md").read_text()
-    [statements] = [
-        block
-        for block in page.split("```")
-        if block.startswith("sql") and "-- then, as the owner" in block
-    ]
-    lines = [
-        line for line in statements.removeprefix("sql").splitlines() if not line.startswith("--")
-    ]
-    for before, after in (
-        ("SCHEMA foldlog", f"SCHEMA {schema}"),
-        ("foldlog.", f"{schema}."),
-        ("foldlog", "worker"),
-    ):
-        lines = [line.replace(before, after) for line in lines]
-    postgres_server.sql("\n".join(["CREATE ROLE worker LOGIN;", *lines]))
+    script = script_of_page("-- then, as the owner", schema).replace("foldlog", "worker")
+    postgres_server.sql(f"CREATE ROLE worker LOGIN;{script}")
     yield "worker"
     postgres_server.sql("DROP OWNED BY worker; DROP ROLE worker")
 
 
 def test_a_role_without_rights_on_the_schema_itself_does_all_daily_work(
-    url: str, role: str, postgres_server: Server
+    url: str, schema: str, role: str, postgres_server: Server
 ):
     with open_store(url.replace("postgres@", f"{role}@")) as store:
         say(store, "c1", "0", idempotency_key="k")
@@ -265,12 +251,12 @@ def test_a_role_without_rights_on_the_schema_itself_does_all_daily_work(
                 "CREATE TABLE {}.mine (id int)",
             ):
                 with pytest.raises(psycopg.errors.InsufficientPrivilege):
-                    connection.execute(statement.format(schema_of(url)))
+                    connection.execute(statement.format(schema))
                 connection.rollback()
 
 
 def test_a_role_that_may_not_vacuum_erases_and_the_receipt_says_what_is_pending(
-    url: str, role: str, postgres_server: Server
+    url: str, schema: str, role: str, postgres_server: Server
 ):
     with open_store(url.replace("postgres@", f"{role}@")) as store:
         say(store, "c1", "secret")
@@ -279,16 +265,12 @@ def test_a_role_that_may_not_vacuum_erases_and_the_receipt_says_what_is_pending(
             store, "it"
         )
         if int(postgres_server.sql("SHOW server_version_num")) >= 170_000:
-            postgres_server.sql(
-                f"GRANT MAINTAIN ON ALL TABLES IN SCHEMA {schema_of(url)} TO {role}"
-            )
+            postgres_server.sql(f"GRANT MAINTAIN ON ALL TABLES IN SCHEMA {schema} TO {role}")
             assert not erase(store, "c1", reason="asked for").bytes_pending
     with open_store(url) as store:
         assert not erase(store, "c1", reason="asked for").bytes_pending
         assert (
-            postgres_server.sql(
-                f"SELECT count(*) FROM {schema_of(url)}.events WHERE conversation > 0"
-            )
+            postgres_server.sql(f"SELECT count(*) FROM {schema}.events WHERE conversation > 0")
             == "0"
         )
 
@@ -374,9 +356,10 @@ def test_a_conversation_that_begins_encrypted_leaves_no_bytes(url: str):
 
 
 @pytest.fixture
-def restored(url: str, role: str, postgres_server: Server, other_server: Server) -> Iterator[str]:
+def restored(
+    url: str, schema: str, role: str, postgres_server: Server, other_server: Server
+) -> Iterator[str]:
     """The URL of the same role on another server, on which a dump of the store was restored."""
-    schema = schema_of(url)
     with open_store(url.replace("postgres@", f"{role}@")) as store:
         say(store, "c1", "0")
     dump = postgres_server.run("pg_dump", "-d", "postgres", "-n", schema)
@@ -402,8 +385,9 @@ def test_the_role_of_agents_goes_on_after_a_restore(url: str, role: str, restore
         assert list(store.follow(place)) == [recorded]
 
 
-def test_a_role_that_may_not_begin_an_epoch_is_told_what_the_owner_runs(role: str, restored: str):
-    schema = schema_of(restored)
+def test_a_role_that_may_not_begin_an_epoch_is_told_what_the_owner_runs(
+    schema: str, role: str, restored: str
+):
     as_owner = restored.replace(f"{role}@", "the_owner@")
     with psycopg.connect(as_owner.partition("?")[0], autocommit=True) as connection:
         connection.execute(f"REVOKE EXECUTE ON FUNCTION {schema}.begin_epoch FROM PUBLIC")
@@ -581,12 +565,12 @@ def fill(store: Store) -> None:
 
 
 def test_a_partitioned_store_holds_what_one_table_holds_and_copy_leads_to_it(
-    url: str, postgres_server: Server
+    url: str, schema: str, postgres_server: Server
 ):
     """Its rows lie in several partitions; what is whole is found in them in order, and as one
     moment.
     """
-    parted = url.replace(schema_of(url), f"{schema_of(url)}_parted")
+    parted = url.replace(schema, f"{schema}_parted")
     with open_store(url) as one, open_store(f"{parted}&partitions=4") as four:
         fill(one)
         assert all(not moved.problem for moved in copy_store(one, four))
@@ -606,7 +590,7 @@ def test_a_partitioned_store_holds_what_one_table_holds_and_copy_leads_to_it(
             Views(four).current(name)  # keeps its revisions
         for table in ("events", "records", "idempotency_keys"):
             counts = [
-                postgres_server.sql(f"SELECT count(*) FROM {schema_of(parted)}.{table}_{n}")
+                postgres_server.sql(f"SELECT count(*) FROM {schema}_parted.{table}_{n}")
                 for n in range(4)
             ]
             assert counts.count("0") < 3
@@ -625,26 +609,12 @@ def test_the_number_of_partitions_is_chosen_when_a_store_is_made(url: str, made:
 
 
 @pytest.fixture
-def roles(url: str, postgres_server: Server) -> Iterator[Callable[[str], str]]:
+def roles(url: str, schema: str, postgres_server: Server) -> Iterator[Callable[[str], str]]:
     """The URLs of the roles that the page for operators makes, by the very statements that stand
     there.
     """
-    schema = schema_of(url)
     open_store(url).close()
-    page = (Path(__file__).parents[2] / "docs" / "POSTGRESQL.md").read_text()
-    [script] = [
-        block
-        for block in page.split("```")
-        if block.startswith("sql") and "foldlog_reader" in block
-    ]
-    script = (
-        script.removeprefix("sql")
-        .replace("SCHEMA foldlog ", f"SCHEMA {schema} ")
-        .replace("foldlog.", f"{schema}.")
-    )
-    postgres_server.sql(
-        "\n".join(line for line in script.splitlines() if not line.startswith("--"))
-    )
+    postgres_server.sql(script_of_page("foldlog_reader", schema))
     yield lambda role: url.replace("postgres@", f"{role}@")
     made = ["reports", "agent", "officer", "foldlog_reader", "foldlog_writer", "foldlog_admin"]
     postgres_server.sql("".join(f"DROP OWNED BY {role}; DROP ROLE {role};" for role in made))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -27,29 +28,15 @@ from tests.said import said
 from .servers import Server
 
 STATEMENTS = statements("postgresql")
-KEYS = {"conversations": "key"} | dict.fromkeys(
-    (
-        "events",
-        "publications",
-        "unfinished",
-        "idempotency_keys",
-        "attachments",
-        "attached",
-        "records",
-        "listing",
-        "listed",
-        "sources",
-        "blocks",
-        "made",
-        "places",
-        "refused",
-        "figures",
-        "figure_calls",
-        "figure_replies",
-        "figure_counts",
-    ),
-    "conversation",
+TABLES = re.findall(
+    r"^CREATE TABLE \{schema\}\.(\w+) \((.*?)^\)",
+    migrations("postgresql")[1],
+    re.MULTILINE | re.DOTALL,
 )
+KEYS = {"conversations": "key"} | {
+    table: "conversation" for table, columns in TABLES if "    conversation " in columns
+}
+"""The tables that have rows of conversations, and the column that says whose."""
 _NO_ALIAS = "UNION|JOIN|AS|ON|WHERE|SET|LEFT|CROSS|ORDER|USING"
 USE = re.compile(
     rf"(FROM|JOIN|INTO|UPDATE) \{{schema\}}\.({'|'.join(KEYS)})\b(?: (?:AS )?(?!{_NO_ALIAS})(\w+))?"
@@ -62,83 +49,12 @@ GIVEN = (
 or tombstone.
 """
 
-UNBOUND = {
-    "positions, in the order of the whole store": {
-        "greet",
-        "news",
-        "published_news",
-        "live_rows",
-        "live_place",
-        "publications",
-        "last_position",
-        "status",
-        "followers",
-    },
-    "lists, by attribute and by id": {
-        "conversations",
-        "ids",
-        "beginning",
-        "activity",
-        "activity_with_all",
-        "to_list_again",
-        "id_from",
-        "all_visible",
-        "touched",
-        "listed",
-        "put_listed",
-        "records_of",
-        "key_ids",
-        "forks",
-        "unfinished",
-        "sources",
-        "abouts",
-    },
-    "figures of all conversations, or of those that are chosen": {
-        "figures_to_count",
-        "figures_between",
-        "figures_of",
-        "figure_calls_of",
-        "figures_sorted",
-        "figures_by_cost",
-        "figure_sums",
-        "figure_totals",
-        "figure_spending",
-        "figures_without_cost",
-        "figures_by_day",
-        "hashes_of_replies",
-        "figures_to_compare",
-        "figures_with_replies",
-        "figure_replies_counted",
-        "figure_models",
-    },
-    "a name: an id of a conversation, or one that a source gave": {
-        "conversation",
-        "recalled_anywhere",
-    },
-    "what an import finds by the place, the first record or the root of a source": {
-        "places",
-        "refused_among",
-        "first_refused",
-        "allow",
-        "refuse",
-        "family",
-    },
-    "what belongs to no conversation": {
-        "rows_without_conversation",
-        "attachments_without_conversation",
-    },
-}
-
-
-def test_each_table_with_rows_of_conversations_is_read():
-    made = re.findall(
-        r"^CREATE TABLE \{schema\}\.(\w+) \((.*?)^\)",
-        migrations("postgresql")[1],
-        re.MULTILINE | re.DOTALL,
+UNBOUND = dict(
+    re.findall(
+        r"^(\w+)(: each)?$", Path(__file__).with_name("unbound.txt").read_text(), re.MULTILINE
     )
-    assert {table for table, columns in made if "    conversation " in columns} == set(KEYS) - {
-        "conversations"
-    }
+)
+"""The statements that ask for more than one conversation: see the file."""
 
 
 def unbound(statement: str) -> Iterator[str]:
@@ -169,7 +85,7 @@ def beside(statement: str, place: int) -> str:
 
 def test_each_statement_asks_for_one_conversation_or_is_named_here():
     found = {name for name, statement in STATEMENTS.items() if any(unbound(statement))}
-    assert found == set().union(*UNBOUND.values())
+    assert found == {*UNBOUND}
 
 
 @pytest.mark.parametrize(
@@ -367,13 +283,18 @@ def test_what_an_agent_does_asks_for_one_conversation(
     ],
 )
 def test_what_grows_with_all_conversations_is_not_walked_for_one(
-    url: str, postgres_server: Server, name: str, types: str, arguments: str, expected: str
+    url: str,
+    schema: str,
+    postgres_server: Server,
+    name: str,
+    types: str,
+    arguments: str,
+    expected: str,
 ):
     """To leave lists, and to follow past what is erased: other plans read an entry of each
     conversation.
     """
     open_store(url).close()
-    schema = url.partition("schema=")[2].partition("&")[0]
     plan = postgres_server.sql(
         f"INSERT INTO {schema}.listed SELECT decode(repeat('00', 16), 'hex'), n, n FROM"
         f" generate_series(1, 5000) n;INSERT INTO {schema}.conversations (key, id, visible,"
@@ -398,31 +319,11 @@ OF_ONE_OF_SEVERAL = {
     "put_place",
     "put_refused",
 }
-ASKED_EACH_OF_SEVERAL = {
-    "greet",
-    "live_rows",
-    "live_place",
-    "publications",
-    "last_position",
-    "status",
-    "followers",
-    "conversations",
-    "id_from",
-    "allow",
-    "refuse",
-    "touched",
-    "listed",
-    "put_listed",
-    "forks",
-    "conversation",
-    "rows_without_conversation",
-    "attachments_without_conversation",
-}
 
 
 def test_each_statement_that_is_not_about_one_conversation_is_joined_over_several_stores():
     joined = {*stores._OF_ALL_STORES, *stores._TOGETHER}
-    assert joined - set().union(*UNBOUND.values()) <= {
+    assert joined - {*UNBOUND} <= {
         "refused_among",
         "first_refused",
         "sources",
@@ -430,7 +331,7 @@ def test_each_statement_that_is_not_about_one_conversation_is_joined_over_severa
         "family",
         "with_bytes",
     }
-    assert set().union(*UNBOUND.values()) - joined == ASKED_EACH_OF_SEVERAL
+    assert {*UNBOUND} - joined == {name for name, each in UNBOUND.items() if each}
 
 
 @pytest.mark.parametrize(

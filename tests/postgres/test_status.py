@@ -147,17 +147,17 @@ def test_a_store_in_a_file_has_no_status():
         follower_status(store)
 
 
-def test_rows_of_no_conversation_are_found(url: str, store: Store, postgres_server: Server):
+def test_rows_of_no_conversation_are_found(
+    url: str, schema: str, store: Store, postgres_server: Server
+):
     recorder = store._recorder
     assert list(recorder.check()) == []
-    schema = url.partition("schema=")[2].partition("&")[0]
     postgres_server.sql(f"DELETE FROM {schema}.conversations")
     [finding] = recorder.check()
     assert finding.startswith("2 events belong to conversation number")
 
 
-def test_a_missing_index_is_a_finding(url: str, store: Store, postgres_server: Server):
-    schema = url.partition("schema=")[2].partition("&")[0]
+def test_a_missing_index_is_a_finding(url: str, schema: str, store: Store, postgres_server: Server):
     postgres_server.sql(f"DROP INDEX {schema}.events_structural")
     [finding] = store._recorder.check()
     assert finding.startswith("the index events_structural is missing, so reading is slow or fails")
@@ -165,15 +165,16 @@ def test_a_missing_index_is_a_finding(url: str, store: Store, postgres_server: S
 
 @pytest.mark.parametrize("kind, name", [("table", "figure_counts"), ("function", "begin_epoch()")])
 def test_a_missing_table_or_function_is_a_finding(
-    kind: str, name: str, url: str, store: Store, postgres_server: Server
+    kind: str, name: str, url: str, schema: str, store: Store, postgres_server: Server
 ):
-    schema = url.partition("schema=")[2].partition("&")[0]
     postgres_server.sql(f"DROP {kind} {schema}.{name}")
     [finding] = store._recorder.check()
     assert finding.startswith(f"the {kind} {name.removesuffix('()')} is missing, so calls that")
 
 
-def test_what_amcheck_finds_is_a_finding(url: str, store: Store, postgres_server: Server):
+def test_what_amcheck_finds_is_a_finding(
+    url: str, schema: str, store: Store, postgres_server: Server
+):
     """Not every server has the extension; a function of its name and with its arguments stands for
     it.
     """
@@ -183,7 +184,6 @@ def test_what_amcheck_finds_is_a_finding(url: str, store: Store, postgres_server
         " index) <> 403 THEN RAISE 'item order invariant violated for index'; END IF; END $$"
         " LANGUAGE plpgsql"
     )
-    schema = url.partition("schema=")[2].partition("&")[0]
     postgres_server.sql(f"CREATE INDEX not_a_b_tree ON {schema}.facts USING hash (value)")
     try:
         [finding] = store._recorder.check()

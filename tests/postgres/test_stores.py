@@ -5,7 +5,6 @@ what of all.
 from __future__ import annotations
 
 import itertools
-import shutil
 import threading
 import time
 from collections import Counter
@@ -50,15 +49,6 @@ def many(postgres_server: Server) -> str:
     url = postgres_server.url(schema="many", stores=str(COUNT), patience_s="10")
     open_store(url).close()
     return url
-
-
-@pytest.fixture
-def folder(postgres_server: Server) -> Iterator[Path]:
-    folder = postgres_server.folder.parent / f"moving-{time.monotonic_ns()}"
-    folder.mkdir()
-    folder.chmod(0o755)
-    yield folder
-    shutil.rmtree(folder)
 
 
 def stores_of(store: Store) -> Stores:
