@@ -56,9 +56,7 @@ def are_loaded() -> bool:
     return hasattr(ctypes.CDLL(None), "faults_calls")
 
 
-def begin_again_with_faults(arguments: Sequence[str], **more: str) -> None:
-    """Replace this process by one that has them, unless it has; with ``more`` in its
-    environment.
-    """
+def begin_again_with_faults(arguments: Sequence[str]) -> None:
+    """Replace this process by one that has them, unless it has."""
     if not are_loaded():
-        os.execve(sys.executable, [sys.executable, *arguments], {**environment(), **more})
+        os.execve(sys.executable, [sys.executable, *arguments], environment())

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from foldlog.eventstore import (
+    ANY_VERSION,
     CondensationAction,
     Entry,
     Erased,
@@ -45,6 +46,16 @@ class Ledger:
 
     def enter(self, conversation: str, first_id: int, size: int, batch: str) -> None:
         os.write(self._file, json.dumps([conversation, first_id, size, batch]).encode() + b"\n")
+
+    def append(self, store: Store, conversation: str, batch: str, size: int) -> None:
+        """Append a batch, which a process that does it again after a crash finds by its key."""
+        recorded = store.append(
+            conversation,
+            batch_of(batch, size),
+            expected_version=ANY_VERSION,
+            idempotency_key=batch,
+        )
+        self.enter(conversation, recorded[0].id, size, batch)
 
     @staticmethod
     def read(folder: Path) -> list[Acknowledged]:

@@ -68,13 +68,7 @@ def _without_views(path: Path) -> None:
 def append(path: Path, ledger: Ledger) -> None:
     with open_at(path) as store:
         for n in range(3):
-            recorded = store.append(
-                "c1",
-                batch_of(f"single-{n}", 1),
-                expected_version=ANY_VERSION,
-                idempotency_key=f"single-{n}",
-            )
-            ledger.enter("c1", recorded[0].id, 1, f"single-{n}")
+            ledger.append(store, "c1", f"single-{n}", 1)
 
 
 def append_batches(path: Path, ledger: Ledger) -> None:
@@ -91,13 +85,7 @@ def append_and_write_back(path: Path, ledger: Ledger) -> None:
     checkpoints.AT = 1
     with open_at(path) as store:
         for n in range(3):
-            recorded = store.append(
-                "c1",
-                batch_of(f"single-{n}", 1),
-                expected_version=ANY_VERSION,
-                idempotency_key=f"single-{n}",
-            )
-            ledger.enter("c1", recorded[0].id, 1, f"single-{n}")
+            ledger.append(store, "c1", f"single-{n}", 1)
             for thread in threading.enumerate():
                 if thread.name == checkpoints.THREAD:
                     thread.join()
@@ -193,10 +181,7 @@ def ingest_staged(path: Path, ledger: Ledger) -> None:
     """A history of several chunks, staged and then published."""
     _ingest(path, ledger, "imported", 22)
     with open_at(path) as store:
-        recorded = store.append(
-            "c1", batch_of("after", 2), expected_version=ANY_VERSION, idempotency_key="after"
-        )
-        ledger.enter("c1", recorded[0].id, 2, "after")
+        ledger.append(store, "c1", "after", 2)
 
 
 def ingest_tail(path: Path, ledger: Ledger) -> None:
@@ -227,10 +212,7 @@ def catch_up(path: Path, ledger: Ledger) -> None:
         views = Views(store)
         assert len(views.current("c1")) > 0
         store.register(views)
-        recorded = store.append(
-            "c1", batch_of("after", 4), expected_version=ANY_VERSION, idempotency_key="after"
-        )
-        ledger.enter("c1", recorded[0].id, 4, "after")
+        ledger.append(store, "c1", "after", 4)
 
 
 def rebuild(path: Path, ledger: Ledger) -> None:
@@ -263,10 +245,7 @@ def _with_a_secret(path: Path) -> None:
 def erase(path: Path, ledger: Ledger) -> None:
     with open_at(path) as store:
         erasure.erase(store, "secret", reason="asked to")
-        recorded = store.append(
-            "c1", batch_of("after", 2), expected_version=ANY_VERSION, idempotency_key="after"
-        )
-        ledger.enter("c1", recorded[0].id, 2, "after")
+        ledger.append(store, "c1", "after", 2)
         vacuum(store)
 
 
@@ -293,10 +272,7 @@ def redact(path: Path, ledger: Ledger) -> None:
     """An event of a conversation that has a fork is redacted, and its append is sent again."""
     with open_at(path) as store:
         redact_event(store, "c1", 12, reason="asked to", by="me")
-        recorded = store.append(
-            "c1", batch_of("after", 2), expected_version=ANY_VERSION, idempotency_key="after"
-        )
-        ledger.enter("c1", recorded[0].id, 2, "after")
+        ledger.append(store, "c1", "after", 2)
         _append_secret(store)
         assert store.version("c1") == 16
         vacuum(store)
@@ -307,10 +283,7 @@ def fork(path: Path, ledger: Ledger) -> None:
     with open_at(path) as store:
         with contextlib.suppress(VersionConflict):  # it was begun before the crash
             store.fork("c1", 12, "f")
-        recorded = store.append(
-            "f", batch_of("own", 3), expected_version=ANY_VERSION, idempotency_key="own"
-        )
-        ledger.enter("f", recorded[0].id, 3, "own")
+        ledger.append(store, "f", "own", 3)
 
 
 def _with_a_fork(path: Path) -> None:
@@ -325,10 +298,7 @@ def detach(path: Path, ledger: Ledger) -> None:
     detachment._CHUNK, detachment.REST_S = 5, 0
     with open_at(path) as store:
         erasure.erase(store, "c1", reason="asked to", detach_forks=True)
-        recorded = store.append(
-            "f", batch_of("own", 3), expected_version=ANY_VERSION, idempotency_key="own"
-        )
-        ledger.enter("f", recorded[0].id, 3, "own")
+        ledger.append(store, "f", "own", 3)
         assert store.version("f") == 15
         vacuum(store)
 
@@ -357,10 +327,7 @@ def erase_with_forks(path: Path, ledger: Ledger) -> None:
             "branch",
             "leaf",
         }
-        recorded = store.append(
-            "c2", batch_of("after", 2), expected_version=ANY_VERSION, idempotency_key="after"
-        )
-        ledger.enter("c2", recorded[0].id, 2, "after")
+        ledger.append(store, "c2", "after", 2)
         vacuum(store)
 
 
