@@ -164,8 +164,8 @@ def _messages(
     view: Any, found: model.Conversation, shown: model.Shown, about: str, dialect: Any
 ) -> None:
     fit = model.as_sent([found.item(each) for each in found.fit(shown)])
-    told = [word for word in split(view.to_messages(dialect)) if word.startswith("word")]
-    words = [[word for word in split(_sent(each)) if word.startswith("word")] for each in fit]
+    told = tokens(view.to_messages(dialect))
+    words = [tokens(_sent(each)) for each in fit]
     same(
         "words of the messages",
         sorted(told),
@@ -186,6 +186,11 @@ def _sent(event: model.Event) -> Any:
     if event["kind"] == "action":
         return [event["thought"], event["arguments"]]
     return event.get("content")
+
+
+def tokens(value: Any) -> list[str]:
+    """Return the words within a value that the simulation has made: each is in one event."""
+    return [word for word in split(value) if word.startswith("word")]
 
 
 def split(value: Any) -> list[str]:
@@ -430,12 +435,12 @@ def _page(process: Process, found: model.Conversation, rng: random.Random) -> No
         )
         left.append(gone[0] if gone else 0)
     same("page's column of what left", list(page.events.left), left, f"{name} since {since}")
-    words = [_said_by(event) for event in found.events]
+    words = [set(tokens(event)) for event in found.events]
     event_id = rng.randrange(now)
     text = process.pages.event(name, event_id)
     same(
         "page's text",
-        {w for w in split(text.event) if w.startswith("word")},
+        set(tokens(text.event)),
         words[event_id],
         f"{name} {event_id}",
     )
@@ -456,13 +461,9 @@ def erased(site: Site) -> set[str]:
         word
         for each in site.model.living.values()
         for event in each.events
-        for word in _said_by(event)
+        for word in tokens(event)
     }
     return site.gone - said
-
-
-def _said_by(event: model.Event) -> set[str]:
-    return {word for word in split(event) if word.startswith("word")}
 
 
 def reported(process: Process) -> None:
@@ -476,12 +477,9 @@ def reported(process: Process) -> None:
             "SELECT id, version FROM conversations WHERE erased_at IS NULL"
         ).fetchall()
     living = site.model.living
-    got = {
-        (name, number): {word for word in split(text) if word.startswith("word")}
-        for name, number, text in rows
-    }
+    got = {(name, number): set(tokens(text)) for name, number, text in rows}
     want = {
-        (name, e["id"]): _said_by(e)
+        (name, e["id"]): set(tokens(e))
         for name, events in site.model.followed().items()
         for e in events
     }

@@ -61,7 +61,7 @@ class Steps:
         elif draw < 0.08 and kind in _FAULTY:
             self.fault = "refused"
             seam.arm(refuse_at=rng.choice((1, 1, 1, 2, 3)))
-        elif draw < _INTERLEAVED.get(kind, 0):
+        elif draw < _MEETS[kind]:
             self._interleave(site, process, rng)
         self.tell(
             f"{site.name}.{site.processes.index(process)} {kind}"
@@ -1365,12 +1365,8 @@ def _descendants(store: model.Store, found: model.Conversation) -> list[model.Co
     return below
 
 
-def _words_of(event: model.Event) -> set[str]:
-    return {word for word in checks.split(event) if word.startswith("word")}
-
-
 def _said_in(found: model.Conversation, ids: Sequence[int]) -> set[str]:
-    return {word for each in ids for word in _words_of(found.events[each])}
+    return {word for each in ids for word in checks.tokens(found.events[each])}
 
 
 def _said(some: Iterable[model.Conversation]) -> set[str]:
@@ -1379,81 +1375,20 @@ def _said(some: Iterable[model.Conversation]) -> set[str]:
         for each in some
         for event in each.events
         if not event["redacted"]
-        for word in _words_of(event)
+        for word in checks.tokens(event)
     }
 
 
-WEIGHTS = {
-    "append": 34,
-    "together": 2,
-    "wait": 0.2,
-    "forget": 8,
-    "request": 2,
-    "retract": 3,
-    "pop": 2,
-    "document": 5,
-    "attributes": 4,
-    "create": 3,
-    "step": 3,
-    "close_open_calls": 2,
-    "fork": 6,
-    "redact": 3,
-    "erase": 3,
-    "ingest": 4,
-    "copy": 0.5,
-    "back_up": 0.7,
-    "restore": 0.7,
-    "lose_power": 0.5,
-    "rekey": 0.4,
-    "vacuum": 0.5,
-    "rebuild": 0.5,
-    "search": 1,
-    "recent": 2,
-    "follow": 2,
-    "audit": 1,
-    "serve": 0.7,
-    "report": 0.1,
-    "verify": 0.5,
-    "read": 1,
-    "reopen": 2,
-    "jump": 2,
-}
-_FAULTY = {
-    *(
-        "append",
-        "forget",
-        "request",
-        "retract",
-        "pop",
-        "document",
-        "attributes",
-        "create",
-        "step",
-        "close_open_calls",
-    ),
-    *("fork", "redact", "erase", "ingest", "copy", "back_up", "rekey", "vacuum"),
-}
-_INTERLEAVED = {
-    **dict.fromkeys(
-        ("append", "forget", "request", "retract", "pop", "document", "attributes", "create"), 0.2
-    ),
-    **dict.fromkeys(("fork", "close_open_calls", "back_up", "verify"), 0.2),
-    **{"redact": 0.4, "erase": 0.5, "ingest": 0.4, "step": 0.3, "copy": 0.4, "vacuum": 0.4},
-}
-"""How likely another process takes a step within one, or a fault comes."""
+_TABLE = [
+    line.replace("-", "0").split()
+    for line in Path(__file__).with_suffix(".txt").read_text().splitlines()[3:]
+]
+"""The steps: see ``steps.txt``."""
+WEIGHTS = {kind: float(weight) for kind, weight, *_ in _TABLE}
+_FAULTY = {kind for kind, _, fault, *_ in _TABLE if fault == "yes"}
+_MEETS = {kind: float(meets) for kind, _, _, meets, _ in _TABLE}
+_BETWEEN = [kind for kind, *_, times in _TABLE for _ in range(int(times))]
 _STOPPED = ("Killed", "Refused")
-_BETWEEN = (
-    "append",
-    "append",
-    "forget",
-    "document",
-    "attributes",
-    "fork",
-    "redact",
-    "erase",
-    "create",
-    "retract",
-)
 
 
 def drawn(seed: str, count: int, without: frozenset[str] = frozenset()) -> list[Step]:
