@@ -38,6 +38,7 @@ from foldlog.eventstore import (
     Observation,
 )
 from foldlog.eventstore.inside import can_be_redacted
+from tests.adapters.killed import check_killed_in_a_tool
 from tests.sound import assert_sound
 
 ROOT = Path(__file__).parents[2]
@@ -367,6 +368,23 @@ class Runs(Keeps):
             assert self.parts(model.prompts[0])[: len(sent)] == sent
             assert "finished" in str((await self.kept(store))[-1])
             assert_sound(store.histories.sync.store)
+
+    async def run_paying(self, url: str, pay: Any, call_id: str) -> Any:
+        """Run an agent that calls ``pay`` once, for ``tests.adapters.paying``. Return what its model
+        was sent at last.
+        """
+
+        def script(number: int) -> str | list[tuple[str, str, dict[str, Any]]]:
+            asks = number == 0 and "may have run" not in repr(model.prompts[-1])
+            return [("pay", call_id, {"to": "ann"})] if asks else "done"
+
+        model = self.model(script)
+        async with self.opened(url) as store:
+            await self.run(store, model, "pay ann", pay)
+        return model.prompts[-1]
+
+    def test_a_tool_in_which_the_process_was_killed_does_not_run_again(self, tmp_path):
+        check_killed_in_a_tool(self, tmp_path)
 
     @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
     async def test_a_conversation_goes_on_whatever_of_it_is_redacted(self, url, tmp_path):

@@ -16,12 +16,13 @@ import foldlog
 ROOT = Path(__file__).parents[2]
 
 
-def check_killed_in_a_tool(runtime: str, folder: Path) -> None:
+def check_killed_in_a_tool(keeps: Any, folder: Path) -> None:
     """Raise ``AssertionError`` unless the call is on disk when its tool runs, the tool runs once,
     and the model is told that it may have run.
     """
     store, bank = f"sqlite:///{folder}/history.db", folder / "bank"
-    command = [sys.executable, "-m", "tests.adapters.paying", runtime, store, str(bank)]
+    program = [sys.executable, "-m", "tests.adapters.paying"]
+    command = [*program, type(keeps).__module__, store, str(bank)]
     printed = folder / "printed"  # a file: what a killed process started may hold a pipe open
     with printed.open("w") as output:
         killed = subprocess.run(

@@ -166,7 +166,7 @@ class TestKeeps(Answers, Condenses):
         return ScriptedClient(lambda messages, number: replies(script(number)))
 
     async def run(self, store, model, prompt, *tools):
-        await asked(agent_of(model, store, tools=tools), prompt)
+        await asked(agent_of(model, store, tools=tools, middleware=[store.effects]), prompt)
 
     def texts(self, prompt):
         contents = [content for message in prompt for content in message.contents]
@@ -245,13 +245,21 @@ async def test_the_view_is_what_the_model_was_sent_at_each_call(url, how):
         client = ScriptedClient(steps(choice), messages_max=40 if how == "condense" else None)
         agent = agent_of(client, provider, **OF_THE_SDK[how](choice))
         history = histories[provider.conversation("s")]
-        while len(client.prompts) < 200:
-            await asked(agent, f"step {len(client.prompts)}")
-            assert await shown_before_the_reply(histories) == parts(client.prompts[-1])
-            if choice.random() < 0.1 and len(client.prompts) > 20:
-                history.retract(choice.choice(ends_of_turns(history)), "another branch")
+        await talk_and_branch(agent, client, histories, choice)
         assert sum(isinstance(event, CondensationAction) for event in history.events()) >= 5
         assert_sound(histories.store)
+
+
+async def talk_and_branch(agent, client, histories, choice):
+    """Run an agent until it has 200 prompts, from another version now and then. Each prompt is what
+    the View shows.
+    """
+    history = histories[FoldlogHistoryProvider(histories).conversation("s")]
+    while len(client.prompts) < 200:
+        await asked(agent, f"step {len(client.prompts)}")
+        assert await shown_before_the_reply(histories) == parts(client.prompts[-1])
+        if choice.random() < 0.1 and len(client.prompts) > 20:
+            history.retract(choice.choice(ends_of_turns(history)), "another branch")
 
 
 def ends_of_turns(history):
@@ -286,11 +294,7 @@ async def test_the_sdks_own_compaction_is_kept(histories, provider, how):
     )
     agent = agent_of(client, provider, compaction, each_call=False)
     history = histories[provider.conversation("s")]
-    while len(client.prompts) < 200:
-        await asked(agent, f"step {len(client.prompts)}")
-        assert await shown_before_the_reply(histories) == parts(client.prompts[-1])
-        if choice.random() < 0.1 and len(client.prompts) > 20:
-            history.retract(choice.choice(ends_of_turns(history)), "another branch")
+    await talk_and_branch(agent, client, histories, choice)
     made = [event for event in history.events() if isinstance(event, CondensationAction)]
     assert len(made) >= 5
     assert any(event.summary for event in made) == (how != "window")

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import random
 import uuid
 from dataclasses import replace
 from unittest.mock import ANY
+from urllib.parse import urlsplit
 
 import pytest
 from claude_agent_sdk import (
     InMemorySessionStore,
+    create_sdk_mcp_server,
     get_session_messages_from_store,
     list_sessions,
     list_sessions_from_store,
     project_key_for_directory,
+    query,
+    tool,
 )
 from claude_agent_sdk.testing import run_session_store_conformance
 
 import foldlog
 from foldlog.adapters.claude_agent import FoldlogSessionStore
 from foldlog.eventstore import ConversationErased
+from tests.adapters.claude_agent.agent import options
+from tests.adapters.claude_agent.anthropic_server import AnthropicServer, blocks_of
 from tests.adapters.contract import Lists, redacted_one_by_one
+from tests.adapters.killed import check_killed_in_a_tool
 from tests.sound import assert_sound
 
 KEY = {"project_key": "-work", "session_id": "s"}
@@ -298,6 +307,50 @@ class TestKeeps(Lists):
 
     async def add_to(self, store, name):
         await store.append({**KEY, "session_id": name}, [line(uuid.uuid4().int)])
+
+    async def run_paying(self, url, pay, call_id):
+        sent = []
+
+        @tool("pay", "Pay somebody.", {"to": str})
+        @foldlog.effect()
+        async def paying(given):
+            await asyncio.sleep(3)  # the SDK hands lines over some time after they were written
+            return {"content": [{"type": "text", "text": pay.__wrapped__(given["to"])}]}
+
+        def play(prompt):
+            sent.append(prompt["messages"])
+            text = {"type": "text", "text": "done"}
+            if not prompt.get("tools") or any(
+                call_id in str(block) for each in sent[-1] for block in blocks_of(each)
+            ):
+                return [text]
+            return [
+                {
+                    "type": "tool_use",
+                    "id": call_id,
+                    "name": "mcp__bank__pay",
+                    "input": {"to": "ann"},
+                }
+            ]
+
+        server, folder = AnthropicServer(play), os.path.dirname(urlsplit(url).path)
+        home = f"{folder}/home-{os.getpid()}"
+        os.mkdir(home)
+        session = "6b0d6b5f-1f0e-4d55-9d0e-3a3f0a0f1c11"
+        async with FoldlogSessionStore(url) as store:
+            bank = create_sdk_mcp_server("bank", tools=[store.with_effects(paying)])
+            started = any(True for _ in store.histories.sync)
+            begun = {"resume": session} if started else {"session_id": session}
+            more = {"mcp_servers": {"bank": bank}, "hooks": store.effect_hooks(), **begun}
+            async for _ in query(
+                prompt="pay ann", options=options(store, server.url, home, folder, **more)
+            ):
+                pass
+        server.close()
+        return sent[-1]
+
+    def test_a_tool_in_which_the_process_was_killed_does_not_run_again(self, tmp_path):
+        check_killed_in_a_tool(self, tmp_path)
 
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)

@@ -471,7 +471,12 @@ def measure(unit: str) -> dict:
 
 
 async def run(service, model, prompt, tools=(measure,)):
-    agent = LlmAgent(name="agent", model=model, tools=list(tools))
+    agent = LlmAgent(
+        name="agent",
+        model=model,
+        tools=list(tools),
+        before_tool_callback=service.before_tool_callback,
+    )
     runner = Runner(agent=agent, app_name="a", session_service=service)
     message = types.Content(role="user", parts=[types.Part(text=prompt)])
     return [

@@ -87,6 +87,9 @@ class ScriptedModel(BaseChatModel):
         return ChatResult(generations=[ChatGeneration(message=said)])
 
 
+_EFFECTS = ("wrap_tool_call", "awrap_tool_call")
+
+
 def agent(model, tools, saver, hook=None):
     """Return a graph that calls the model and its tools in turn."""
 
@@ -96,7 +99,8 @@ def agent(model, tools, saver, hook=None):
 
     builder = StateGraph(MessagesState)
     builder.add_node("agent", ask)
-    builder.add_node("tools", ToolNode(tools))
+    effects = {name: getattr(saver, name) for name in _EFFECTS if hasattr(saver, name)}
+    builder.add_node("tools", ToolNode(tools, **effects))
     builder.add_edge(START, "agent")
     builder.add_conditional_edges("agent", tools_condition)
     builder.add_edge("tools", "agent")

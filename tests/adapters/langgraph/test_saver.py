@@ -748,6 +748,12 @@ class TestKeeps(Condenses):
             told([] if newest is None else newest.checkpoint["channel_values"].get("messages", []))
         )
 
+    def test_a_tool_does_not_run_again_where_checkpoints_are_put_at_the_end(
+        self, tmp_path, monkeypatch
+    ):
+        monkeypatch.setenv("DURABILITY", "exit")
+        self.test_a_tool_in_which_the_process_was_killed_does_not_run_again(tmp_path)
+
     @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
     async def test_a_kill_while_checkpoints_are_put_later_leaves_some_of_them(
         self, url, monkeypatch

@@ -83,13 +83,13 @@ def scripted(*replies):
     return TestLLM.from_messages(messages)
 
 
-def agent(llm, condenser=None):
-    return Agent(llm=llm, tools=[Tool(name="work")], include_default_tools=[], condenser=condenser)
+def agent(llm, condenser=None, tool="work"):
+    return Agent(llm=llm, tools=[Tool(name=tool)], include_default_tools=[], condenser=condenser)
 
 
-def conversation(store, conversation_id, llm, workspace, condenser=None):
+def conversation(store, conversation_id, llm, workspace, condenser=None, tool="work"):
     return LocalConversation(
-        agent=agent(llm, condenser),
+        agent=agent(llm, condenser, tool),
         workspace=str(workspace),
         conversation_id=conversation_id,
         file_store=store,

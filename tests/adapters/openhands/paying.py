@@ -7,7 +7,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from openhands.sdk.tool import Action, Observation, ToolDefinition, ToolExecutor
+from openhands.sdk.tool import (
+    Action,
+    Observation,
+    ToolDefinition,
+    ToolExecutor,
+    register_tool,
+)
 
 import foldlog
 from foldlog.adapters.openhands import FoldlogFileStore
@@ -36,3 +42,6 @@ class PayTool(ToolDefinition[PayAction, PayObservation]):
         types = {"action_type": PayAction, "observation_type": PayObservation}
         executor = STORE[0].with_effects(Pay(), PayObservation)
         return [cls(description="Pay somebody.", executor=executor, **types)]
+
+
+register_tool("pay", PayTool)

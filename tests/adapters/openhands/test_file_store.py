@@ -22,11 +22,13 @@ from openhands.sdk.event import (
 from openhands.sdk.event.condenser import Condensation, CondensationRequest
 from openhands.sdk.io import InMemoryFileStore, LocalFileStore
 from openhands.sdk.llm import Message, MessageToolCall, TextContent
+from openhands.sdk.testing import TestLLM
 
 from foldlog._figures.shown import collect_stats
 from foldlog.adapters.openhands import FoldlogFileStore
 from foldlog.eventstore import DocumentChanges, InvalidEvent, Retraction
 from tests.adapters.contract import Runs
+from tests.adapters.openhands import paying
 from tests.adapters.openhands.agents import (
     TOOLS,
     WorkAction,
@@ -320,6 +322,22 @@ class TestKeeps(Runs):
             talk.close()
         model.close()
         assert model.problems == []
+
+    async def run_paying(self, url, pay, call_id):
+        """The SDK finds the classes of a tool by their names in a module."""
+        with TemporaryDirectory() as workspace, FoldlogFileStore(url, ID) as store:
+            paying.STORE[:], paying.BANK[:] = [store], [pay.__wrapped__]
+            call = MessageToolCall(
+                id=call_id, name="pay", arguments='{"to": "ann"}', origin="completion"
+            )
+            replies = [
+                Message(role="assistant", content=[], tool_calls=[call]),
+                Message(role="assistant", content=[TextContent(text="done")]),
+            ]
+            talk = conversation(store, ID, TestLLM.from_messages(replies), workspace, tool="pay")
+            talk.send_message("pay ann")
+            talk.run()
+            return [event.model_dump_json() for event in talk.state.events]
 
     def parts(self, prompt):
         return told(prompt)

@@ -302,6 +302,7 @@ def agent_of(repository, model, tools=(measure,), **settings):
         tools=[*map(tool, tools)],
         agent_id="a",
         session_manager=manager,
+        hooks=[repository],
         callback_handler=None,
         **settings,
     )
@@ -361,13 +362,16 @@ async def test_the_view_is_what_the_model_was_sent_at_each_call(url, how):
         assert_sound(histories.store)
 
 
+class Graph:
+    """Agents that work together."""
+
+    id = "g"
+
+    def serialize_state(self):
+        return {"nodes": ["a"]}
+
+
 async def test_agents_that_work_together_are_kept(repository):
-    class Graph:
-        id = "g"
-
-        def serialize_state(self):
-            return {"nodes": ["a"]}
-
     repository.create_session(Session(session_id="s", session_type=SessionType.AGENT))
     assert repository.read_multi_agent("s", "g") is None
     with pytest.raises(SessionException, match="does not exist"):
@@ -463,12 +467,6 @@ async def test_an_agent_of_an_erased_conversation_writes_nothing(histories, how,
 
 
 async def test_states_of_agents_that_work_together_are_not_written_after_an_erasure(histories):
-    class Graph:
-        id = "g"
-
-        def serialize_state(self):
-            return {"nodes": ["a"]}
-
     one, other = FoldlogSessionRepository(histories), FoldlogSessionRepository(histories)
     session = Session(session_id="s", session_type=SessionType.AGENT)
     for repository in (one, other):
