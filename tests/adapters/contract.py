@@ -381,7 +381,7 @@ class Runs(Keeps):
         model = self.model(script)
         async with self.opened(url) as store:
             await self.run(store, model, "pay ann", pay)
-        return model.prompts[-1]
+        return self.parts(model.prompts[-1]), model.prompts[-1]
 
     def test_a_tool_in_which_the_process_was_killed_does_not_run_again(self, tmp_path):
         check_killed_in_a_tool(self, tmp_path)
