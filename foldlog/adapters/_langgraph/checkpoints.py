@@ -51,7 +51,6 @@ from foldlog.formats import Encoder
 from foldlog.runtimes import (
     HistoryRecorder,
     Recent,
-    RecordSpan,
     companion,
     parse_stored as parse,
     staying,
@@ -215,25 +214,28 @@ class Checkpoints:
         reading = moment.conversation(checkpoint.branch)
         stored = self.histories[checkpoint.branch]._stored_records(moment.query)
         if not reading.redactions and not stored.has_redacted:
-            there = [each for start, stop in ranges_of for each in stored.between(start, stop)]
-            if _are_stored(ranges_of, [span for span, _ in there]):
-                return [(span.start, span.stop) for span, _ in there], [
-                    read(parse(text)) for _, text in there
-                ]
+            spans = list[Span]()
+            texts = list[bytes]()
+            for start, stop in ranges_of:
+                for span, text in stored.between(start, stop):
+                    spans.append((span.start, span.stop))
+                    texts.append(text)
+            if _are_stored(ranges_of, spans):
+                return spans, [read(parse(text)) for text in texts]
         intervals = [(start, stop - 1) for start, stop in ranges_of]
         shown = _shown(checkpoint.branch, intervals, moment)
         encoder = Encoder(self._format, stored=stored)
-        spans = list[Span]()
+        spans = []
         values = list[Any]()
-        start = None
+        begin = None
         for event in shown:
             if event.origin is None or event.origin.format != self._format:
                 continue
-            start = event.id if start is None else start
+            begin = event.id if begin is None else begin
             if complete := encoder.records(event):
                 values += map(read, complete)
-                spans.append((start, event.id + 1))
-                start = None
+                spans.append((begin, event.id + 1))
+                begin = None
         return spans, values
 
     def mark(self, thread: str, branch: str) -> list[tuple[int, int]]:
@@ -556,12 +558,12 @@ def _shown(branch: str, intervals: list[Span], moment: Moment) -> list[Event]:
     return moment.conversation(branch).shown_events(some) if some else []
 
 
-def _are_stored(ranges_of: Iterable[Span], spans: Sequence[RecordSpan]) -> bool:
+def _are_stored(ranges_of: Iterable[Span], spans: Sequence[Span]) -> bool:
     """Return whether each range begins and ends with one of these records. If so, all of its
     records are stored.
     """
-    starts = {span.start for span in spans}
-    stops = {span.stop for span in spans}
+    starts = {start for start, _ in spans}
+    stops = {stop for _, stop in spans}
     return all(start in starts and stop in stops for start, stop in ranges_of)
 
 
