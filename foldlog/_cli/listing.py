@@ -14,6 +14,7 @@ from foldlog._cli.selection import pairs
 from foldlog._cli.stores import listed
 from foldlog._companions import companion_of
 from foldlog._documents import ConversationDocument
+from foldlog._figures.choosing import chosen_by, is_filter
 from foldlog._figures.overview import NATIVE
 from foldlog._figures.prices import Prices
 from foldlog._figures.shown import document_of
@@ -45,14 +46,21 @@ _OF_VIEW = ("sent_events", "sent_summaries", "tokens")
 class Filters(NamedTuple):
     """The conditions that a conversation must meet to be in a list."""
 
-    attributes: Sequence[str] = ()
-    line: str = ""
-    """Filters such as ``has:error tool:Bash``."""
+    words: Sequence[str] = ()
+    """Attributes such as ``team=blue``, and filters such as ``has:error`` and ``tool:Bash``."""
     match: str | None = None
     here: bool = False
     after: datetime | None = None
     to_be_resumed: bool = False
     every: bool = False
+
+    @property
+    def attributes(self) -> list[str]:
+        return [word for word in self.words if not is_filter(word)]
+
+    @property
+    def line(self) -> str:
+        return " ".join(filter(is_filter, self.words))
 
 
 class ListOptions(NamedTuple):
@@ -172,7 +180,6 @@ def _with_attributes(
 
 def _chosen(store: Store, rows: Iterator[ConversationRow], line: str) -> Iterator[ConversationRow]:
     """Yield the conversations that the filters of a line choose. It has no words of texts."""
-    from foldlog._figures.choosing import chosen_by
     from foldlog._web.notes import noted
 
     where = chosen_by(line, found=lambda words: (), noted=lambda: noted(store))

@@ -74,10 +74,7 @@ def run(
         typer.Option(
             "--long/--short",
             "-l/-s",
-            help=(
-                "With or without errors, tokens, condensations and cost. To count them, new "
-                "events are read."
-            ),
+            help="With or without errors, tokens, condensations and cost, which reads new events.",
             show_default="long if the list is short",
         ),
     ] = None,
@@ -122,17 +119,14 @@ def run(
     """
     # the help needs no figures
     from foldlog._cli.listing import Aside, Filters, ListOptions, read_list
-    from foldlog._figures.choosing import is_filter
     from foldlog._figures.prices import Prices
 
     if followers:
         return list_followers(db)
     if sort not in SORTS:
         raise Refused(f"--sort {sort!r} is not a column; use one of {', '.join(SORTS)}")
-    words = attributes or []
     filters = Filters(
-        tuple(word for word in words if not is_filter(word)),
-        " ".join(filter(is_filter, words)),
+        attributes or (),
         match,
         here,
         given_moment("--since", since),
