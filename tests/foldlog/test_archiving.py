@@ -1,4 +1,4 @@
-"""``foldlog store archive``, and what the other commands say of an archived conversation."""
+"""Archiving from Python. The commands are in ``tests/golden/sessions/archive.txt``."""
 
 from datetime import timedelta
 
@@ -8,7 +8,7 @@ import foldlog as api
 from tests.said import said
 
 
-def test_a_span_or_a_moment(tmp_path):
+def test_what_is_archived_is_older_than_a_span_or_a_moment(tmp_path):
     to = f"file://{tmp_path}/objects"
     with api.open(tmp_path / "foldlog.db") as histories:
         histories["old"].append([said("1"), said("2")])

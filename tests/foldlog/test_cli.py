@@ -1,4 +1,4 @@
-"""What the commands do and print."""
+"""What the commands do and print. See also ``tests/golden/sessions``."""
 
 import json
 import os
@@ -17,10 +17,7 @@ import pytest
 
 from foldlog._cli import stores
 from foldlog._cli.catalog import COMMANDS
-from foldlog.eventstore import (
-    Message,
-    open_store,
-)
+from foldlog.eventstore import Message, open_store
 from tests.foldlog.records import said
 from tests.foldlog.terminals import FOLDLOG
 from tests.how_many import some

@@ -1,5 +1,5 @@
-"""What a person meets on the first day: help with examples, pipes, bars that vanish, errors that
-say what to do.
+"""What a person meets on the first day: help with examples, pipes, bars that vanish. See also
+``tests/golden/sessions/begin.txt``.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def test_a_bar_counts_to_its_total_and_leaves_nothing_behind(arguments, tmp_path
 
 @pytest.fixture
 def used_again(foldlog, five_messages):
-    """A conversation of 6 events that was erased, and whose id 5 others have now."""
+    """A conversation that was erased, and whose id another one has now."""
     foldlog("import", five_messages)
     foldlog("store erase five --yes --reason 'asked to'")
     with foldlog_open("foldlog.db") as histories:

@@ -11,11 +11,20 @@ import pytest
 from foldlog import aio, open as open_histories
 from foldlog.eventstore import ConversationNotFound, InvalidArgument, Observation
 from tests.foldlog.formats import test_openhands_v1 as v1
-from tests.foldlog.formats.test_claude_code import asked, replied, result, text, use
+from tests.foldlog.formats.test_claude_code import asked, replied, text
 from tests.how_many import some
 from tests.said import said
 
 CLAUDE_CODE = "claude-code"
+
+
+def use(call_id):
+    """A call of Claude Code."""
+    return {"type": "tool_use", "id": call_id, "name": "Bash", "input": {}}
+
+
+def result(name, parent, call_id):
+    return asked(name, parent, [{"type": "tool_result", "tool_use_id": call_id, "content": "a b"}])
 
 
 def imported(histories, name, records, format=CLAUDE_CODE):
