@@ -24,16 +24,8 @@ def agent(text, n=0, **more):
 
 def texts(events):
     """What the model is sent, one text a message."""
-    sent = View.from_events(events).to_messages()
-    parts = [
-        [each] if isinstance(each, str) else [part["text"] for part in each]
-        for each in map(_content, sent)
-    ]
-    return ["\n".join(each) for each in parts]
-
-
-def _content(message):
-    return message["content"] or ""
+    contents = [message["content"] for message in View.from_events(events).to_messages()]
+    return [each if isinstance(each, str) else each[0]["text"] for each in contents]
 
 
 @pytest.fixture

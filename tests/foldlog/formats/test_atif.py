@@ -10,14 +10,10 @@ from msgspec.structs import replace
 from foldlog import open as open_histories
 from foldlog.eventstore import (
     NOT_RECORDED,
-    Action,
-    CondensationAction,
-    Message,
-    Observation,
-    SystemMessage,
 )
 from foldlog.projections import View
 from tests.foldlog.formats.reading import histories_at, reader_of
+from tests.golden.cases import GOLDEN, cases_in
 
 HEAD = {
     "schema_version": "ATIF-v1.6",
@@ -150,43 +146,21 @@ def test_steps_that_are_copies_are_shown_and_are_neither_calls_nor_requests(fold
     assert len(View.from_events(read(*document["steps"]))) == 9
 
 
-# -- compaction
-# --------------------------------------------------------------------------------------------------
-
-
-CONDENSED = [
-    SystemMessage(id=0, content="You measure."),
-    Message(id=1, source="user", content="how far?"),
-    Message(id=2, source="agent", content="I look."),
-    Action(id=3, tool="measure", arguments={"of": "a"}, call_id="a", response_id="r"),
-    Observation(id=4, tool="measure", content="9", call_id="a", cause=3),
-    CondensationAction(
-        id=5, forgotten_event_ids=(1, 2), summary="Asked for a way.", summary_offset=1
-    ),
-    Message(id=6, source="agent", content="9 km"),
-    CondensationAction(id=7, forgotten_event_ids=(6,)),
-    CondensationAction(
-        id=8, forgotten_event_ids=(), metadata={"outcome": "declined", "reason": "short"}
-    ),
-    Message(id=9, source="user", content="and back?"),
-]
+CONDENSATIONS = GOLDEN / "writes" / "condensations.txt"
 
 
 def test_a_public_validator_takes_what_is_written(foldlog, tmp_path):
     models = pytest.importorskip(
         "atif", reason="the public models of ATIF are not installed: pip install atif"
     )
+    (case,) = [each for each in cases_in("writes")[CONDENSATIONS] if "atif" in each.outputs]
     with open_histories("foldlog.db") as histories:
-        histories["c"].append([replace(each, id=NOT_RECORDED) for each in CONDENSED])
+        histories["c"].append([replace(each, id=NOT_RECORDED) for each in case.events()])
     assert foldlog("export", "c", "--format", "atif", "--output", tmp_path / "out.json").status == 0
     document = json.loads((tmp_path / "out.json").read_text())
     trajectory = models.Trajectory.model_validate(document)
     assert (trajectory.schema_version, len(trajectory.steps)) == ("ATIF-v1.8", 11)
     assert trajectory.to_json_dict() == document
-
-
-# -- sub-agents
-# --------------------------------------------------------------------------------------------------
 
 
 def test_trajectories_of_sub_agents_are_histories_of_their_own(foldlog, tmp_path):

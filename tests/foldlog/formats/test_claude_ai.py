@@ -14,47 +14,28 @@ ROOT = "00000000-0000-4000-8000-000000000000"
 seconds = count(10)
 
 
-def said(name, sender, *content, parent=None, **more):
-    plain = {"start_timestamp": None, "type": "text", "citations": []}
-    blocks = [{**plain, "text": each} if isinstance(each, str) else each for each in content]
+def said(name, sender, text, parent=None):
     tree = {} if parent is None else {"parent_message_uuid": parent}
     return {
         "uuid": name,
-        "text": "\n".join(block["text"] for block in blocks if block["type"] == "text"),
-        "content": blocks,
+        "text": text,
+        "content": [{"start_timestamp": None, "type": "text", "text": text, "citations": []}],
         "sender": sender,
         "created_at": f"2026-01-01T00:00:{next(seconds):02}.500000Z",
-        "updated_at": "2026-01-01T00:01:00Z",
-        **{"attachments": [], "files": [], **more, **tree},
+        "attachments": [],
+        "files": [],
+        **tree,
     }
 
 
 def chat(*messages, **about):
-    times = {
-        "created_at": "2026-01-01T00:00:00Z",
-        "updated_at": "2026-01-01T00:00:09Z",
-        "account": {"uuid": "x"},
-    }
-    return {
-        "uuid": "c1",
-        "name": "Kites",
-        "summary": "",
-        **times,
-        "chat_messages": list(messages),
-        **about,
-    }
+    whole = {"uuid": "c1", "name": "Kites", "updated_at": "2026-01-01T00:00:09Z"}
+    return {**whole, "chat_messages": list(messages), **about}
 
 
 def texts(events):
-    return [
-        message["content"]
-        for message in View.from_events(events).to_messages()
-        if message["role"] != "tool"
-    ]
-
-
-def first(content):
-    return content if isinstance(content, str) else content[0]["text"]
+    contents = [message["content"] for message in View.from_events(events).to_messages()]
+    return [each if isinstance(each, str) else each[0]["text"] for each in contents]
 
 
 def test_the_branch_of_the_newest_message_or_of_the_named_one_is_shown(tmp_path):
@@ -76,7 +57,7 @@ def test_the_branch_of_the_newest_message_or_of_the_named_one_is_shown(tmp_path)
             for again in (False, True):
                 (history,) = opened(tmp_path, export, store=store)
                 assert history.added == 0 or not again
-                assert list(map(first, texts(history.events))) == now
+                assert texts(history.events) == now
                 assert json.loads(bytes_of(store, history.name)) == export
 
 

@@ -24,7 +24,7 @@ from foldlog.eventstore.sources.blocks import HASH_BYTES
 from foldlog.formats import decode
 from foldlog.projections import View
 from tests.foldlog.archive.imports import new_store
-from tests.foldlog.formats.reading import histories_at
+from tests.foldlog.formats.reading import histories_at, recorded
 from tests.how_many import examples
 
 CODEX = "codex"
@@ -103,48 +103,16 @@ def test_words_in_a_role_that_is_not_known_are_nobodys(histories):
     assert shown(histories["c1"].events()) == shown(events)
 
 
-# -- compaction
-# --------------------------------------------------------------------------------------------------
-
-
 # -- rollouts of the first releases
 # -----------------------------------------------------------------------------------
 
-HEADER = {
-    "id": "old-1",
-    "timestamp": "2025-08-18T01:16:13.522Z",
-    "instructions": None,
-    "git": {"branch": "main"},
-}
-STATE = {"record_type": "state"}
-
-
-def bare(*records):
-    """The lines of an old rollout that say what these lines of today say."""
-    return [it["payload"] for it in records]
-
-
-def old_rollout():
-    summary = [{"type": "summary_text", "text": "Look"}]
-    thought = {"type": "reasoning", "id": "rs_1", "summary": summary, "content": None}
-    ls = {"type": "exec", "command": ["ls"]}
-    shell = {
-        "type": "local_shell_call",
-        "id": None,
-        "call_id": "l",
-        "status": "completed",
-        "action": ls,
-    }
-    context = bare(*said("<environment_context>\n</environment_context>"))
-    asked = bare(*said("mend the kite"), call("a"), output("a", "kite.py"))
-    rest = bare(output("l"), *said("It flies.", role="assistant"))
-    return [HEADER, STATE, *context, *asked, STATE, thought, shell, *rest]
+OLD = recorded(CODEX, "an old rollout is read as one of today")
 
 
 @pytest.mark.parametrize("first", [0, 1, 2])
 def test_an_old_rollout_is_recognized_and_named(first, tmp_path):
     path = tmp_path / "rollout.jsonl"
-    path.write_text("".join(f"{json.dumps(line)}\n" for line in old_rollout()[first:]))
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in OLD[first:]))
     (history,) = histories_at(path)
     assert (history.format, history.name) == (
         CODEX,
@@ -156,7 +124,7 @@ def test_an_old_rollout_is_recognized_and_named(first, tmp_path):
 def test_where_the_first_lines_are_lost_the_format_can_be_named(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text(
-        "".join(f"{json.dumps(line)}\n" for line in old_rollout() if line not in (HEADER, STATE))
+        "".join(f"{json.dumps(line)}\n" for line in OLD[1:] if "record_type" not in line)
     )
     assert [history.format for history in histories_at(path)] == ["openai-responses"]
     (history,) = histories_at(path, CODEX)
@@ -164,12 +132,9 @@ def test_where_the_first_lines_are_lost_the_format_can_be_named(tmp_path):
 
 
 def test_a_sub_agents_rollout_is_linked_to_the_session_that_started_it(tmp_path):
-    source = {"subagent": {"thread_spawn": {"parent_thread_id": "s0", "depth": 1}}}
-    spawned = record("session_meta", {"id": "s1", "source": source})
-    assert [event.meta for event in read(spawned, *said("hi"))] == [{"parent": "s0"}, {}]
-    assert [event.meta for event in read(BASE, *said("hi"))] == [{"instructions": "base"}, {}]
     path = tmp_path / "a.jsonl"
-    path.write_text(f"{json.dumps(spawned)}\n")
+    lines = recorded(CODEX, "a sub agents rollout is linked to the session that started it")
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     with foldlog.open("memory:") as histories:
         (history,) = histories.import_(path, prefix="run/")
         assert next(history.events()).meta == {"parent": "run/s0"}

@@ -16,7 +16,6 @@ from foldlog._formats.registry import format_named
 from foldlog.eventstore import (
     Action,
     CondensationAction,
-    CondensationRequest,
     InvalidEvent,
     Message,
     Observation,
@@ -25,7 +24,7 @@ from foldlog.eventstore import (
 from foldlog.formats import FORMATS, decode, detect, encode
 from foldlog.projections import View
 from tests.foldlog.formats.reading import histories_at
-from tests.foldlog.formats.writing import WRITTEN, written
+from tests.foldlog.formats.writing import WRITTEN
 from tests.foldlog.records import CORPUS, records_of
 from tests.projections.chat_rules import PROBLEMS
 
@@ -298,20 +297,6 @@ def test_what_is_no_record_says_where_and_why(format):
             list(decode([record], format))
 
 
-@pytest.mark.parametrize("format", ["openai-chat", "atif", "otlp-genai"])
-def test_an_export_says_that_a_request_is_left_out(format):
-    notes = []
-    list(
-        encode(
-            [Message(id=0, source="user", content="hi"), CondensationRequest(id=1)],
-            format,
-            notes=notes.append,
-        )
-    )
-    assert len(notes) == 1
-    assert "1 request" in notes[0]
-
-
 @pytest.mark.parametrize("format", WRITTEN)
 def test_what_chats_have_in_forms_of_their_own_is_written_in_that_of_each_format(format):
     call = {"id": "k1", "type": "custom", "custom": {"name": "patch", "input": "*** Begin"}}
@@ -324,14 +309,7 @@ def test_what_chats_have_in_forms_of_their_own_is_written_in_that_of_each_format
     assert ("I cannot." in again, "*** Begin" in json.dumps(records)) == (True, True)
 
 
-_QWEN = {"sessionId": "s", "timestamp": "2026-03-01T10:00:00.000Z"}
 ODD = {"type": "odd", "content_type": "odd", "kind": "odd", "odd": {"text": "hidden words"}}
-TEXTS = ({"type": "text", "text": "seen"}, {"type": "text", "text": "more"})
-IN_TEXTS = [
-    Message(id=0, source="user", content=TEXTS),
-    Action(id=1, tool="f", arguments={}, call_id="k", response_id="r"),
-    Observation(id=2, tool="f", call_id="k", cause=1, content=TEXTS),
-]
 
 
 def with_odd(value, *, in_array=False):
@@ -345,158 +323,3 @@ def with_odd(value, *, in_array=False):
     if type(value) is list:
         return [with_odd(each, in_array=True) for each in value]
     return {key: with_odd(each) for key, each in value.items()} if type(value) is dict else value
-
-
-def _span(*told):
-    pairs = zip(("gen_ai.input.messages", "gen_ai.output.messages"), told, strict=False)
-    attributes = [{"key": key, "value": {"stringValue": json.dumps(each)}} for key, each in pairs]
-    return {
-        "resourceSpans": [
-            {"scopeSpans": [{"spans": [{"traceId": "t", "spanId": "s", "attributes": attributes}]}]}
-        ]
-    }
-
-
-WITH_BLOCKS = {
-    "gemini-cli": [
-        {"id": "u", "timestamp": "2026-03-01T10:00:00.000Z", "type": "user", "content": [ODD]},
-        {
-            "id": "g",
-            "timestamp": "2026-03-01T10:00:01.000Z",
-            "type": "gemini",
-            "content": "",
-            "toolCalls": [
-                {
-                    "id": "k",
-                    "name": "f",
-                    "args": {},
-                    "status": "success",
-                    "result": [
-                        {
-                            "functionResponse": {
-                                "id": "k",
-                                "name": "f",
-                                "response": {"output": ""},
-                                "parts": [ODD],
-                            }
-                        }
-                    ],
-                },
-            ],
-        },
-    ],
-    "cursor": [
-        {"blob": "u", "message": {"role": "user", "content": [ODD]}},
-        {
-            "blob": "a",
-            "message": {
-                "role": "assistant",
-                "content": [{"type": "tool-call", "toolCallId": "k", "toolName": "f", "args": {}}],
-            },
-        },
-        {
-            "blob": "t",
-            "message": {
-                "role": "tool",
-                "content": [
-                    {"type": "tool-result", "toolCallId": "k", "toolName": "f", "result": [ODD]}
-                ],
-            },
-        },
-    ],
-    "qwen-code": [
-        {
-            **_QWEN,
-            "uuid": name,
-            "parentUuid": parent,
-            "type": kind,
-            "message": {"role": role, "parts": [part]},
-        }
-        for name, parent, kind, role, part in (
-            ("u", None, "user", "user", ODD),
-            (
-                "a",
-                "u",
-                "assistant",
-                "model",
-                {"functionCall": {"id": "k", "name": "f", "args": {}}},
-            ),
-            (
-                "t",
-                "a",
-                "tool_result",
-                "user",
-                {
-                    "functionResponse": {
-                        "id": "k",
-                        "name": "f",
-                        "response": {"output": ""},
-                        "parts": [ODD],
-                    }
-                },
-            ),
-        )
-    ],
-    "opencode": [
-        {"info": {"id": "m1", "role": "user"}, "parts": [ODD]},
-        {
-            "info": {"id": "m2", "role": "assistant"},
-            "parts": [
-                {
-                    "type": "tool",
-                    "callID": "k",
-                    "tool": "f",
-                    "state": {
-                        "status": "completed",
-                        "input": {},
-                        "output": "",
-                        "attachments": [ODD],
-                    },
-                },
-            ],
-        },
-    ],
-    "copilot-cli": [
-        {"type": kind, "data": data, "id": kind}
-        for kind, data in (
-            ("user.message", {"content": "", "attachments": [ODD]}),
-            (
-                "assistant.message",
-                {"toolRequests": [{"toolCallId": "k", "name": "f", "arguments": {}}]},
-            ),
-            (
-                "tool.execution_complete",
-                {"toolCallId": "k", "result": {"content": "", "binaryResultsForLlm": [ODD]}},
-            ),
-        )
-    ],
-    "otlp-genai": [
-        _span(
-            [
-                {"role": "user", "parts": [ODD]},
-                {"role": "assistant", "parts": [{"type": "tool_call", "id": "k", "name": "f"}]},
-                {
-                    "role": "tool",
-                    "parts": [{"type": "tool_call_response", "id": "k", "response": [ODD]}],
-                },
-            ],
-            [],
-        ),
-    ],
-}
-"""Records of formats whose blocks are not where their texts are."""
-WITH_ENCODER = [
-    name for name in FORMATS if format_named(name).encoder is not None and name != "claude-code"
-]
-
-
-@pytest.mark.parametrize("format", sorted({*WITH_BLOCKS, *WITH_ENCODER}))
-def test_a_block_that_no_rule_knows_is_shown(format):
-    records = WITH_BLOCKS.get(format) or [with_odd(each) for each in written(IN_TEXTS, format)]
-    view = View.from_events(decode(records, format))
-    told = [
-        event
-        for event in view
-        if "odd" in repr(getattr(event, "content", getattr(event, "data", "")))
-    ]
-    assert [isinstance(event, Observation) for event in told] == [False, True]

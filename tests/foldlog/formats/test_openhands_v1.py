@@ -14,7 +14,7 @@ from foldlog.eventstore import (
 from foldlog.formats import decode, encode
 from foldlog.projections import View
 from tests.foldlog.archive.imports import new_store
-from tests.foldlog.formats.reading import histories_at, reader_of
+from tests.foldlog.formats.reading import histories_at, reader_of, recorded
 
 V1 = "openhands-v1"
 
@@ -27,27 +27,6 @@ def message(name, said="hi", source="user", **more):
     role = "assistant" if source == "agent" else "user"
     said = {"role": role, "content": [text(said, cache_prompt=False)]}
     return {"kind": "MessageEvent", "id": name, "source": source, "llm_message": said, **more}
-
-
-def call(name, call_id="c1", **more):
-    return {
-        "kind": "ActionEvent",
-        "id": name,
-        "source": "agent",
-        "thought": [text("look")],
-        "thinking_blocks": [],
-        "action": {"kind": "TerminalAction", "command": "ls"},
-        "tool_name": "terminal",
-        "tool_call_id": call_id,
-        "tool_call": {
-            "id": call_id,
-            "name": "terminal",
-            "arguments": '{"command": "ls"}',
-            "origin": "completion",
-        },
-        "llm_response_id": "r1",
-        **more,
-    }
 
 
 def condensation(name, *forgotten, **more):
@@ -63,56 +42,18 @@ def condensation(name, *forgotten, **more):
 read = reader_of(V1)
 
 
-@pytest.mark.parametrize("source", [{}, {"rejection_source": "user"}, {"rejection_source": "hook"}])
-def test_a_rejected_call_failed_and_is_written_as_a_rejection_again(source):
-    rejected = {
-        "kind": "UserRejectObservation",
-        "id": "r",
-        "tool_call_id": "c1",
-        "rejection_reason": "no",
-        **source,
-    }
-    called, answered = read(call("a"), {**rejected, "action_id": "a"})
-    assert answered.is_error
-    assert answered.extras == {"rejection_source": "user", **source}
-    moved = [replace(event, origin=None) for event in (called, answered)]
+@pytest.mark.parametrize("number", ["", " 2", " 3"])
+def test_a_rejected_call_is_written_as_a_rejection_again(number):
+    records = recorded(V1, f"a rejected call failed{number}")
+    moved = [replace(event, origin=None) for event in read(*records)]
     *_, written = encode(moved, V1)
-    assert (
-        written.items()
-        >= {
-            **rejected,
-            "id": written["id"],
-            "rejection_source": "user",
-            **source,
-        }.items()
-    )
-    assert "action_id" in written
-
-
-def prompt(name, said, kind="SystemPromptEvent", **more):
-    return {
-        "kind": kind,
-        "id": name,
-        "source": "agent",
-        "system_prompt": text(said),
-        "tools": [],
-        **more,
-    }
-
-
-def update(name, said):
-    return prompt(name, said, "SystemPromptUpdateEvent", reason="tools_and_system_prompt_changed")
+    ids = {name: written[name] for name in ("id", "action_id")}
+    rejected = {"rejection_source": "user", **records[-1], **ids}
+    assert written.items() >= rejected.items()
 
 
 def test_condensations_after_an_update_forget_what_they_name():
-    events = read(
-        prompt("a", "old"),
-        message("b"),
-        update("c", "new"),
-        message("d"),
-        condensation("e", "b", "d"),
-    )
-    assert [event.content for event in View.from_events(events)] == ["new"]
+    events = read(*recorded(V1, "condensations after an update forget what they name"))
     added = CondensationAction(
         id=len(events), forgotten_event_ids=(3,), summary="s", summary_offset=0
     )
@@ -123,10 +64,6 @@ def test_condensations_after_an_update_forget_what_they_name():
     assert notes[0].startswith(
         "left out: 1 replacement of a system prompt, 1 condensation; openai-chat has no place"
     )
-
-
-# -- condensations
-# --------------------------------------------------------------------------------------------------
 
 
 # -- branches

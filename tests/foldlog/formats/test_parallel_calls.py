@@ -194,23 +194,6 @@ def test_each_call_is_read_back_with_its_result_and_its_reply(format):
         assert replies[0] == replies[1] != replies[2] == replies[3]
 
 
-@pytest.mark.parametrize(
-    "format", ["strands", "google-adk", "anthropic-messages", "langchain", "atif"]
-)
-@pytest.mark.parametrize(
-    "text, given", [('{"of": "a"}', {"of": "a"}), ("of a", {"invalid_arguments": "of a"})]
-)
-def test_a_call_is_given_an_object_where_the_sdk_takes_no_text(format, text, given):
-    (call,) = (
-        each
-        for each in decode(
-            list(written([Action(id=0, tool="run", call_id="k", arguments=text)], format)), format
-        )
-        if isinstance(each, Action)
-    )
-    assert call.arguments == given
-
-
 @pytest.mark.parametrize("format", SHAPES[all_results][1:])
 def test_the_calls_of_a_message_that_is_shown_in_part_are_one_record(format):
     with foldlog.open("memory:") as histories:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-SWE = "swe-agent"
-
 
 def message(role, content, kind, agent="main", **more):
     return {"role": role, "content": content, "agent": agent, "message_type": kind, **more}
