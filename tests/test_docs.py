@@ -229,6 +229,14 @@ def test_the_page_of_the_command_has_each_help_and_output_as_they_are_printed():
     assert "$ foldlog why work 1\n" in page
 
 
+def test_each_line_to_try_in_the_readme_is_a_command():
+    readme = (ROOT / "README.md").read_text("utf-8")
+    (block,) = re.findall(r"```sh\n(.*?)```", readme, flags=re.DOTALL)
+    lines = block.splitlines()
+    assert len(lines) >= 5
+    assert [line for line in lines if not re.match(r"(pip|foldlog) [^#]* # [^#]+$", line)] == []
+
+
 def test_the_home_of_the_site_is_the_beginning_of_the_readme():
     home = _site_module("hooks")._home()
     assert home.startswith("# foldlog\n")
