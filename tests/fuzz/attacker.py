@@ -6,7 +6,7 @@ an error.
 The attacker can write the file and knows everything but the key: he makes every checksum right
 again. Each column of each row of each table is changed; rows are deleted, duplicated, swapped and
 moved to another conversation; ends are cut off; plain rows, revisions, idempotency keys and marks
-are forged (``attacks.py``). After each change the store is opened with the key and asked for every
+are forged (``attacks.sql``, ``attacks.py``). After each change the store is opened with the key and asked for every
 View, now and at an earlier version, every history, a turn that is tried again, a new turn, and what
 is followed. A wrong answer is a failure, and so is a changed answer that ``verify`` says nothing
 of.
@@ -131,8 +131,9 @@ class Trial(damage.Trial):
     def attacks(self) -> Iterator[tuple[str, Attack]]:
         with closing(sqlite3.connect(self._sound)) as connection:
             yield from attacks.of_columns(connection)
-            yield from attacks.of_rows(connection, LENGTH)
-            yield from attacks.of_forgery(connection, self._own, LENGTH)
+            yield from attacks.of_rows(connection)
+            yield from attacks.of_statements(connection, LENGTH)
+            yield from attacks.of_proofs(connection, LENGTH)
 
     def run(self, some: Iterable[tuple[str, Attack]]) -> Iterator[Failure]:
         for name, attack in some:

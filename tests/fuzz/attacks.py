@@ -5,9 +5,10 @@ a name.
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import pairwise, product
 from pathlib import Path
@@ -18,7 +19,14 @@ from foldlog.eventstore.recorders.types import Row
 from foldlog.projections.stored.revision_codec import CODE
 from tests.stored_rows import FIELDS, meta_field, meta_with, with_fields
 
-__all__ = ["Attack", "make_checksums_right", "of_columns", "of_forgery", "of_rows"]
+__all__ = [
+    "Attack",
+    "make_checksums_right",
+    "of_columns",
+    "of_proofs",
+    "of_rows",
+    "of_statements",
+]
 
 Attack = Callable[[sqlite3.Connection], object]
 
@@ -34,6 +42,12 @@ _KEYS = {
 """The tables, and what names a row of each."""
 _CONTENT = "kind, shown, structural, meta, body"
 _EVENT = f"id, {_CONTENT}"
+
+
+_SCRIPTS = re.findall(
+    r"^-- (.+)\n((?:.+\n)+)", Path(__file__).with_suffix(".sql").read_text(), re.MULTILINE
+)
+"""The attacks by their names, and what they do."""
 
 
 def of_columns(connection: sqlite3.Connection) -> Iterator[tuple[str, Attack]]:
@@ -70,10 +84,8 @@ def of_columns(connection: sqlite3.Connection) -> Iterator[tuple[str, Attack]]:
                     )
 
 
-def of_rows(connection: sqlite3.Connection, length: int) -> Iterator[tuple[str, Attack]]:
-    """Rows of conversations of ``length`` events that are deleted, duplicated, swapped, moved, and
-    cut off.
-    """
+def of_rows(connection: sqlite3.Connection) -> Iterator[tuple[str, Attack]]:
+    """Each row, deleted."""
     for table, keys in _KEYS.items():
         for place in connection.execute(
             f"SELECT {', '.join(keys)} FROM {table} ORDER BY {', '.join(keys)}"
@@ -82,120 +94,70 @@ def of_rows(connection: sqlite3.Connection, length: int) -> Iterator[tuple[str, 
                 f"delete {table} {place}",
                 _run(f"DELETE FROM {table} WHERE {_where(table)}", *place),
             )
-    events = connection.execute(
-        "SELECT position, conversation, id FROM events ORDER BY position"
-    ).fetchall()
-    positions = [position for position, _, _ in events]
-    some = [*pairwise(positions), *zip(positions, positions[length:], strict=False)]
-    for pair in [
-        *some,
-        *((position, positions[length - 1]) for position in positions[: length - 1]),
-    ]:
-        for what in ("body", "meta", "id", _CONTENT):
-            yield f"swap {what} of events {pair}", lambda c, w=what, p=pair: _swap(c, w, p)
-        content = f"SELECT {_CONTENT} FROM events WHERE position = ?"
-        statement = f"UPDATE events SET ({_CONTENT}) = ({content}) WHERE position = ?"
-        yield f"put event {pair[0]} in the place of {pair[1]}", _run(statement, *pair)
-    for position, key, event_id in events:
-        for changes in (
-            {},
-            {"shown": 0},
-            {"shown": 1},
-            {"id": event_id + 100},
-            {"id": length},
-            {"conversation": 3 - key},
-            {"conversation": 3 - key, "id": length},
-        ):
-            yield (
-                f"a second event {position}, with {changes}",
-                lambda c, p=position, s=changes: _duplicate(c, p, s),
-            )
-        yield (
-            f"move event {position} to the other",
-            lambda c, p=position, k=3 - key, i=event_id: _move(c, p, k, i),
-        )
+
+
+def of_statements(connection: sqlite3.Connection, length: int) -> Iterator[tuple[str, Attack]]:
+    """The attacks of ``attacks.sql`` on conversations of ``length`` events: rows that are deleted,
+    doubled, swapped, moved and cut off, and what the attacker makes up. ``own`` is a store of his,
+    plain, with the same conversations and other texts.
+    """
+    rows = connection.execute("SELECT position FROM events ORDER BY position").fetchall()
+    positions = [position for (position,) in rows]
+    choices: dict[str, Sequence[Any]] = {
+        "key": (1, 2),
+        "table": ("records", "idempotency_keys"),
+        "left": range(length),
+        "part": ("body", "meta", "id", _CONTENT),
+        "pair": [
+            *pairwise(positions),
+            *zip(positions, positions[length:], strict=False),
+            *((position, positions[length - 1]) for position in positions[: length - 1]),
+        ],
+        "position": positions,
+        "changes": (
+            "id = id",
+            "shown = 0",
+            "shown = 1",
+            "id = id + 100",
+            f"id = {length}",
+            "conversation = 3 - conversation",
+            f"conversation = 3 - conversation, id = {length}",
+        ),
+        "forged": ("body", "meta", _EVENT, "body, kind, shown, structural"),
+        "body": ('{"kept":[0]}', '{"kept":[0,2,12]}', '{"kept":[0],"requested":true}', "{}"),
+        "version": (5, 9, length - 1, length),
+        "nth": range(length),
+        "first": (0, 5, 7, length - 1),
+        "proof": ("NULL", "(SELECT proof FROM idempotency_keys LIMIT 1)"),
+        "index": ("events_by_id", "events_of_views", "events_structural", "conversations_by_id"),
+    }
+    for name, script in _SCRIPTS:
+        named = list(dict.fromkeys(re.findall(r"{(\w+)", name)))
+        for values in product(*(choices[each] for each in named)):
+            given = dict(zip(named, values, strict=True))
+            yield name.format(**given), _run_all(script.format(**given, code=CODE))
+
+
+def of_proofs(connection: sqlite3.Connection, length: int) -> Iterator[tuple[str, Attack]]:
+    """Redactions, salts and marks that the attacker makes up."""
+    for (position,) in connection.execute("SELECT position FROM events").fetchall():
+        yield f"make event {position} look redacted", lambda c, p=position: _give_proof(c, p, 32)
+        yield f"give event {position} another salt", lambda c, p=position: _give_proof(c, p, 16)
+    forge = dict(_SCRIPTS)["forge all events of {key}"]
     for key in (1, 2):
         for left in range(length):
-            yield f"cut conversation {key} off at {left}", lambda c, k=key, n=left: _cut(c, k, n)
             yield (
                 f"cut all of {key} off at {left}",
                 lambda c, k=key, n=left, of=length: _cut_all(c, k, n, of),
             )
-        for table in ("records", "idempotency_keys"):
-            yield (
-                f"delete all {table} of {key}",
-                _run(f"DELETE FROM {table} WHERE conversation = ?", key),
-            )
-            yield f"move all {table} of {key}", lambda c, t=table, k=key: _move_all(c, t, k)
-
-
-def of_forgery(
-    connection: sqlite3.Connection, own: Path, length: int
-) -> Iterator[tuple[str, Attack]]:
-    """Rows, revisions, idempotency keys and marks that the attacker makes up. ``own`` is a store of
-    his, plain, with the same conversations and other texts; it is attached under that name when an
-    attack is run.
-    """
-    connection.execute("ATTACH ? AS own", (str(own),))
-    forged = "(SELECT {0} FROM own.events o WHERE o.position = events.position)"
-    for (position,) in connection.execute("SELECT position FROM events").fetchall():
-        yield f"make event {position} look redacted", lambda c, p=position: _give_proof(c, p, 32)
-        yield f"give event {position} another salt", lambda c, p=position: _give_proof(c, p, 16)
-        for what in ("body", "meta", _EVENT, "body, kind, shown, structural"):
-            statement = f"UPDATE events SET ({what}) = {forged.format(what)} WHERE position = ?"
-            yield f"forge {what} of event {position}", _run(statement, position)
-    for key in (1, 2):
-        all_of_them = (
-            f"UPDATE events SET ({_EVENT}) = {forged.format(_EVENT)} WHERE conversation = ?"
-        )
-        yield f"forge all events of {key}", _run(all_of_them, key)
-        yield (
-            f"forge all revisions of {key}",
-            _run(
-                "INSERT OR REPLACE INTO records SELECT * FROM own.records WHERE conversation = ?",
-                key,
-            ),
-        )
-        for body in (
-            b'{"kept":[0]}',
-            b'{"kept":[0,2,12]}',
-            b'{"kept":[0],"requested":true}',
-            b"{}",
-        ):
-            for version in (5, 9, length - 1, length):
-                statement = (
-                    f"INSERT OR REPLACE INTO records VALUES (?, 'views', ?, {CODE}, 0, 0, ?)"
-                )
-                yield (
-                    f"forge the revision {body!r} of version {version} of {key}",
-                    _run(statement, key, version, body),
-                )
-        keys = connection.execute(
-            "SELECT key FROM idempotency_keys WHERE conversation = ?", (key,)
-        ).fetchall()
-        for (name,), first in product(keys, (0, 5, 7, length - 1)):
-            for proof in ("NULL", "(SELECT proof FROM idempotency_keys LIMIT 1)"):
-                statement = f"INSERT OR REPLACE INTO idempotency_keys VALUES (?, ?, ?, 1, {proof})"
-                yield (
-                    f"forge idempotency key {name} of {key} at {first}, {proof}",
-                    _run(statement, key, name, first),
-                )
-        salt = "salt = (SELECT salt FROM own.conversations o WHERE o.key = conversations.key)"
-        statement = (
-            f"UPDATE conversations SET key_id = NULL, sealed_key = NULL, mark = NULL, {salt} WHERE"
-            " key = ?"
-        )
-        yield f"take the key of {key} away", _run(statement, key)
         for mark in _marks(connection, key, length):
             changed = _run("UPDATE conversations SET mark = ? WHERE key = ?", mark, key)
             yield f"another mark of {key}: {mark[:25].hex()}", changed
-            first_event = _run(f"{all_of_them} AND id = 0", key)
+            first_event = _run_all(forge.format(key=f"{key} AND id = 0"))
             yield (
                 f"another mark of {key}, and a plain event: {mark[:25].hex()}",
                 _both(changed, first_event),
             )
-    for index in ("events_by_id", "events_of_views", "events_structural", "conversations_by_id"):
-        yield f"drop index {index}", _run(f"DROP INDEX {index}")
 
 
 def make_checksums_right(connection: sqlite3.Connection) -> None:
@@ -241,6 +203,12 @@ def _run(statement: str, *parameters: Any) -> Attack:
     return lambda connection: connection.execute(statement, parameters)
 
 
+def _run_all(script: str) -> Attack:
+    return lambda connection: [
+        connection.execute(statement) for statement in script.split(";\n") if statement.strip()
+    ]
+
+
 def _give_proof(connection: sqlite3.Connection, position: int, size: int) -> None:
     """Put ``size`` random bytes behind the head of an event."""
     (meta,) = connection.execute(
@@ -276,51 +244,9 @@ def _flipped(value: bytes, place: int) -> bytes:
     return value[:place] + bytes([value[place] ^ 1]) + value[place + 1 :]
 
 
-def _without_uniqueness(connection: sqlite3.Connection) -> None:
-    """The index that readers use, and that lets an id be there twice."""
-    connection.execute("DROP INDEX events_by_id")
-    connection.execute("CREATE INDEX events_by_id ON events (conversation, id)")
-
-
-def _swap(connection: sqlite3.Connection, what: str, pair: tuple[int, int]) -> None:
-    one, other = (
-        connection.execute(f"SELECT {what} FROM events WHERE position = ?", (position,)).fetchone()
-        for position in pair
-    )
-    _without_uniqueness(connection)
-    statement = f"UPDATE events SET ({what}) = ({', '.join('?' * len(one))}) WHERE position = ?"
-    connection.executemany(statement, [(*other, pair[0]), (*one, pair[1])])
-
-
-def _duplicate(connection: sqlite3.Connection, position: int, changes: dict[str, int]) -> None:
-    _without_uniqueness(connection)
-    names = [row[1] for row in connection.execute("PRAGMA table_info(events)")]
-    row = dict(
-        zip(
-            names,
-            connection.execute("SELECT * FROM events WHERE position = ?", (position,)).fetchone(),
-            strict=True,
-        )
-    )
-    row |= changes
-    row["position"] = connection.execute("SELECT max(position) + 1 FROM events").fetchone()[0]
-    connection.execute(
-        f"INSERT INTO events VALUES ({', '.join('?' * len(row))})", list(row.values())
-    )
-
-
-def _move(connection: sqlite3.Connection, position: int, key: int, event_id: int) -> None:
-    connection.execute("DELETE FROM events WHERE conversation = ? AND id = ?", (key, event_id))
-    connection.execute("UPDATE events SET conversation = ? WHERE position = ?", (key, position))
-
-
-def _cut(connection: sqlite3.Connection, key: int, left: int) -> None:
-    connection.execute("DELETE FROM events WHERE conversation = ? AND id >= ?", (key, left))
-
-
 def _cut_all(connection: sqlite3.Connection, key: int, left: int, length: int) -> None:
     """An end, with everything that knows of it."""
-    _cut(connection, key, left)
+    connection.execute("DELETE FROM events WHERE conversation = ? AND id >= ?", (key, left))
     connection.execute("DELETE FROM records WHERE conversation = ? AND version > ?", (key, left))
     connection.execute(
         "DELETE FROM idempotency_keys WHERE conversation = ? AND first_id >= ?", (key, left)
@@ -331,13 +257,6 @@ def _cut_all(connection: sqlite3.Connection, key: int, left: int, length: int) -
     (mark,) = connection.execute("SELECT mark FROM conversations WHERE key = ?", (key,)).fetchone()
     mark = mark[:1] + left.to_bytes(8, "big") + mark[9:]
     connection.execute("UPDATE conversations SET mark = ? WHERE key = ?", (mark, key))
-
-
-def _move_all(connection: sqlite3.Connection, table: str, key: int) -> None:
-    connection.execute(f"DELETE FROM {table} WHERE conversation = ?", (3 - key,))
-    connection.execute(
-        f"UPDATE {table} SET conversation = ? WHERE conversation = ?", (3 - key, key)
-    )
 
 
 def _marks(connection: sqlite3.Connection, key: int, length: int) -> Iterator[bytes]:
