@@ -201,18 +201,6 @@ def test_a_follower_of_16_writers_misses_nothing(url: str):
         assert len(written) > 500
 
 
-def test_events_of_one_conversation_are_followed_in_the_order_of_their_ids(url: str):
-    """Those who wait for their turn got up early, and must not be placed by when they did."""
-    with open_store(url) as store:
-
-        def write() -> None:
-            for n in range(25):
-                say(store, "c1", str(n))
-
-        at_once(lambda _: write(), range(12))
-        assert [r.id for r in store.follow()] == list(range(300))
-
-
 class Holder:
     """An inline projection that keeps its transaction open, behind the insert."""
 
