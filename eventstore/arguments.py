@@ -12,7 +12,7 @@ from foldlog.eventstore.times import EventTime, event_microseconds
 
 NUMBER_MIN: Final = -(2**63)
 NUMBER_MAX: Final = 2**63 - 1
-"""The whole numbers of 64 bits: databases store no others."""
+"""The smallest and largest whole number of 64 bits. Databases store no larger numbers."""
 
 YEAR_10000: Final = 253_402_300_800_000_000
 """The first moment that a datetime cannot hold, in microseconds since 1970."""
@@ -21,10 +21,10 @@ YEAR_10000: Final = 253_402_300_800_000_000
 def check_whole(
     name: str, value: object, minimum: int = NUMBER_MIN, maximum: int = NUMBER_MAX
 ) -> int:
-    """Return the number, if it is a whole number from ``minimum`` to ``maximum``.
+    """Return the number. It must be a whole number from ``minimum`` to ``maximum``.
 
-    Raises ``TypeError`` for a value that is not a whole number, ``InvalidArgument`` for one out of
-    range.
+    Raises ``TypeError`` for a value that is not a whole number, ``InvalidArgument`` for a whole
+    number out of range.
     """
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError(f"{name} must be a whole number, not {short(value)}")
@@ -34,15 +34,15 @@ def check_whole(
 
 
 def check_text(name: str, value: object) -> str:
-    """Return the text. Raises ``TypeError`` for any other value."""
+    """Return the value, which must be a text. Raises ``TypeError`` for any other value."""
     if not isinstance(value, str):
         raise TypeError(f"{name} must be a text, not {short(value)}")
     return value
 
 
 def check_time(name: str, value: object) -> EventTime:
-    """Return the time, of any year. Raises ``TypeError`` for a value that is not a datetime with a
-    time zone.
+    """Return the value, which must be a datetime with a time zone, of any year. Raises
+    ``TypeError`` for any other value.
     """
     if not isinstance(value, datetime):
         raise TypeError(f"{name} must be a datetime with a time zone, not {short(value)}")
@@ -55,7 +55,9 @@ def check_time(name: str, value: object) -> EventTime:
 
 
 def check_map(name: str, value: object) -> Mapping[str, Any]:
-    """Return the values by name. Raises ``InvalidArgument`` for anything else."""
+    """Return the value, which must map names to values. Raises ``InvalidArgument`` for any other
+    value.
+    """
     if not isinstance(value, Mapping):
         raise InvalidArgument(f"{name} must be a dict of values by name, not {short(value)}")
     return value
@@ -74,7 +76,7 @@ def moment(microseconds: int) -> int:
     """Return the moment, in microseconds since 1970. Raises ``InvalidArgument`` if its year is not
     between 1970 and 9999.
 
-    A store accepts no other moments, because it could not read them again.
+    A store accepts no moments of other years, because it could not read such moments again.
     """
     if not 0 <= microseconds < YEAR_10000:
         seconds = microseconds // 1_000_000
@@ -87,7 +89,7 @@ def moment(microseconds: int) -> int:
 
 
 def to_microseconds(time: object, name: str = "the time") -> int:
-    """Return a time in the unit of the store: microseconds since 1970, UTC. The result is exact.
+    """Return a time in microseconds since 1970, UTC, the unit of the store. No digit is lost.
 
     Raises ``TypeError`` for a value that is not a time with a zone, ``InvalidArgument`` outside of
     1970 to 9999.

@@ -1,8 +1,8 @@
 """Events to bytes and back. Pure.
 
-The stored form of an event is one JSON text, without its id, which is a column beside it:
-``docs/internals/STORED_BYTES.md`` defines it for other programs that read it. A stored kind is a
-short name of the registry below with a schema version, never a Python path.
+The stored form of an event is one JSON text. The event's id is a column beside the text.
+``docs/internals/STORED_BYTES.md`` defines the stored form for other programs that read it. A stored
+kind is a short name of the registry below with a schema version, never a Python path.
 
 Stored bytes are never rewritten. A body of an older schema version is upgraded when it is read, by
 one pure function for each version. An unknown field is kept in ``extra``, and an unknown kind as an
@@ -58,8 +58,8 @@ KINDS: Mapping[str, type[KnownEvent]] = {
 }
 """The registry: every stored kind and its type."""
 UPCASTS: Mapping[str, tuple[_Upcast, ...]] = {}
-"""The functions that upgrade bodies of older schema versions, by kind, oldest first. Every kind has
-schema version 1 so far.
+"""The functions that upgrade bodies of older schema versions, by kind, the oldest version first.
+Every kind has schema version 1 so far.
 """
 
 _STORED_AS: Mapping[type, tuple[str, int]] = {
@@ -76,7 +76,7 @@ class Encoded(NamedTuple):
     JSON text as UTF-8.
 
     ``decoded`` is the event that a reader of ``body`` will get, with the caller's id. The caller
-    may change it. It is None if another process has encoded the event.
+    may change ``decoded``. If another process has encoded the event, ``decoded`` is None.
     """
 
     kind: str
@@ -103,12 +103,12 @@ _CONTAINERS = (dict, list, tuple)
 _TEXT_PART = {"type": "text", "text": "hi"}
 _TIME_AT = Entry.__struct_fields__.index("timestamp")  # all kinds begin with the same fields
 _LONG = 1_000
-"""An event may be nested too deep only if its body has more bytes than this: each level has two
+"""A body with fewer bytes than this number cannot be nested too deep, because each level has two
 brackets.
 """
 _DEPTH_MAX = _LONG // 2
-"""The most levels of an event. Both JSON parsers recurse, and fail at the end of the Python stack.
-Half of the default stack is left for readers.
+"""The most levels that an event may have. Both JSON parsers recurse, and fail at the end of the
+Python stack. Half of the default stack is left for readers.
 """
 
 
@@ -119,10 +119,11 @@ def encode(event: Event, *, finite: bool = False, ours: bool = False) -> Encoded
     offset has seconds is stored in UTC. Raises ``InvalidEvent`` if a value has a wrong type or
     would be read back as another value (a set, a key that is not a text), if a time has no zone or
     no year from 1 to 9999 in UTC, or if the event is nested too deep to be read again. If
-    ``finite`` is true, NaN and infinities raise it too, unless the event has an ``origin``. If
-    ``ours`` is false, events that only the store makes raise it too. Raises ``UnknownEventType``
-    for an object that is not a registered event. Cost: one encoding, and a check that the stored
-    form can be read back with the same meaning, which takes about as long.
+    ``finite`` is true, NaN and infinities raise ``InvalidEvent`` too, unless the event has an
+    ``origin``. If ``ours`` is false, events that only the store makes raise ``InvalidEvent`` too.
+    Raises ``UnknownEventType`` for an object that is not a registered event. Cost: one encoding,
+    and one check of about the same length that the stored form can be read back with the same
+    meaning.
     """
     stored = _STORED_AS.get(type(event))
     if stored is None:
@@ -224,7 +225,9 @@ def _nested(event: KnownEvent) -> list[Any]:
 
 
 def _differs(event: KnownEvent, read_back: Event) -> bool:
-    """Return whether a field was read back as another value. A list counts as equal to a tuple."""
+    """Return whether a field of the event was read back as another value. A list counts as equal to
+    a tuple with the same items.
+    """
     pairs = zip(astuple(event), astuple(read_back), strict=True)
     return any(
         written != read_value and not (type(written) is list and tuple(written) == read_value)
@@ -234,7 +237,7 @@ def _differs(event: KnownEvent, read_back: Event) -> bool:
 
 def _not_storable(event: KnownEvent, finite: bool = False) -> str | None:
     """Return the problem if a value of an event cannot be stored; otherwise None. Bytes may be
-    inside of fields; only ``data`` may be bytes itself.
+    inside of fields, but only the field ``data`` may itself be bytes.
     """
     values = _values(event)
     for name, value in values.items():
@@ -254,7 +257,7 @@ def _not_storable(event: KnownEvent, finite: bool = False) -> str | None:
 
 
 def _values(event: KnownEvent) -> dict[str, Any]:
-    """Return the fields that may hold any JSON. The decoder checks the types of the other
+    """Return the fields that may hold any JSON. The decoder checks the types of the event's other
     fields.
     """
     values = {name: getattr(event, name) for name in event.__struct_fields__ if name not in _TYPED}
@@ -273,11 +276,12 @@ def decode(
     shown: bool = False,
     structural: bool = False,
 ) -> Event:
-    """Return the event of these columns, which ``encode`` made, with its id.
+    """Return the event that ``encode`` stored in these columns, with its id.
 
-    ``shown`` and ``structural`` are needed only if the kind or the schema version is unknown here.
-    Raises ``Undecodable`` if the bytes are not an event. Cost: one pass over the bytes. Older
-    schema versions, unknown fields and values that JSON cannot hold take a slower path.
+    ``shown`` and ``structural`` are needed only if this version of foldlog does not know the kind
+    or the schema version. Raises ``Undecodable`` if the bytes are not an event. Cost: one pass over
+    the bytes. Older schema versions, unknown fields and values that JSON cannot hold take a slower
+    path.
     """
     try:
         event: KnownEvent = _strict.decode(body)
@@ -292,8 +296,8 @@ def decode(
 def decode_all(
     kinds: Sequence[str], schemas: Sequence[int], bodies: Sequence[bytes], ids: Sequence[int]
 ) -> list[Event] | None:
-    """Return the events of many rows, passed as columns, as ``decode`` does. Return None if one of
-    them needs more than a strict decoding. For speed, no Python code runs for each row:
+    """Decode the events of many rows, passed as columns, as ``decode`` does. Return None if an
+    event needs more than a strict decoding. For speed, no Python code runs for each row:
     ``benchmarks/reading.py`` shows the time.
     """
     try:
@@ -311,7 +315,8 @@ def decode_all(
 
 def _slow_body(event: KnownEvent) -> bytes:
     """Return the body of an event that may have extra fields of a newer version, or texts, numbers
-    and bytes that JSON cannot hold. Extra fields are put back beside the fields of the kind.
+    and bytes that JSON cannot hold. The extra fields stand beside the fields of the kind, as in the
+    event that was read.
 
     Raises ``ValueError`` if an extra field has the name of a field of the kind.
     """
@@ -366,8 +371,8 @@ def _encoded_unknown(event: object) -> Encoded:
 
 
 def _check_depth(event: KnownEvent, body: bytes) -> None:
-    """Raise ``RecursionError``, as encoding does, for an event that is nested too deep. Brackets
-    are counted first, also in texts, because most events have few.
+    """Raise ``RecursionError``, as encoding does, for an event that is nested too deep. The
+    brackets of the body, also in texts, are counted first, because most bodies have few brackets.
     """
     if brackets(body) <= _DEPTH_MAX:
         return
@@ -399,8 +404,8 @@ def _parsed(body: bytes) -> dict[str, Any]:
 def _decoded_slowly(
     kind: str, schema: int, body: bytes, event_id: int, shown: bool, structural: bool
 ) -> Event:
-    """Decode the rows that the strict decoder refuses: unknown kinds, other schema versions,
-    unknown fields, which are kept, and values that JSON cannot hold.
+    """Decode a row that the strict decoder refuses: it has an unknown kind, another schema version,
+    unknown fields, or values that JSON cannot hold. The event keeps unknown fields.
     """
     type_ = KINDS.get(kind)
     upcasts = UPCASTS.get(kind, ())

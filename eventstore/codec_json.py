@@ -1,13 +1,14 @@
-"""What JSON cannot hold: the exact form of a body, bytes beside a body, and values that are
-refused. Pure.
+"""Store values that JSON cannot hold: the exact form of a body, bytes beside a body, and values
+that are refused. Pure.
 
     {"$exact":"<base64 of ASCII JSON>","kind":"message","content":"a form that any tool can read"}
     {"$bytes":[{"at":["content",0,"data"],"sha256":"…","size":1234}],"kind":"message","content":[{"data":null}]}
 
 The exact form holds values that JSON in UTF-8 cannot hold, such as a lone surrogate or an infinity.
-An event's ``bytes`` are stored beside its text. The text says where they belong and has their
-SHA-256, so the hash chain, which covers the text, covers the bytes too. In every other body the
-first field is ``kind``, so a value of a user is never mistaken for one of these forms.
+An event's ``bytes`` are stored beside its text. The text says where the bytes belong and has their
+SHA-256, so the hash chain, which covers the text, covers the bytes too. A body without ``$exact``
+and ``$bytes`` begins with the field ``kind``, so a value of a user is never mistaken for ``$exact``
+or ``$bytes``.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _decoder = json.JSONDecoder()
 
 
 class Undecodable(ValueError):
-    """These bytes are not an event. The store raises ``CorruptEvent`` for it, with the
+    """These bytes are not an event. For this error the store raises ``CorruptEvent`` with the
     event's id.
     """
 
@@ -40,9 +41,9 @@ class Undecodable(ValueError):
 
 
 def text_of(fields: dict[str, Any]) -> bytes:
-    """Return the body of these fields, which hold no bytes. If JSON in UTF-8 cannot hold one of
-    them, the first field of the body has the exact fields, as ASCII JSON in base64, and the other
-    fields are a form that any tool can read.
+    """Return the body of these fields, which hold no bytes. If JSON in UTF-8 cannot hold one of the
+    fields, the body begins with ``$exact``, which has the exact fields as ASCII JSON in base64; the
+    rest of the body is a form that any tool can read.
 
     If a user's field is named ``$exact``, the body is stored in the exact form too.
     """
@@ -58,7 +59,7 @@ def text_of(fields: dict[str, Any]) -> bytes:
 
 def whole_pairs(value: Any, alone: str = "surrogatepass") -> Any:
     """Return a JSON value in which two adjacent halves of a surrogate pair are one character,
-    because JSON writes both the same. With ``alone`` "replace", lone halves are replaced, and
+    because JSON writes both the same. If ``alone`` is "replace", lone halves are replaced, and
     infinities become None, so that any tool can read the value.
     """
     if isinstance(value, str):
@@ -76,7 +77,7 @@ def whole_pairs(value: Any, alone: str = "surrogatepass") -> Any:
 
 def exact_of(fields: dict[str, Any], text: bytes) -> dict[str, Any]:
     """Return the fields in ``$exact``. Raises ``Undecodable`` if ``text`` is not the body that
-    ``text_of`` makes of them.
+    ``text_of`` makes of these fields.
     """
     try:
         exact: dict[str, Any] = json.loads(base64.b64decode(fields[EXACT], validate=True))
@@ -92,11 +93,11 @@ def exact_of(fields: dict[str, Any], text: bytes) -> dict[str, Any]:
 
 
 class Attachment(NamedTuple):
-    """Bytes beside a body. A conversation stores attachments with the same name and encoding only
-    once.
+    """Bytes beside a body. If two attachments of a conversation have one name and one encoding,
+    they are stored once.
 
     Beside a plain body, the name is the SHA-256 of the bytes and the encoding is 0. Beside a stored
-    body, the row codec may have changed all three.
+    body, the row codec may have changed the name, the encoding and the bytes.
     """
 
     name: bytes
@@ -105,7 +106,9 @@ class Attachment(NamedTuple):
 
 
 class Body(bytes):
-    """A body that has attachments. It is compared and hashed by its text, which names them all."""
+    """A body that has attachments. A body is compared and hashed by its text, which names all its
+    attachments.
+    """
 
     attachments: tuple[Attachment, ...] = ()
 
@@ -169,8 +172,8 @@ def with_list(text: bytes, attached: Sequence[tuple[list[str | int], bytes]]) ->
 
 
 def without_list(body: bytes) -> tuple[list[Mapping[str, Any]], bytes]:
-    """Return the list with which a body begins, and the JSON object after it; a body without a list
-    is returned unchanged.
+    """Return the list of attachments with which a body begins, and the JSON object after the list.
+    A body without a list is returned unchanged.
 
     Raises ``Undecodable``.
     """
@@ -224,9 +227,10 @@ def put_back(fields: dict[str, Any], listed: Iterable[Mapping[str, Any]], body: 
 
 
 def not_json(fields: Mapping[str, Any], *, finite: bool = False) -> str | None:
-    """Return a sentence on the first value in these named fields that JSON would read back as
-    another value: its path, its type and what to write instead. Return None if all values are None,
-    texts, numbers, flags, bytes, lists, tuples, or maps with texts as keys.
+    """Return an error text on the first value in these named fields that JSON would read back as
+    another value. The text has the value's path and type, and says what to write instead. Return
+    None if all values are None, texts, numbers, flags, bytes, lists, tuples, or maps with texts as
+    keys.
 
     With ``finite``, NaN and infinities are refused too. A tuple is read back as a list. A value of
     a derived class is read back as an equal value of the plain type. Raises ``RecursionError`` for
@@ -240,8 +244,8 @@ def not_json(fields: Mapping[str, Any], *, finite: bool = False) -> str | None:
 
 
 def _problem(value: Any, finite: bool) -> str | None:
-    """Return the rest of the path to a value that JSON cannot hold, and the problem; None if the
-    value is JSON or bytes.
+    """Return the path inside ``value`` to a value that JSON cannot hold, and the problem; None if
+    ``value`` is JSON or bytes.
     """
     if isinstance(value, dict):
         for name, item in value.items():

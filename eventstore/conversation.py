@@ -1,4 +1,5 @@
-"""The Conversation aggregate: which events may be appended. Pure; reads no clock and no database.
+"""The Conversation aggregate: which events may be appended. Pure: this module reads no clock and no
+database.
 
 Ids are dense, so the state needs little more than the version, however long the history is: a
 condensation may forget any id below the version. An earlier condensation matters only if the
@@ -42,8 +43,8 @@ class AnyVersion(Enum):
 
 
 ANY_VERSION: Final = AnyVersion.ANY_VERSION
-"""The expected version of an append at any version. A caller has to pass it explicitly. No event of
-another writer is lost.
+"""The expected version of an append at any version. A caller has to pass ``ANY_VERSION``
+explicitly. The append does not overwrite events of another writer.
 """
 
 
@@ -54,11 +55,11 @@ a state.
 
 
 class State(Struct, frozen=True):
-    """The state that ``decide`` needs.
+    """The state of a conversation, as far as ``decide`` needs it.
 
     ``version`` is the number of events. ``summaries`` has the ids of existing summaries that the
-    command names. ``documents`` has, for each document, the id of the event with its newest value,
-    if the command changes documents; else None.
+    command names. ``documents`` has, for each document, the id of the event with its newest value;
+    it is None if the command changes no documents.
     """
 
     conversation: str
@@ -68,14 +69,16 @@ class State(Struct, frozen=True):
 
 
 class Append(Struct, frozen=True):
-    """The command: append these events in order, all or none."""
+    """A command of a writer: append these events in order, all or none."""
 
     events: Sequence[Event]
     expected_version: int | Literal[AnyVersion.ANY_VERSION]
 
 
 def evolve(state: State, event: Event) -> State:
-    """Return the state after a recorded event. Total: accept every event that the log holds."""
+    """Return the state after a recorded event. The function is total: it accepts every event that
+    the log holds.
+    """
     version = state.version
     summaries = state.summaries
     documents = state.documents
@@ -114,7 +117,7 @@ def decide(state: State, command: Append) -> tuple[Event, ...]:
     Raises ``VersionConflict`` if the conversation is not at the expected version. Raises
     ``InvalidEvent`` if an event breaks a rule; the message names the event by its index in the
     command. Raises ``DocumentsChanged`` if a change of documents does not build on the newest
-    values. Cost: the events of the command.
+    values. Cost: one check of each event of the command.
     """
     if command.expected_version is not ANY_VERSION and command.expected_version != state.version:
         check_version(state, command.expected_version)

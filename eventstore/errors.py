@@ -26,8 +26,8 @@
         │                      sound events
         └── KeyUnavailable     a conversation is encrypted, and its key is missing: give the key
 
-There is a class for each different reaction of a caller. Errors of drivers never reach a caller:
-they are the ``__cause__``.
+There is a class for each different reaction of a caller. A driver's error never reaches a caller:
+it is the ``__cause__`` of an error of this tree.
 """
 
 from __future__ import annotations
@@ -90,15 +90,15 @@ class EventStoreError(Exception):
 
 
 def _made_again(kind: type[EventStoreError], args: tuple[object, ...]) -> EventStoreError:
-    """Make an error again from its message, when it is unpickled. Its attributes are set
-    afterwards, so the arguments of its constructor are not needed.
+    """Make an error again from its message, when the error is unpickled. The error's attributes are
+    set afterwards, so the arguments of its constructor are not needed.
     """
     return kind.__new__(kind, *args)
 
 
 class VersionConflict(EventStoreError):
     """Another writer appended first. Read again, decide again, append again. If ``expected`` is 0,
-    the caller wanted to begin a conversation, and its id is taken: use another id.
+    the caller wanted to begin a conversation, and the conversation's id is taken: use another id.
     """
 
     def __init__(self, conversation: str, expected: int, actual: int) -> None:
@@ -151,8 +151,8 @@ class IdempotencyConflict(EventStoreError):
 
 
 class HistoryDiverged(EventStoreError):
-    """A history differs from the history that was imported before. Nothing was written; import it
-    under another id.
+    """A history differs from the history that was imported before. Nothing was written; import the
+    new history under another id.
     """
 
     def __init__(
@@ -178,7 +178,9 @@ class HistoryDiverged(EventStoreError):
 
 
 class ConversationNotFound(EventStoreError):
-    """The store has no such conversation. Its version is 0; reading its events is an error."""
+    """The store has no conversation with this id. The version of such a conversation is 0; reading
+    its events is an error.
+    """
 
     def __init__(self, conversation: str) -> None:
         super().__init__(
@@ -190,8 +192,8 @@ class ConversationNotFound(EventStoreError):
 
 class ConversationErased(EventStoreError):
     """The conversation was erased on purpose. Only its tombstone is left. ``Histories.create`` with
-    ``replace_erased`` begins a new conversation with its id. ``problem`` is the message without
-    that remedy.
+    ``replace_erased`` begins a new conversation with the erased conversation's id. ``problem`` is
+    the message without this remedy.
     """
 
     def __init__(
@@ -217,7 +219,7 @@ class ConversationErased(EventStoreError):
 
 class ConversationHasForks(EventStoreError):
     """Forks of the conversation need its events. Nothing was erased; erase the forks too, or detach
-    them. ``problem`` is the message without that remedy.
+    them. ``problem`` is the message without the remedy.
     """
 
     def __init__(self, conversation: str, forks: tuple[str, ...]) -> None:
@@ -259,7 +261,7 @@ class EventsNotMade(EventStoreError):
 
 
 class InvalidEvent(EventStoreError, ValueError):
-    """An event of the batch breaks a rule. Nothing was written; correct it and append again."""
+    """An event of the batch breaks a rule. Nothing was written; correct the event and append again."""
 
 
 class InvalidArgument(EventStoreError, ValueError):
@@ -295,7 +297,7 @@ class CorruptEvent(EventStoreError):
     """Stored bytes are damaged: the event cannot be read from them. Run ``foldlog store verify``,
     then ``foldlog store copy --damaged``.
 
-    A follower gets the ``position`` of the event: resume after it.
+    A follower gets the ``position`` of the event: resume after this position.
     """
 
     def __init__(
@@ -313,8 +315,9 @@ class CorruptEvent(EventStoreError):
 
 class StoreUnavailable(EventStoreError):
     """The database cannot be opened, read or written now: the disk, the server or a lock refuses.
-    The same call, on the same open store, succeeds when that is over. Acknowledged events are safe;
-    the message names the remedy, and ``kind`` the reason (``UnavailableKind``).
+    When the disk, the server or the lock works again, the same call on the open store succeeds.
+    Acknowledged events are safe; the message names the remedy, and ``kind`` the reason
+    (``UnavailableKind``).
     """
 
     def __init__(self, message: str, *, kind: UnavailableKind) -> None:

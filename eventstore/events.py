@@ -35,8 +35,8 @@ ATTRIBUTES = "attributes"
 """
 _NAMES_SOURCE_IDS = "openhands-v0"
 VIEWS = "views"
-"""The name of the projection of Views. Its records hold no content, so a redaction does not delete
-them.
+"""The name of the projection of Views. The records of this projection hold no content, so a
+redaction does not delete them.
 """
 
 NOT_RECORDED = -1
@@ -52,14 +52,16 @@ Content = str | tuple[dict[str, Any], ...]
 
 def names_source_ids(event: Event) -> bool:
     """Return whether a condensation or a request names ids of its source instead of ids of the
-    conversation. Only imports from OpenHands V0 do. These ids cannot be translated: see
-    ``projections/v0_dialect.py``.
+    conversation. Only events that were imported from OpenHands V0 name ids of their source. The ids
+    of their source cannot be translated: see ``projections/v0_dialect.py``.
     """
     return event.origin is not None and event.origin.format == _NAMES_SOURCE_IDS
 
 
 def is_structural(event: Event) -> bool:
-    """Return whether the event is structural: it changes more of a View than its end."""
+    """Return whether the event is structural: a structural event changes more of a View than the
+    View's end.
+    """
     if isinstance(event, UnknownEvent):
         return event.is_structural
     return event.structural
@@ -73,8 +75,8 @@ def summary_id(condensation_id: int) -> int:
 
 
 def summary_of(synthetic_id: int) -> int:
-    """Return the id of the condensation whose summary has this synthetic id (< -1). The inverse of
-    ``summary_id``.
+    """Return the id of the condensation whose summary has this synthetic id (< -1). This function
+    is the inverse of ``summary_id``.
     """
     return -synthetic_id - 2
 
@@ -109,7 +111,8 @@ class Redacted(
     forbid_unknown_fields=True,
     gc=False,
 ):
-    """Mark an event whose content ``History.redact`` erased. The head of the event is unchanged.
+    """The mark of an event whose content ``History.redact`` erased. The head of the event is
+    unchanged.
 
     ``at``      when, UTC
     ``by``      who did it
@@ -139,8 +142,8 @@ class _Common(
     tag_field="kind",
     gc=False,
 ):
-    """The fields that every event has. All arguments are passed by name. ``_COMMON_FIELDS``
-    describes them.
+    """The fields that every event has. All arguments of an event are passed by name.
+    ``_COMMON_FIELDS`` describes these fields.
     """
 
     structural: ClassVar[bool] = False
@@ -228,7 +231,7 @@ class Observation(_Common, frozen=True, kw_only=True, tag="observation"):
 
 class Annotation(_Common, frozen=True, kw_only=True, tag="annotation"):
     """Bookkeeping: state changes, metrics, reports of a condenser without a condensation. A View
-    shows it only if ``shown`` is true.
+    shows an annotation only if its ``shown`` is true.
 
     ``name``  its subject
     ``data``       any JSON
@@ -247,7 +250,7 @@ class DocumentChanges(_Common, frozen=True, kw_only=True, tag="document_changes"
     ``changed`` has a change for each document that changed: ``{"value": …}``, or ``{"base": id,
     "difference": …}``, a difference to the value that event ``id`` gave the document, or
     ``{"deleted": true}``. ``others`` maps every other document to the id of the event with its
-    newest value. Raises ``InvalidEvent`` if it is built in another form.
+    newest value. Raises ``InvalidEvent`` if the arguments have another form.
     """
 
     changed: dict[str, dict[str, Any]]
@@ -296,8 +299,8 @@ def _is_id(value: object) -> bool:
 
 
 class CondensationRequest(_Common, frozen=True, kw_only=True, tag="condensation_request"):
-    """A request to condense. It sets the View's ``unhandled_condensation_request`` until the next
-    condensation.
+    """A request to condense. The request is the View's ``unhandled_condensation_request`` until the
+    next condensation.
 
     ``reason``     why, in words
     """
@@ -316,7 +319,7 @@ memory.
 
 
 class EventIds(tuple[int, ...]):
-    """Ids as a tuple that also equals a list of the same ids."""
+    """A tuple of ids that also equals a list with these ids."""
 
     __slots__ = ()
 
@@ -344,22 +347,23 @@ _NO_NUMBERS = (None, None, None)
 
 
 class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation"):
-    """These events are forgotten; this summary, if any, stands for them. The log still has them.
+    """Forget these events in the View, where a summary, if there is one, stands for them. The log
+    keeps the forgotten events.
 
     Pass either ``forgotten_event_ids`` (in any order; ids below -1 name summaries), or
     ``forgotten_events_start_id`` and ``forgotten_events_end_id``, both inclusive. The event is
     stored in the form in which it was made. A reader always gets the ids as
     ``forgotten_event_ids``, even if a range was passed: as a tuple, or as a ``range`` if there are
     more than 10,000. ``summary`` and ``summary_offset``, its index in the View after forgetting,
-    must be passed together. ``metadata`` says how the condensation was made: reason, model, tokens,
-    cost, latency.
+    must be passed together. ``metadata`` says how the condensation was made: its reason, model,
+    tokens, cost and latency.
 
     A condensation that forgets nothing and has no summary must be *declined*:
     ``metadata={"outcome": "declined", "reason": …}``.
 
-    Raises ``InvalidEvent`` if it is built from both forms or neither. An imported condensation
-    (``origin`` set) may be empty, because such histories exist. If its format is ``openhands-v0``,
-    it forgets ids of the source.
+    Raises ``InvalidEvent`` if both forms are passed, or neither form. An imported condensation
+    (``origin`` set) may be empty, because some histories have empty condensations. If the format of
+    the condensation is ``openhands-v0``, it forgets ids of the source.
     """
 
     structural: ClassVar[bool] = True
@@ -410,8 +414,8 @@ class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation")
             self._check_it_does_something()
 
     def _check_types(self, ids: object, start: object, end: object) -> None:
-        """Check the types of the fields that this class uses. The codec checks the other fields
-        later.
+        """Check the types of the fields that this class uses. The codec later checks the fields
+        that this class does not use.
         """
         if ids is not None and not (isinstance(ids, tuple) and set(map(type, ids)) <= {int}):
             raise InvalidEvent(
@@ -452,8 +456,8 @@ class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation")
 
     @property
     def forgotten(self) -> Forgotten:
-        """Return the forgotten ids as intervals and summary ids, without -1 ("no id"). Cost: the
-        ids in the event.
+        """Return the forgotten ids as intervals and summary ids, without -1 ("no id"). Cost: one
+        pass over the ids in the event.
         """
         start = self.forgotten_events_start_id
         end = self.forgotten_events_end_id
@@ -467,12 +471,12 @@ class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation")
 
 
 class Retraction(_Common, frozen=True, kw_only=True, tag="retraction"):
-    """Take back the events from ``version`` on, condensations too: the View is again as it was at
-    ``version``.
+    """Take back the events from ``version`` on, including condensations: the View is again as it
+    was at ``version``.
 
-    The log keeps these events. A later retraction to the version at which this retraction was
-    appended (its id) reverses it. A retraction does not fulfil a condensation request: a pending
-    request stays pending.
+    The log keeps the retracted events. To reverse a retraction, append a retraction to the version
+    at which the first retraction was appended (its id). A retraction does not fulfil a condensation
+    request: a pending request stays pending.
 
     ``version``    the version whose View it brings back
     ``reason``     why, in words
@@ -495,8 +499,8 @@ class Retraction(_Common, frozen=True, kw_only=True, tag="retraction"):
 
 
 class Redaction(_Common, frozen=True, kw_only=True, tag="redaction"):
-    """The content of these earlier events of the conversation was erased. Only a redaction appends
-    this event: it is the receipt of the redaction, and followers read it.
+    """The receipt of a redaction: the content of these earlier events of the conversation was
+    erased. Only a redaction appends a receipt, and followers read the receipt.
 
     ``event_ids``  the ids of the redacted events
     ``hashes``     for each of them the commitment to its former content, as in ``Redacted``
@@ -513,9 +517,9 @@ class Redaction(_Common, frozen=True, kw_only=True, tag="redaction"):
 
 
 class Entry(_Common, frozen=True, kw_only=True):
-    """A change of a stored conversation, such as its erasure: an entry of the ledger. Only
-    followers read entries, and only the store makes them. The id of an entry is the version of the
-    conversation at that time.
+    """An entry of the ledger: a change of a stored conversation, such as its erasure. Only
+    followers read entries, and only the store makes entries. The id of an entry is the version of
+    the conversation when the entry was made.
     """
 
     source: Source = "environment"
@@ -523,9 +527,9 @@ class Entry(_Common, frozen=True, kw_only=True):
 
 
 class Erased(Entry, frozen=True, kw_only=True, tag="erased"):
-    """The conversation was erased: all its events at earlier positions, and all earlier entries.
-    Events with the same conversation id at later positions belong to another conversation, which
-    uses the id again.
+    """The conversation was erased: its events and entries at earlier positions are gone. Events
+    with the conversation's id at later positions belong to another conversation, which uses the id
+    again.
 
     ``reason``   why
     """
@@ -545,8 +549,9 @@ class Forked(Entry, frozen=True, kw_only=True, tag="forked"):
 
 
 class Detached(Entry, frozen=True, kw_only=True, tag="detached"):
-    """The conversation is no longer a fork. The events that it shared came just before, as events
-    of its own. There is an entry for each conversation that it shared events with.
+    """The conversation is no longer a fork. Followers read the events that the fork shared just
+    before this entry, as the fork's own events. There is an entry for each conversation that the
+    fork shared events with.
 
     ``parent``   that conversation
     ``version``  the version up to which they were shared
@@ -557,8 +562,8 @@ class Detached(Entry, frozen=True, kw_only=True, tag="detached"):
 
 
 class KeyChanged(Entry, frozen=True, kw_only=True, tag="key_changed"):
-    """Another key encrypts the conversation. Its earlier events may still be stored in their former
-    form.
+    """Another key encrypts the conversation from now on. The conversation's earlier events may
+    still be stored in their former form.
 
     ``key_id``   the name of the key; None if the conversation is plain from now on
     """
@@ -568,8 +573,8 @@ class KeyChanged(Entry, frozen=True, kw_only=True, tag="key_changed"):
 
 class RedactionCopied(Entry, frozen=True, kw_only=True, tag="redaction_copied"):
     """Events were copied without their content, because the source store had redacted them. This
-    entry is their receipt until the receipt event of the source store is copied too. The receipt
-    event of a fork may be in its parent conversation.
+    entry is the receipt of these events until the receipt event of the source store is copied too.
+    The receipt event of a fork may be in its parent conversation.
 
     ``event_ids``  the events
     """
@@ -578,9 +583,9 @@ class RedactionCopied(Entry, frozen=True, kw_only=True, tag="redaction_copied"):
 
 
 class StoreRestored(Entry, frozen=True, kw_only=True, tag="store_restored"):
-    """The store was restored from a backup, or is a copy. It lacks the events that another file had
-    at positions after ``after`` and before this entry. A follower has to discard what it made from
-    those events. The entry belongs to no conversation.
+    """The store was restored from a backup, or is a copy. The store lacks the events that another
+    file had at positions after ``after`` and before this entry. A follower has to discard what it
+    made from those events. The entry belongs to no conversation.
 
     ``after``   the last position that the store still has
     """
@@ -598,16 +603,16 @@ def _forgotten_event_ids(action: CondensationAction) -> Sequence[int] | None:
 
 
 _GIVEN_IDS: Any = CondensationAction.__dict__["forgotten_event_ids"]
-"""The slot of the field: msgspec encodes, compares and copies it. Readers get
-``forgotten_event_ids``.
+"""The slot of the field ``forgotten_event_ids``: msgspec encodes, compares and copies the slot.
+Readers use ``forgotten_event_ids``.
 """
 CondensationAction.forgotten_event_ids = property(_forgotten_event_ids)  # type: ignore[assignment]
 
 
 class CondensationSummary(_Common, frozen=True, kw_only=True, tag="condensation_summary"):
     """A summary that stands in a View for forgotten events. The View makes it, with the id
-    ``summary_id(c)`` for condensation ``c``. It is stored as an event only if an imported history
-    has such events.
+    ``summary_id(c)`` for condensation ``c``. A summary is stored as an event only if an imported
+    history has summaries as events.
 
     ``content``     the summary
     ``summary_of``  the id of its condensation
@@ -620,11 +625,12 @@ class CondensationSummary(_Common, frozen=True, kw_only=True, tag="condensation_
 
 
 class UnknownEvent(_Common, frozen=True, kw_only=True, tag=False):
-    """An event of a kind or schema version that this version does not know, kept whole.
+    """An event of a kind or schema version that this version of foldlog does not know. The event is
+    kept whole.
 
-    ``body`` is its stored JSON, unchanged. ``is_structural`` and ``shown`` are as its writer
-    recorded them. A View cannot be folded over an unknown structural event: folding raises
-    ``UnknownEventType``.
+    ``body`` is the event's stored JSON, unchanged. ``is_structural`` and ``shown`` are as the
+    event's writer recorded them. A View cannot be folded over an unknown structural event: folding
+    raises ``UnknownEventType``.
 
     ``stored_kind``, ``stored_schema``  the kind and the schema version that it was written with
     """
@@ -656,15 +662,15 @@ KnownEvent = (
     | StoreRestored
     | CondensationSummary
 )
-"""The kinds that this version knows. Each is stored under the tag of its class."""
+"""The kinds that this version of foldlog knows. Each kind is stored under the tag of its class."""
 
 Event = KnownEvent | UnknownEvent
 
 MAY_BE_STRUCTURAL: Final = frozenset(
     kind for kind in get_args(Event) if kind.structural or kind is UnknownEvent
 )
-"""The types of structural events. Code first asks whether ``map(type, events)`` is disjoint from
-them, because this runs no Python code for each event.
+"""The types of structural events. Callers first ask whether ``map(type, events)`` is disjoint from
+these types, because this question runs no Python code for each event.
 """
 
 _COMMON_FIELDS = """

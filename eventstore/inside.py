@@ -1,8 +1,7 @@
-"""The names for projections and tools: what is needed to write a read model, a format or the
-administration of a store.
+"""The names needed to write a read model, a format or a tool that administers a store.
 
-Programs that use a store import from ``foldlog.eventstore``. What is missing here is imported from
-its own module.
+Programs that use a store import from ``foldlog.eventstore``. Names that are missing here are
+imported from their own modules.
 """
 
 from types import ModuleType as _ModuleType

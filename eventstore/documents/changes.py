@@ -1,11 +1,11 @@
 """Documents: values with names beside the events of a conversation, such as the state of an agent.
 
 Changes of documents are stored as events of the kind ``DocumentChanges``, in the same transaction
-as other events. No View shows them. So the hash chain covers documents, and they are stored,
-copied, encrypted and erased like every event. A ``DocumentChanges`` has the changed documents, as
-whole values or as differences to earlier values. For each other document it has the id of the event
-with the newest value. So the last ``DocumentChanges`` before a version leads to all documents of
-that version.
+as other events. No View shows these events. The hash chain covers documents, and documents are
+stored, copied, encrypted and erased like every event. A ``DocumentChanges`` has the changed
+documents, as whole values or as differences to earlier values. For each unchanged document, the
+event has the id of the event with the newest value. So the last ``DocumentChanges`` before a
+version leads to all documents of that version.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Deleted:
 
 
 DELETED: Final = Deleted()
-"""The new value that removes a document. Its earlier values stay."""
+"""The new value that removes a document. The document's earlier values stay in the log."""
 
 
 class Documents:
@@ -65,11 +65,12 @@ class Documents:
         self, conversation: str, name: str, default: Any = None, *, version: int | None = None
     ) -> Any:
         """Return the value of a document now, or when the conversation had ``version`` events;
-        ``default`` if it has no such document. The value is a copy, which the caller may change.
+        ``default`` if the conversation has no such document. The value is a copy, which the caller
+        may change.
 
         Raises ``ConversationNotFound``, ``ConversationErased``, ``CorruptEvent``,
-        ``InvalidArgument`` for a version that the conversation never had. Cost: reading the last
-        whole value and the differences since, at most 65 events.
+        ``InvalidArgument`` for a version that the conversation never had. Cost: reading at most 65
+        events: the last whole value and the later differences.
         """
         check_text("name", name)
         return self._store.query(
@@ -78,7 +79,7 @@ class Documents:
 
     def all(self, conversation: str, *, version: int | None = None) -> dict[str, Any]:
         """Return all documents by name, in the order of names. Raises the errors of ``get``. Cost:
-        ``get`` for each document.
+        one call of ``get`` for each document.
         """
         return self._store.query(conversation, lambda read: newest_values(read, version))
 
@@ -95,13 +96,13 @@ class Documents:
         together: Sequence[Appending] = (),
         also: Callable[[WriteTransaction], object] | None = None,
     ) -> tuple[Recorded, ...]:
-        """Append events and new values of documents, all or nothing. Return the events as recorded.
+        """Append events and new values of documents, all or nothing. Return the recorded events.
 
         ``changed`` maps names to new values; ``DELETED`` removes a document. If a value differs
-        from the newest one, the last returned event is the ``DocumentChanges`` with the new value;
-        equal values add nothing. See ``Store.append`` for arguments, errors and durability.
-        ``InvalidEvent`` is also raised for a value that JSON cannot hold. Cost: the events, the new
-        values, and their differences to the newest values.
+        from the document's newest value, the last returned event is the ``DocumentChanges`` with
+        the new value; equal values add nothing. See ``Store.append`` for arguments, errors and
+        durability. ``InvalidEvent`` is also raised for a value that JSON cannot hold. Cost: writing
+        the events and the new values, and comparing the new values with the newest ones.
         """
         generation = generation or Generation()
         events = [events] if isinstance(events, Event) else list(events)
@@ -156,8 +157,8 @@ class Documents:
         expected_version: int,
         generation: Generation,
     ) -> Appending | None:
-        """Return the append of these values, for the argument ``together`` of another append; None
-        if no value changes. After a conflict, prepare it again.
+        """Return an append of these values, to pass as ``together`` to another append; None if no
+        value changes. After a conflict, call ``prepare`` again.
         """
         change = self._change(conversation, _checked(changed), generation, None, None)
         if change.event is None:
@@ -172,8 +173,8 @@ class Documents:
         )
 
     def fork(self, conversation: str, at: int, new_id: str, changed: Mapping[str, Any]) -> None:
-        """Fork a conversation, and append new values of documents to the fork: see ``Store.fork``
-        and ``append``.
+        """Fork a conversation, and append new values of documents to the fork, as ``Store.fork``
+        and ``append`` do.
         """
         change = self._change(conversation, _checked(changed), Generation(), None, at)
         append = prepare_append(self._store, new_id, change.event or (), at)
@@ -193,8 +194,8 @@ class Documents:
         key: str | None,
         at: int | None,
     ) -> _Change:
-        """Return the change that gives documents these values, compared with their values at the
-        version ``at``, or with their newest values.
+        """Return the change that gives documents these values. The values are compared with the
+        documents' values at the version ``at``, or with their newest values.
         """
         database = self._store.database
 
@@ -231,9 +232,9 @@ class _Change(NamedTuple):
 
 
 class LastValues(NamedTuple):
-    """The newest values of some documents of a conversation, as the last append of a store left
-    them. The next append need not read them: its guard finds out whether another writer has changed
-    them since.
+    """The newest values of some documents of a conversation after the last append of a store. The
+    next append need not read these values: its guard finds out whether another writer has changed
+    one of them since.
 
     ``key`` and ``redactions`` are the key and the number of redactions of the conversation; ``ids``
     has the event of each document's newest value.
@@ -261,8 +262,8 @@ def _change_since(last: LastValues, values: Mapping[str, Any]) -> _Change | None
 def _values_after(
     change: _Change, values: Mapping[str, Any], generation: Generation, event_id: int
 ) -> LastValues:
-    """Return the newest values after an append of ``values``, in which the change became this
-    event.
+    """Return the documents' newest values after an append of ``values``. ``event_id`` is the id of
+    the event with the change.
     """
     assert change.event is not None
     assert generation.key is not None
@@ -295,8 +296,8 @@ def _checked(changed: Mapping[str, Any]) -> dict[str, Any]:
 def _repeated(
     reading: ReadTransaction, recalled: RecalledKey, key: str, values: Mapping[str, Any]
 ) -> DocumentChanges | None:
-    """Return the changes that were appended under an idempotency key; None if the key stands for
-    events without changes. If a document was redacted, only its name is compared.
+    """Return the changes of documents that were appended under an idempotency key; None if the key
+    stands for events without such changes. If a document was redacted, only its name is compared.
 
     Raises ``IdempotencyConflict`` if the changes have other values.
     """
@@ -323,8 +324,8 @@ def _whole(value: Any) -> dict[str, Any]:
 def _change_to_values(
     ids: Mapping[str, int], stored: Mapping[str, DocumentValue], values: Mapping[str, Any]
 ) -> DocumentChanges | None:
-    """Return the event that gives documents these values; None if they have them already. ``ids``
-    has the event of each document's newest value, ``stored`` the newest values.
+    """Return the event that gives documents these values; None if the documents have these values
+    already. ``ids`` has the event of each document's newest value, ``stored`` the newest values.
     """
     changes = ((name, _change_of(name, stored.get(name), value)) for name, value in values.items())
     changed = {name: change for name, change in changes if change is not None}
@@ -362,8 +363,8 @@ def _checked_name(name: object) -> str:
 
 
 def _stored_copy(name: str, value: Any) -> Any:
-    """Return the copy of a value that a reader will get. Raises ``InvalidEvent`` if it differs from
-    the value, as it does for a tuple.
+    """Return the copy of a value that a reader will get. Raises ``InvalidEvent`` if the copy
+    differs from the value: a tuple, for example, is read as a list.
     """
     try:
         stored = encode(DocumentChanges(changed={name: {"value": value}}), finite=True).event

@@ -1,12 +1,12 @@
-"""The difference between two JSON values, as JSON. It is small if lists grow at their end and
-objects change in few places.
+"""The difference between two JSON values, as JSON. The difference is small if lists grow at their
+end and objects change in few places.
 
     {"=": value}                                          another value
     {"set": {…}, "del": […], "in": {key: difference}}     two objects
     {"keep": n, "in": {"index": difference}, "add": […]}  two arrays: keep n elements, change some
                                                           of them, and add others at the end
 
-``patched(before, difference(before, after))`` is ``after``, with the types of JSON: ``1``, ``1.0``
+``patched(before, difference(before, after))`` is ``after``. The types of JSON count: ``1``, ``1.0``
 and ``true`` differ.
 """
 
@@ -24,10 +24,10 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 def difference(before: Any, after: Any) -> Difference | None:
-    """Return the difference of ``after`` from ``before``; None if both are equal. The result shares
-    values with ``after``.
+    """Return the difference of ``after`` from ``before``; None if the two values are equal. The
+    difference shares values with ``after``.
 
-    Cost: one visit of both values, and one more for each level down to a change.
+    Cost: one visit of both values, and one further visit for each level down to a change.
     """
     if _same(before, after):
         return None
@@ -65,13 +65,13 @@ def _of_arrays(before: list[Any], after: list[Any]) -> Difference:
 
 
 def _same(before: Any, after: Any) -> bool:
-    """Return whether both are the same JSON text. (In Python 1, 1.0 and True are equal.)"""
+    """Return whether both values have one JSON text. (In Python 1, 1.0 and True are equal.)"""
     return before is after or bool(before == after and json_text(before) == json_text(after))
 
 
 def json_text(value: Any) -> bytes:
-    """Return a value as JSON, with bytes as base64. It is used to compare and to measure values,
-    not to store them.
+    """Return a value as JSON, with bytes as base64. This JSON is used to compare and to measure
+    values, not to store them.
     """
     try:
         return _encode(value)
@@ -83,8 +83,8 @@ def json_text(value: Any) -> bytes:
 
 
 def patched(before: Any, change: Difference) -> Any:
-    """Return the value after the change. ``before`` is not changed, and the result shares values
-    with it.
+    """Return the value after the change. ``before`` is not changed, and the returned value shares
+    values with ``before``.
 
     Raises ``LookupError``, ``TypeError`` or ``ValueError`` if the change was not made from
     ``before``.

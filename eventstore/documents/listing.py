@@ -1,9 +1,9 @@
-"""Conversations by attribute and by last activity.
+"""List conversations by attribute and by last activity.
 
 Attributes are the document ``attributes`` of a conversation: texts, numbers or lists of texts by
 name, such as app, user, project, title, parent and tags. A read model finds conversations by them.
-The last activity changes with each append, so it is written only when conversations are listed. A
-list may be some seconds old, and says at which moment it was made.
+Each append changes the last activity, so the last activity is written only when conversations are
+listed. A list may be some seconds old, and says when it was made.
 """
 
 from __future__ import annotations
@@ -37,8 +37,7 @@ from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.types import Conversation, ListedConversation, Record
 
 _FACT: Final = "listed"
-"""The name of the store's fact that says up to which position, and when, conversations were
-listed.
+"""The name of a fact of the store: up to which position, and when, conversations were listed.
 """
 _AT_ONCE: Final = 200
 """The number of conversations that are listed in one transaction."""
@@ -62,9 +61,9 @@ class RecentConversation(NamedTuple):
 
 
 class RecentConversations(NamedTuple):
-    """A page of conversations, the last active first. ``as_of`` is the moment of the list. The list
-    includes later changes of attributes, but no other later events. ``after`` continues the list;
-    it is None on the last page.
+    """A page of conversations; the conversation with the last activity comes first. ``as_of`` is
+    the moment of the list. The list includes later changes of attributes, but no other later
+    events. ``after`` continues the list; it is None on the last page.
     """
 
     conversations: tuple[RecentConversation, ...]
@@ -80,7 +79,7 @@ def recent_conversations(
     after: tuple[int, int] | None,
     age_max_s: float,
 ) -> RecentConversations:
-    """Return the conversations that have all of these attributes, the last active first; see
+    """Return the conversations that have all of these attributes, the last active first: see
     ``Histories.recent``.
     """
     check_whole("limit", limit, 0)
@@ -139,8 +138,8 @@ def recent_conversations(
 
 class _Newest(NamedTuple):
     """The newest state of a conversation, for its entry in the list. ``attributes`` is None if the
-    list has them already (``are_listed``), or if they cannot be read. If the conversation is
-    archived, the stored record is used.
+    list has the attributes already (``are_listed``), or if they cannot be read. If the conversation
+    is archived, the stored record of its attributes is used.
     """
 
     conversation: Conversation
@@ -153,8 +152,8 @@ def _bring_up_to_date(
     database: Database, age_max_s: float
 ) -> tuple[int, Mapping[int, ListedConversation]]:
     """Bring the list up to date if it is older than ``age_max_s``. Return the moment of the list in
-    microseconds. Return also, by key, the conversations that could not be written to the list,
-    because the store is open for reading only or other writers are busy.
+    microseconds. Return also, by key, the entries of conversations that could not be written to the
+    list because the store is open for reading only or other writers are busy.
     """
     now = database.now()
     recorder = database.recorder
@@ -209,8 +208,8 @@ def _read_listings(
 def _list_some(
     transaction: Transaction, database: Database, touched: Iterable[tuple[int, int]]
 ) -> None:
-    """Write conversations to the list. ``touched`` has the key of each, and the version at which it
-    is listed.
+    """Write conversations to the list. ``touched`` has the key of each conversation, and the
+    version at which it is listed.
     """
     for key, listed_at in touched:
         newest = _newest(database, transaction, key, listed_at)
@@ -294,8 +293,9 @@ def _recent(database: Database, reader: Reader, listing: ListedConversation) -> 
 def _attributes(
     database: Database, reader: Reader, listing: ListedConversation
 ) -> Mapping[str, Any] | None:
-    """Return the attributes of a conversation. If their record is missing or damaged, they are read
-    from the events. None if they are encrypted and the key is missing.
+    """Return the attributes of a conversation. If the record of the attributes is missing or
+    damaged, they are read from the events. Return None if the attributes are encrypted and the key
+    is missing.
     """
     attributes = listing.attributes
     if not isinstance(attributes, Record) and not listing.is_record_missing:

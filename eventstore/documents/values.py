@@ -21,9 +21,9 @@ differences and of the whole value.
 
 
 class DocumentValue(NamedTuple):
-    """The value that the event ``id`` gave a document. It was made from ``whole``, the last value
-    that is stored as a whole, and the ``differences`` since. ``is_redacted`` says that the event
-    with the whole value was redacted.
+    """The value that the event ``id`` gave a document. The value was made from ``whole``, the last
+    value that is stored as a whole, and the later ``differences``. ``is_redacted`` says that the
+    event with the whole value was redacted.
     """
 
     id: int
@@ -34,8 +34,8 @@ class DocumentValue(NamedTuple):
 
 
 def newest_documents(reading: ReadTransaction, version: int | None) -> Mapping[str, int]:
-    """Return the documents that a conversation had at a version, or has now, each with the id of
-    the event that has its value.
+    """Return the documents that a conversation had at a version, or has now. Each document has the
+    id of the event with its value.
     """
     stop = reading.version if version is None else check_whole("version", version)
     if not 0 <= stop <= reading.version:
@@ -99,7 +99,7 @@ def read_value(reading: ReadTransaction, name: str, event_id: int) -> DocumentVa
 
 
 def _changes_in(reading: ReadTransaction, event_id: int) -> DocumentChanges | None:
-    """Return an event if it changes documents; None for any other id."""
+    """Return the event with this id if the event changes documents; otherwise None."""
     if not 0 <= event_id < reading.version:
         return None
     (event,) = reading.events(event_id, event_id + 1)

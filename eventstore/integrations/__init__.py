@@ -1,3 +1,3 @@
-"""The store as the database of the eventsourcing library: its applications and projections, on our
-recorders.
+"""The store as the database of the eventsourcing library: the library's applications and
+projections run on our recorders.
 """

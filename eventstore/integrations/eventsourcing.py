@@ -3,18 +3,18 @@
 Set ``PERSISTENCE_MODULE=foldlog.eventstore.integrations.eventsourcing`` and
 ``FOLDLOG_URL=sqlite:///…``.
 
-``Conversations`` is the library's ``Application`` on a store. A ``ProjectionRunner`` follows it and
-gives every event to a projection of yours, once: the projection writes its result and its position
-in one transaction. Its view may lie in the same store (``TrackingView``) or in a database of its
-own (``docs/PROJECTIONS.md``).
+``Conversations`` is the library's ``Application`` on a store. A ``ProjectionRunner`` follows this
+application and gives every event to a projection of yours, once: the projection writes its result
+and its position in one transaction. The projection's view may lie in the followed store
+(``TrackingView``) or in another database (``docs/PROJECTIONS.md``).
 
 Events are ``ConversationEvent``s: one of our registered kinds with its conversation
 (``originator_id``) and its id (``originator_version``). The topic of a stored event is its
 registered name and schema version, never a Python path.
 
-``ConversationBatches`` is ``Conversations`` for read models that would fall behind a busy store if
-they wrote a transaction for each event: its runner gives them all events that are there, up to
-1,000, as a ``RecordedBatch``.
+``ConversationBatches`` is for read models that would fall behind a busy store if they wrote a
+transaction for each event: its runner gives a read model all new events, up to 1,000 at a time, as
+a ``RecordedBatch``.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ _PAGE = 500
 _POLL_S = 0.005
 _NO_LIMIT = 2**62
 _OF_VIEWS = 0
-"""The key under which records of views are stored; no conversation has it."""
+"""The key under which records of views are stored. No conversation has this key."""
 _VIEW_CODEC = RowCodec("")
 
 T = TypeVar("T")
@@ -111,8 +111,8 @@ class Conversations(Application[str]):
 
 
 class ConversationMapper(Mapper[str]):
-    """``ConversationEvent`` to ``StoredEvent`` and back, by our codec, without transcoder and
-    cipher.
+    """Converts a ``ConversationEvent`` to a ``StoredEvent`` and back by our codec, without
+    transcoder and cipher.
     """
 
     def to_stored_event(self, domain_event: DomainEventProtocol[str]) -> StoredEvent:
@@ -136,8 +136,8 @@ class ConversationMapper(Mapper[str]):
         )
 
     def to_domain_event(self, stored_event: StoredEvent) -> DomainEventProtocol[str]:
-        """Decode an event; an unknown kind becomes an ``UnknownEvent``. Raises
-        ``MapperDeserialisationError``.
+        """Decode an event. An event of an unknown kind becomes an ``UnknownEvent``. Raises
+        ``MapperDeserialisationError`` for a damaged event.
         """
         kind, schema = kind_and_schema(stored_event.topic)
         try:
@@ -176,7 +176,8 @@ class StoreRecorder:
         self._recorder = database.recorder
 
     def transact(self, work: Callable[[Transaction], T]) -> T:
-        """Run ``work`` in a write transaction and return its result once that is durable.
+        """Run ``work`` in a write transaction, and return the result of ``work`` once the
+        transaction is durable.
 
         Raises the library's ``IntegrityError`` if a version or a tracking position is taken.
         """
@@ -277,8 +278,8 @@ class EventRecorder(TrackingView, ProcessRecorder):
     def insert_events(
         self, stored_events: Sequence[StoredEvent], **kwargs: Any
     ) -> Sequence[int] | None:
-        """Insert all events or none, and the tracking, if given. Raises ``IntegrityError`` if a
-        version is taken, and ``ConversationErased``.
+        """Insert all events or none, and the tracking if one is passed. Raises ``IntegrityError``
+        if a version is taken, and ``ConversationErased``.
         """
         tracking: Tracking | None = kwargs.get("tracking")
         now = time.time_ns() // 1_000
@@ -302,8 +303,9 @@ class EventRecorder(TrackingView, ProcessRecorder):
         desc: bool = False,
         limit: int | None = None,
     ) -> Sequence[StoredEvent]:
-        """Return events of a conversation. Raises ``CorruptEvent`` if one is damaged. Cost: all
-        events in the range of versions; without ``desc`` at most ``limit`` of them.
+        """Return events of a conversation. Raises ``CorruptEvent`` if an event is damaged. Cost:
+        reading all events in the range of versions; without ``desc`` reading at most ``limit``
+        events.
         """
         database = self.recorder.database
         with self.recorder.read() as reader:
@@ -393,8 +395,8 @@ class PollingSubscription(Subscription[ApplicationRecorder]):
         raise StopIteration
 
     def select(self, after: int | None) -> Sequence[Notification]:
-        """Return the next notifications after a position; an empty sequence if there is
-        none yet.
+        """Return the next notifications after a position; an empty sequence if there is no later
+        notification yet.
         """
         return self._recorder.select_notifications(
             after, _PAGE, topics=self._topics, inclusive_of_start=False
@@ -412,8 +414,8 @@ class PollingSubscription(Subscription[ApplicationRecorder]):
 
 
 def _encoded(kind: str, schema: int, state: bytes, event: Event) -> Encoded:
-    """Return an event with the state that the library made. If the kind is unknown here, the state
-    may be any bytes.
+    """Return an event with the state that the library made. If this version of foldlog does not
+    know the kind, the state may be any bytes.
     """
     if isinstance(event, UnknownEvent):
         return Encoded(kind, schema, event.shown, event.is_structural, state, event)
@@ -467,7 +469,7 @@ def _fields(conversation: str, row: Row, position: int | None = None) -> dict[st
 
 
 class Factory(InfrastructureFactory[TrackingRecorder]):
-    """Makes the library's recorders on a store: the store of ``database``, which its caller closes,
+    """Makes the library's recorders on a store: the store of ``database``, which the caller closes,
     or the store that ``FOLDLOG_URL`` names. Without ``FOLDLOG_URL`` the store is in memory.
     """
 
@@ -521,9 +523,10 @@ class Factory(InfrastructureFactory[TrackingRecorder]):
 
 @dataclass(frozen=True, slots=True)
 class RecordedBatch:
-    """Events of the whole store in the order of their positions, at least one.
+    """One or more events of the whole store, in the order of their positions.
 
-    An unreadable event is replaced by the ``CorruptEvent`` that names it, with its position.
+    In the place of an unreadable event, the batch has a ``CorruptEvent`` that names the event, with its
+    position.
     """
 
     events: tuple[Recorded | CorruptEvent, ...]
