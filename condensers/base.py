@@ -2,8 +2,8 @@
 next, or a condensation to append.
 
 The functional core is ``step``: it reads a View and returns a ``Step``, and never changes the View.
-``condense`` returns the result of the step alone. Condensers use models through two small
-protocols, ``Summarizer`` (writes a text) and ``AgentModel`` (counts tokens and knows its limits).
+``condense`` returns only the result of a step. Condensers use models through two small protocols,
+``Summarizer`` (writes a text) and ``AgentModel`` (counts tokens and knows its limits).
 ``condensers/models/client.py`` implements both.
 """
 
@@ -65,8 +65,9 @@ class Condensation:
     """A condenser's decision to forget. ``action`` is the event to append. If a handler returned
     the condensation, ``action`` is the appended event.
 
-    ``Condensation(forgotten_event_ids=…, summary=…, summary_offset=…)`` makes an action with these
-    fields. Raises ``InvalidEvent`` if both an action and these fields are given.
+    ``Condensation(forgotten_event_ids=…, summary=…, summary_offset=…)`` makes an action with the
+    fields in the parentheses. Raises ``InvalidEvent`` if both an action and fields of an action are
+    given.
     """
 
     action: CondensationAction
@@ -161,12 +162,12 @@ class Summarizer(Protocol):
         tool_choice: str | None = None,
         response_schema: Mapping[str, Any] | None = None,
     ) -> Reply:
-        """Return one answer to ``messages`` (OpenAI chat format). A failed call is retried as this
+        """Return one answer to ``messages`` (OpenAI chat format). A failed call is retried as the
         model's configuration says.
 
         ``tool_choice`` names the one tool that must be called; ``response_schema`` is the JSON
-        schema of the text. The only error that it raises is ``ModelCallFailed``: if there is no
-        reply, and perhaps if the reply is truncated, filtered or empty.
+        schema of the text. This method raises only ``ModelCallFailed``: if there is no reply, and
+        in some models if the reply is truncated, filtered or empty.
         """
         ...
 
@@ -184,7 +185,7 @@ class AgentModel(Protocol):
 
     @property
     def max_input_tokens(self) -> int | None:
-        """The input limit of the model; None if it is unknown."""
+        """The input limit of the model; None if the limit is unknown."""
         ...
 
     @property
@@ -194,18 +195,18 @@ class AgentModel(Protocol):
         """Return the token counts of the prompts of ``view[:0]``, ``view[:1]`` and so on, in
         ascending order.
 
-        There are ``len(view) + 1`` counts. ``sums[0]`` counts the prompt without any event (its
-        tools, for example), and ``sums[i]`` the prompt of ``view[:i]``. So ``sums[-1]`` is the
-        tokenizer's own count of the whole prompt. Cost: the rendered messages that were not counted
-        before. Raises ``TokensUnknown`` if it cannot count.
+        The result has ``len(view) + 1`` counts. ``sums[0]`` counts the prompt without any event
+        (its tools, for example), and ``sums[i]`` the prompt of ``view[:i]``. So ``sums[-1]`` is the
+        tokenizer's own count of the whole prompt. Only rendered messages that were not counted
+        before cost time. Raises ``TokensUnknown`` if the model cannot count the tokens.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Overrun:
-    """A prompt that is larger than its limit. ``sums`` are the token counts that
-    ``counter.token_sums`` returned.
+    """The token counts of a prompt that has more tokens than ``limit``. ``sums`` are the token
+    counts that ``counter.token_sums`` returned.
     """
 
     sums: Sequence[int]
@@ -213,9 +214,10 @@ class Overrun:
     counter: AgentModel
 
     def tail(self, head: int, part: float) -> int:
-        """Return how many of the newest events may stay: these and the first ``head`` events
-        together have fewer tokens than ``part`` (0 to 1) of the limit. Returns 0 if the first
-        events alone have more. Cost: the logarithm of the View's length.
+        """Return how many of the newest events may stay, so that the newest events and the first
+        ``head`` events together have fewer tokens than ``part`` (0 to 1) of the limit. Returns 0 if
+        the first ``head`` events alone have more tokens. The time grows with the logarithm of the
+        View's length.
         """
         length = len(self.sums) - 1
         room = int(self.limit * part) - 1
@@ -230,9 +232,9 @@ def setting(default: Any, description: str, **bounds: float) -> Any:
     condenser's constructor and of its configuration.
 
     ``bounds`` are arguments of ``pydantic.Field``: ``ge``, ``gt``, ``lt``. Configurations and
-    constructors check them. If you define a ``__post_init__``, call ``Condenser.__post_init__`` in
-    it. If a constructor accepts smaller values than configurations do, ``in_tables`` is the ``ge``
-    of configurations.
+    constructors check the bounds. If you define a ``__post_init__``, call
+    ``Condenser.__post_init__`` in your method. If a constructor accepts smaller values than
+    configurations do, ``in_tables`` is the ``ge`` of configurations.
     """
     return field(default=default, metadata={"description": description, **bounds})
 
@@ -260,24 +262,24 @@ _Self = TypeVar("_Self")
 _Result = TypeVar("_Result")
 
 _WITH_OPTIONAL_MODEL = set[str]()
-"""The methods that foldlog calls with a View and the agent's model. A strategy may define them with
-a View alone.
+"""The methods that foldlog calls with a View and the agent's model. A strategy may define these
+methods with a View as their only argument.
 """
 
 
 def model_is_optional(
     method: Callable[[_Self, View, AgentModel | None], _Result],
 ) -> Callable[Concatenate[_Self, View, ...], _Result]:
-    """Let strategies define this method with or without the argument ``agent_llm``. Type checkers
-    accept both forms, and callers always pass the argument.
+    """Let strategies define the decorated method with or without the argument ``agent_llm``. Type
+    checkers accept both forms, and callers always pass the argument.
     """
     _WITH_OPTIONAL_MODEL.add(method.__name__)
     return method
 
 
 def _taking_a_model(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method that accepts the agent's model. If a strategy defined ``method`` with a View
-    alone, the model is not passed on.
+    """Return a method that accepts the agent's model. If ``method`` accepts only a View, the
+    returned method calls it without the model.
     """
     if not inspect.isfunction(method) or len(inspect.signature(method).parameters) != 2:
         return method
@@ -297,10 +299,10 @@ class _NameOfClass:
 class Condenser:
     """Reads a View and decides which View the agent uses next.
 
-    A strategy defines ``condense``. If it also makes reports, it defines ``step`` instead. Both
-    methods leave the View unchanged. A condenser holds no state of a conversation: one object may
-    serve many conversations in many threads. Methods of a strategy may leave the argument
-    ``agent_llm`` out.
+    A strategy defines ``condense``. A strategy that also makes reports defines ``step`` instead.
+    ``condense`` and ``step`` leave the View unchanged. A condenser holds no state of a
+    conversation: one object may serve many conversations in many threads. Methods of a strategy may
+    leave the argument ``agent_llm`` out.
     """
 
     type: ClassVar[str] = cast(str, _NameOfClass())
@@ -328,8 +330,8 @@ class Condenser:
     @classmethod
     def from_config(cls, config: Any) -> Condenser:
         """Return the condenser that a configuration describes, a table or a pydantic model: see
-        ``foldlog.condensers.condenser_from_config``. A registered class may define this method. It
-        is then called with the configuration of the class, and makes the condenser.
+        ``foldlog.condensers.condenser_from_config``. If a registered class defines this method, the
+        method is called with the class's configuration, and makes the condenser.
         """
         return condensers.condenser_from_config(config)
 
@@ -363,8 +365,8 @@ class Condenser:
                     )
 
     def check_sizes(self) -> None:
-        """Raise ``InvalidCondenser`` if settings contradict each other. This default never raises
-        it.
+        """Raise ``InvalidCondenser`` if settings contradict each other. The default method never
+        raises.
         """
 
     @property
@@ -391,7 +393,7 @@ class Condenser:
 
     def for_agent(self, agent_llm: AgentModel | None) -> Condenser:
         """Return this condenser, with the agent's model for each strategy that names no model. By
-        default it is this condenser itself.
+        default the method returns this condenser itself.
 
         Raises ``InvalidCondenser`` if the condenser needs a model and ``agent_llm`` is None or
         cannot be asked.
@@ -400,21 +402,21 @@ class Condenser:
 
     def handles_condensation_requests(self) -> bool:
         """Return whether this condenser fulfils a ``CondensationRequest``. If a prompt is too long,
-        the agent checks this before it appends a request.
+        the agent calls this method before it appends a request.
         """
         return False
 
     def overrun(self, view: View, agent_llm: AgentModel | None) -> Overrun | None:
         """Return the token counts and the limit if the prompt of ``view`` exceeds this condenser's
-        limit of tokens; None if it is within the limit. By default a condenser has no such limit,
-        and this returns None.
+        limit of tokens; None if the prompt is within the limit. By default a condenser has no limit
+        of tokens, and this method returns None.
         """
         return None
 
     @model_is_optional
     def condense(self, view: View, agent_llm: AgentModel | None = None) -> View | Condensation:
         """Return the View that the agent uses next, or a condensation. Append the condensation,
-        then call this again.
+        then call this method again.
 
         Raises ``NoCondensationAvailable`` if a condensation is required (by a request or by too
         many tokens) and impossible. Raises ``TypeError`` if ``view`` is not a View, such as a list
@@ -435,8 +437,8 @@ class Condenser:
 
         A condensation is returned, not appended: the caller appends its ``action``. Reports and the
         metadata from ``add_metadata`` are written to ``state``, also if an error is raised. Raises
-        the errors of ``condense``. Cost: the View (for a list, one pass over all its events) and
-        the condenser's work.
+        the errors of ``condense``. The call costs the read of the View (for a list, one pass over
+        all its events) and the condenser's work.
         """
         with self.metadata_batch(state):
             try:
@@ -450,29 +452,31 @@ class Condenser:
         return result
 
     def add_metadata(self, key: str, value: Any) -> None:
-        """Set ``key`` in the report that this condenser makes in this thread. ``value`` is JSON."""
+        """Set ``key`` in the report that this condenser makes in this thread. ``value`` must be a
+        JSON value.
+        """
         _batches.by_condenser.setdefault(id(self), {})[key] = value
 
     def write_metadata(self, state: State) -> None:
-        """Write the report to ``state`` unless it is empty, and begin a new one."""
+        """Write the report to ``state`` unless the report is empty, and begin a new report."""
         write_reports(state, self.take_metadata())
 
     def take_metadata(self) -> tuple[Report, ...]:
-        """Return the report unless it is empty, and begin a new one."""
+        """Return the report unless the report is empty, and begin a new report."""
         batch = _batches.by_condenser.pop(id(self), None)
         return (batch,) if batch else ()
 
     @contextmanager
     def metadata_batch(self, state: State) -> Iterator[None]:
-        """Write the report when the block ends, also if it ends by an error."""
+        """Write the report when the block ends, also if the block ends by an error."""
         try:
             yield
         finally:
             self.write_metadata(state)
 
     def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
-        """Condense as ``condense`` does, and return the reports too. An error
-        ``NoCondensationAvailable`` has the reports in its attribute ``reports``.
+        """Condense as ``condense`` does, and return the reports too. If ``NoCondensationAvailable``
+        is raised, the error's attribute ``reports`` has the reports.
         """
         if inspect.unwrap(builtins.type(self).condense) is Condenser.condense:
             raise TypeError(f"{builtins.type(self).__name__} must define 'condense' or 'step'")
@@ -486,11 +490,11 @@ def stepped(condenser: Condenser, view: View, agent_llm: AgentModel | None) -> S
     """Return the step of a condenser, with its metadata as a report.
 
     If the condenser returns a View with other events and reports no rule, a report with the rule
-    ``None`` is added: foldlog cannot make such a View again. Events that must stay according to
-    ``view`` are removed from the condensation. If no other event is left in it, the View stays
-    larger, or ``NoCondensationAvailable`` is raised if condensing cannot wait. Raises ``TypeError``
-    if the condenser returned neither a View nor a condensation, or a View that was not made from
-    ``view``.
+    ``None`` is added: foldlog cannot make the same View again without a rule. Events that must stay
+    according to ``view`` are removed from the condensation. If the condensation then forgets no
+    event, the View stays larger, or ``NoCondensationAvailable`` is raised if condensing cannot
+    wait. Raises ``TypeError`` if the condenser returned neither a View nor a condensation, or a
+    View that was not made from ``view``.
     """
     condenser.take_metadata()  # drop the metadata of an earlier step that failed
     try:
@@ -545,8 +549,8 @@ def _without_kept_events(
 
 
 def reported(result: View | Condensation, reports: tuple[Report, ...]) -> Step:
-    """Return a step with these ``reports``. They are in the metadata of the condensation. If the
-    result is a View, they are in ``Step.reports``.
+    """Return a step with ``reports``. A condensation has the reports in its metadata. For a View,
+    the reports are in ``Step.reports``.
     """
     if isinstance(result, Condensation):
         return Step(Condensation(with_reports(result.action, reports)))

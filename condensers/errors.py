@@ -36,18 +36,18 @@ class CondenserError(EventStoreError):
 
 
 class InvalidCondenser(CondenserError, ValueError):
-    """A condenser cannot have these parameters. The message names the parameter, its value and the
-    allowed values.
+    """The parameters of a condenser are not allowed. The message names the parameter, its value and
+    the allowed values.
     """
 
 
 class NoCondensationAvailable(CondenserError):
     """No event may be forgotten, or the events to forget could not be summarized.
 
-    The View is unchanged. ``reports`` are the reports of the failed step, with its cost (see
-    ``Step``). If ``may_go_on`` is true, only a request asked for the condensation, and the request
-    is now declined: go on with the View. If a part of a pipeline raised the error, ``condenser`` is
-    the type of this part; otherwise it is empty.
+    The View is unchanged. ``reports`` are the reports of the failed step, also on the cost of the
+    step (see ``Step``). If ``may_go_on`` is true, no limit of tokens requires the condensation,
+    only a request, and foldlog declines the request: go on with the View. If a part of a pipeline
+    raised the error, ``condenser`` is the type of this part; otherwise it is empty.
     """
 
     may_go_on = False
@@ -81,5 +81,5 @@ class ModelCallFailed(CondenserError):
 
 class TokensUnknown(CondenserError):
     """The tokens of a View cannot be counted for this model. Budgets then estimate the tokens, and
-    report that they did.
+    report the estimate.
     """

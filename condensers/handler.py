@@ -2,9 +2,9 @@
 writers never wait for a model.
 
 A condenser may take a minute to ask a model, and other writers may append in that time. The planned
-condensation is then checked against the newer View without a second model call. It is still valid
-if no other condensation came and the events that it forgets may still be forgotten. A plan that is
-no longer valid is dropped and reported, and the condenser plans again.
+condensation is then checked against the newer View without a second model call. The plan is still
+valid if no other condensation came, and if all events that the plan forgets may still be forgotten.
+A plan that is no longer valid is dropped and reported, and the condenser plans again.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ from foldlog.projections.effects import begun_among
 
 _WAIT = 10
 _WAIT_MAX = 160
-"""After its first failure, a model is asked again ``_WAIT`` events later. The wait doubles with
-each further failure, up to ``_WAIT_MAX`` events.
+"""A model that failed once is asked again ``_WAIT`` events later. Each further failure of the model
+doubles the wait, up to ``_WAIT_MAX`` events.
 """
 
 Append = Callable[..., tuple[Recorded, ...]]
@@ -83,16 +83,16 @@ class CondenseHandler:
         )
 
     def with_agent(self, agent_llm: AgentModel) -> CondenseHandler:
-        """Return a handler for another model of the agent. Both handlers share the object
-        ``Remembered`` of each conversation.
+        """Return a handler for another model of the agent. The new handler and this handler share
+        the object ``Remembered`` of each conversation.
         """
         handler = CondenseHandler(self._store, self._views, self._unbound_condenser, agent_llm)
         handler._remembered = self._remembered
         return handler
 
     def reading(self, store: Store, views: Views) -> CondenseHandler:
-        """Return a handler that uses ``store`` and ``views``. Both handlers share the object
-        ``Remembered`` of each conversation.
+        """Return a handler that uses ``store`` and ``views``. The new handler and this handler
+        share the object ``Remembered`` of each conversation.
         """
         handler = copy(self)
         handler._store = store
@@ -103,18 +103,19 @@ class CondenseHandler:
         self, conversation: str, generation: Generation | None = None
     ) -> View | Condensation:
         """Take one step: return the View that the agent uses next, or a condensation that has been
-        appended. After a condensation, call this again.
+        appended. After a condensation, call ``handle`` again.
 
         The reports of a step without a condensation are appended as an ``Annotation``. The report
-        on a mask is appended only if its rule is new. If a model failed and condensing can wait,
-        the model is asked again some events later: see ``Remembered``.
+        on a mask is appended only if the mask's rule is new. If a model failed and condensing can
+        wait, the model is asked again some events later: see ``Remembered``.
 
-        Raises ``NoCondensationAvailable`` if a condensation is required and impossible. The handler
-        then appends a condensation with the outcome ``declined``. It closes the request, so the
-        next step can go on. As long as it is the newest condensation and the prompt is still too
-        long, later steps raise the same error and append only reports of calls that cost something.
-        Raises the store's errors, too. ``generation`` is passed to ``Store.append``. Durability:
-        appended events are on disk. Cost: the View, and the condenser's work.
+        Raises ``NoCondensationAvailable`` if a condensation is required and impossible. Before it
+        raises, the handler appends a condensation with the outcome ``declined``. The declined
+        condensation closes the request, so the next step can go on. While the newest condensation
+        is a declined one and the prompt is still too long, each step raises the error again, and
+        appends only reports of calls that cost something. Raises the store's errors, too.
+        ``generation`` is passed to ``Store.append``. When the method returns, the appended events
+        are on disk. A step costs the read of the View, and the condenser's work.
         """
         with span("foldlog.condense", conversation=conversation) as attributes:
             result = self._handled(conversation, generation)
@@ -178,7 +179,8 @@ class CondenseHandler:
         """Return the step over ``view`` and append nothing. If the condenser needs a model, the
         model is asked.
 
-        Raises the errors of ``unseen.step`` and of the condenser. Cost: the condenser's work.
+        Raises the errors of ``unseen.step`` and of the condenser. A preview costs the condenser's
+        work.
         """
         return unseen.step(self._condenser, view, self._agent_llm)
 
@@ -200,11 +202,11 @@ class CondenseHandler:
     def _append(
         self, conversation: str, append: Append, view: View, action: CondensationAction
     ) -> CondensationAction:
-        """Append the condensation and return it as stored. Raise ``NoCondensationAvailable`` if it
-        is no longer valid.
+        """Append the condensation and return it as stored. Raise ``NoCondensationAvailable`` if the
+        condensation is no longer valid.
 
         The transaction of the append checks once more for redactions and for the few events that
-        came since the plan.
+        came after the condenser made the plan.
         """
         if view.state.past is None:
             redactions = 0
@@ -267,7 +269,9 @@ class CondenseHandler:
         action: CondensationAction,
         seconds: float,
     ) -> None:
-        """Log a condensation. Token counts that its metadata lacks are estimated."""
+        """Log a condensation. Token counts that are missing in the condensation's metadata are
+        estimated.
+        """
         if not is_told("foldlog.condensation.made"):
             return
         metadata = plan.metadata
@@ -294,8 +298,8 @@ class CondenseHandler:
     def _declined(
         self, conversation: str, append: Append, view: View, error: NoCondensationAvailable
     ) -> bool:
-        """Record that no condensation could be made. Return False if another condensation came
-        first: a second try of the step may then succeed.
+        """Record that no condensation could be made. Return False if another writer appended a
+        condensation first: then a second try of the step may succeed.
         """
         newest = _newest(view)
         is_recorded = (
@@ -331,8 +335,9 @@ class CondenseHandler:
 
     def _may_go_on(self, view: View, error: NoCondensationAvailable) -> bool:
         """Return whether the agent may go on with the View although a request cannot be fulfilled.
-        It may go on if no model failed. If the newest condensation was declined too, the agent must
-        also have taken a turn since then, which shows that the prompt was not too long.
+        The agent may go on if no model failed. But if the newest condensation was declined too, the
+        agent may go on only if it has taken a turn since then: the turn shows that the prompt was
+        not too long.
         """
         if not view.unhandled_condensation_request or any(
             "failure" in report for report in error.reports
@@ -354,7 +359,7 @@ class CondenseHandler:
         remembered: Remembered,
     ) -> View | None:
         """Append a step's reports and return the View. Returns None if another writer appended
-        events before the new rules: the caller then takes the step again.
+        events before the new rules: the caller must then take the step again.
         """
         rules = list(filter(is_standing, reports))
         outcomes = [report for report in reports if not is_standing(report)]
@@ -388,8 +393,8 @@ class CondenseHandler:
         return view if batches[0] is outcomes else None
 
     def _are_new(self, conversation: str, rules: Sequence[str], version: int) -> bool:
-        """Return whether these rules differ from the newest rules in the log, or were recorded long
-        ago.
+        """Return whether ``standing`` rules differ from the newest rules in the log, or were
+        recorded long ago.
         """
         recorded_at, recorded = newest_rules(self._store, conversation, version)
         return version - recorded_at > RULES_COUNT_FOR // 2 or rules != [*map(_rule, recorded)]
@@ -402,8 +407,8 @@ _LOOKED_BACK = 100
 
 
 def _newest(view: View) -> Mapping[str, Any]:
-    """Return the metadata of the newest condensation of ``view``, or an empty mapping if it has
-    none. Cost: the structural events.
+    """Return the metadata of the newest condensation of ``view``, or an empty mapping if ``view``
+    has no condensation. The time grows with the number of structural events.
     """
     return view.condensations[-1].metadata if view.condensations else {}
 
@@ -412,12 +417,12 @@ def planned_before(action: CondensationAction, view: View, new_events: Sequence[
     """Return ``view`` with ``new_events`` if ``action``, which was planned on ``view``, is still
     valid.
 
-    Raises ``NoCondensationAvailable`` if the plan is no longer valid. It is valid if the View still
-    shows all events that it forgets, if these may still be forgotten (see
-    ``selection.without_kept``), and if its summary still stands before the same event, at a cut
-    point. A retraction makes the plan outdated. Another condensation makes it outdated if the plan
-    forgets nothing, or forgets an event that is no longer shown. Cost: a copy of the View and its
-    units.
+    Raises ``NoCondensationAvailable`` if the plan is no longer valid. A plan is valid if the View
+    still shows all events that the plan forgets, if all these events may still be forgotten (see
+    ``selection.without_kept``), and if the plan's summary still stands before the same event, at a
+    cut point. A retraction makes the plan outdated. Another condensation makes the plan outdated if
+    the plan forgets nothing, or forgets an event that is no longer shown. The check makes a copy of
+    the View and of its units.
     """
     newer = view.then(new_events)
     offset = action.summary_offset
@@ -442,12 +447,12 @@ def planned_before(action: CondensationAction, view: View, new_events: Sequence[
 
 
 class Remembered:
-    """What a handler remembers of one conversation. Without this object each step would report the
-    same rules and ask a failing model again.
+    """The notes of a handler on one conversation. Without the notes, each step would report the
+    same rules again, and ask a failing model again.
 
     If a model failed and condensing could wait, the model is asked again at the version
-    ``ask_again_at``. The wait doubles after each further failure. Several threads may use this
-    object: in the worst case a model is asked once too often.
+    ``ask_again_at``. The wait doubles after each further failure. Several threads may use one
+    ``Remembered``: in the worst case a model is asked once too often.
     """
 
     def __init__(self, conversation: str) -> None:
@@ -458,9 +463,9 @@ class Remembered:
         self.ask_again_at = 0
 
     def has_rules(self, store: Store, view: View) -> bool:
-        """Return whether rules in the log, recorded by any handler, apply at this version and may
-        have to be ended. Cost: the events since the last call; nothing is read if the View shows
-        them all.
+        """Return whether rules in the log, recorded by any handler, apply at the View's version and
+        may have to be ended. A call reads the events since the last call, or no events if the View
+        shows all of them.
         """
         if self._rules_read_until > view.version:  # a View of an earlier version
             self._rules_read_until = 0
@@ -480,8 +485,8 @@ class Remembered:
         return view.version <= self._rules_end
 
     def failed(self, version: int) -> None:
-        """Note that a condensation that could wait was tried at this version and failed: the model
-        is asked later.
+        """Note that a condensation that could wait was tried at ``version`` and failed: the model
+        is asked again later.
         """
         self.ask_again_at = version + self._wait
         self._wait = min(2 * self._wait, _WAIT_MAX)

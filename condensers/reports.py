@@ -2,8 +2,9 @@
 step, besides its decision.
 
 A report is passed as a value: in a ``Step``, in a condensation's metadata under
-``CONDENSER_METADATA_KEY``, or in the error that says why there is no condensation. It is stored in
-the condensation, or, if the step made no condensation, in an ``Annotation`` with that name.
+``CONDENSER_METADATA_KEY``, or in the error that says why there is no condensation. A report is
+stored in the condensation, or, if the step made no condensation, in an ``Annotation`` with the name
+``CONDENSER_METADATA_KEY``.
 """
 
 from __future__ import annotations
@@ -30,14 +31,15 @@ or why a reply failed.
 """
 
 RULES_COUNT_FOR = 100
-"""A recorded rule applies to this number of events after its record. A handler records it again
-after half of them.
+"""A recorded rule applies to this number of events after its record. A handler records a rule again
+after half of this number of events.
 """
 
 
 def is_standing(report: Report) -> bool:
-    """Return whether a report has a ``rule``. Such a report, for example on a mask, is the same at
-    every step. A handler records such reports only when they differ from the rules in the log.
+    """Return whether a report has a ``rule``. A report with a rule, for example on a mask, is the
+    same at every step. A handler records reports with rules only when the rules differ from the
+    rules in the log.
     """
     return "rule" in report
 
@@ -45,12 +47,13 @@ def is_standing(report: Report) -> bool:
 def newest_rules(
     store: Store, conversation: str, version: int, since: int = 0
 ) -> tuple[int, list[Report]]:
-    """Return the id of the newest annotation with rules before ``version``, and its standing
-    reports (see ``is_standing``).
+    """Return the id of the newest annotation with rules before ``version``, and the annotation's
+    standing reports (see ``is_standing``).
 
-    An annotation without reports is returned too: it says that the former rules no longer apply.
-    Returns ``NOT_RECORDED`` and no reports if the last ``RULES_COUNT_FOR`` events, or the events
-    since ``since``, have no such annotation. Cost: reading at most these events.
+    An annotation without reports is returned too, because an empty annotation says that the former
+    rules no longer apply. Returns ``NOT_RECORDED`` and no reports if the last ``RULES_COUNT_FOR``
+    events, or the events since ``since``, have no annotation with rules. At most
+    ``RULES_COUNT_FOR`` events are read.
     """
     for event in store.events(
         conversation, max(since, version - RULES_COUNT_FOR), version, reverse=True
@@ -80,8 +83,8 @@ def annotation(reports: Iterable[Report], condenser: str = "") -> Annotation:
 
 
 def with_reports(action: CondensationAction, reports: Iterable[Report]) -> CondensationAction:
-    """Return ``action`` with ``reports`` added to its metadata, before the reports that it already
-    has.
+    """Return ``action`` with ``reports`` added to the action's metadata, before the reports that
+    the action already has.
     """
     reports = [dict(report) for report in reports]
     if not reports:
@@ -91,7 +94,7 @@ def with_reports(action: CondensationAction, reports: Iterable[Report]) -> Conde
 
 
 def reports_of(event: Event) -> list[Any]:
-    """Return the reports in this event, in order. Most events have no reports."""
+    """Return the reports in ``event``, in order. Most events have no reports."""
     reports: Any = None
     if isinstance(event, CondensationAction):
         reports = event.metadata.get(CONDENSER_METADATA_KEY)
@@ -125,7 +128,7 @@ def on_a_model(reports: Iterable[Report]) -> list[Report]:
 
 
 def model_of(report: Report) -> str:
-    """Return the name of the model in a report; an empty text if it names none."""
+    """Return the name of the model in a report; an empty text if the report names no model."""
     return str(report.get("response", report).get("model") or "")
 
 
@@ -143,7 +146,7 @@ class Usage:
 
     @classmethod
     def of(cls, reports: Iterable[Report]) -> Usage:
-        """Return the sum of the metrics in these reports."""
+        """Return the sum of the metrics in ``reports``."""
         total = cls()
         for report in on_a_model(reports):
             total.add(report["metrics"])

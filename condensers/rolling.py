@@ -52,21 +52,21 @@ class RollingCondenser(Condenser, ABC):
     """
 
     asks_a_model: ClassVar[bool] = False
-    """Whether a condensation needs a model's reply, which may fail and costs money."""
+    """Whether a condensation needs a model's reply: a call of a model may fail and costs money."""
 
     def handles_condensation_requests(self) -> bool:
         return True
 
     def reasons(self, view: View, agent_llm: AgentModel | None = None) -> frozenset[Reason]:
-        """Return the reasons why a condensation is due now; empty if it is not due. The default
-        reasons are a request, and more than ``max_size`` events.
+        """Return the reasons why a condensation is due now; empty if no condensation is due. The
+        default reasons are a request, and more than ``max_size`` events.
         """
         return reasons_by_size(view, getattr(self, "max_size", None))
 
     @model_is_optional
     def should_condense(self, view: View, agent_llm: AgentModel | None = None) -> bool:
-        """Return whether a condensation is due now. By default it is due if ``reasons`` returns a
-        reason.
+        """Return whether a condensation is due now. By default a condensation is due if ``reasons``
+        returns a reason.
         """
         return bool(self.reasons(view, agent_llm))
 
@@ -78,7 +78,7 @@ class RollingCondenser(Condenser, ABC):
     def condensation_requirement(
         self, view: View, agent_llm: AgentModel | None = None
     ) -> Requirement | None:
-        """Return how urgent a condensation is now; None if it is not due."""
+        """Return how urgent a condensation is now; None if no condensation is due."""
         due = self.reasons(view, agent_llm)
         if not (self.should_condense(view, agent_llm) if self._has_own_rule else due):
             return None
@@ -89,8 +89,8 @@ class RollingCondenser(Condenser, ABC):
     @abstractmethod
     @model_is_optional
     def get_condensation(self, view: View, agent_llm: AgentModel | None = None) -> Condensation:
-        """Return the condensation to make, whether it is due or not. Raises
-        ``NoCondensationAvailable`` if none is possible.
+        """Return the condensation to make, even if no condensation is due. Raises
+        ``NoCondensationAvailable`` if no condensation is possible.
         """
 
     @model_is_optional
@@ -120,8 +120,8 @@ class RollingCondenser(Condenser, ABC):
     def _explained(
         self, view: View, agent_llm: AgentModel | None, condensation: Condensation
     ) -> Condensation:
-        """Return a condensation whose metadata has a reason. A reason that the strategy wrote
-        stays.
+        """Return the condensation with a reason in its metadata. A reason that the strategy wrote
+        stays in the metadata.
         """
         if not isinstance(condensation, Condensation):
             return condensation  # ``stepped`` raises TypeError for it
@@ -137,9 +137,9 @@ class RollingCondenser(Condenser, ABC):
         return condensation if action is condensation.action else Condensation(action)
 
     def _forgetting_summaries(self, view: View, action: CondensationAction) -> CondensationAction:
-        """Return the action. If it has a summary, it is extended to forget every earlier summary in
-        the View. So strategies that define ``should_condense`` need not name the summaries that
-        their new summary replaces.
+        """Return an action that also forgets every earlier summary in the View, if ``action`` has a
+        summary. Otherwise ``action`` is returned unchanged. So strategies that define
+        ``should_condense`` need not name the summaries that their new summary replaces.
         """
         if action.summary is None:
             return action
@@ -168,8 +168,8 @@ class RollingCondenser(Condenser, ABC):
 
         ``kept`` are the indices that the strategy's own rule keeps; ``selection.events_to_forget``
         extends them to whole units. ``reports`` record how the strategy chose. If no event of the
-        log can be forgotten, this raises ``NoCondensationAvailable`` with ``why_not`` and the
-        reports. If ``summaries`` is true, summaries outside of ``kept`` are forgotten too.
+        log can be forgotten, this method raises ``NoCondensationAvailable`` with ``why_not`` and
+        the reports. If ``summaries`` is true, summaries outside of ``kept`` are forgotten too.
         """
         kept = {*kept, *range(first_kept_index(view), len(view))}
         forgotten = events_to_forget(view, kept, summaries=summaries)
@@ -220,8 +220,8 @@ class RollingCondenser(Condenser, ABC):
         return metadata
 
     def _above_size(self, view: View, why: str) -> tuple[Report, ...]:
-        """Return the report on a View that stays larger than ``max_size``. A strategy without
-        ``max_size`` has no such report.
+        """Return the report on a View that stays larger than ``max_size``. The result is empty for
+        a strategy without ``max_size``.
         """
         max_size = getattr(self, "max_size", None)
         if max_size is None:
@@ -251,7 +251,7 @@ class RollingCondenser(Condenser, ABC):
 
 def reasons_by_size(view: View, max_size: int | None) -> frozenset[Reason]:
     """Return the reasons that do not depend on a model: a request, and, if ``max_size`` is a
-    number, more events than this.
+    number, a View with more than ``max_size`` events.
     """
     too_many = max_size is not None and len(view) > max_size
     due = {Reason.REQUEST: view.unhandled_condensation_request, Reason.EVENTS: too_many}
@@ -260,7 +260,7 @@ def reasons_by_size(view: View, max_size: int | None) -> frozenset[Reason]:
 
 def check_sizes(max_size: int, keep_first: int, *, beside: int = 0) -> None:
     """Raise ``InvalidCondenser`` if ``keep_first`` is negative, or if half of ``max_size`` is too
-    small for the first ``keep_first`` events, ``beside`` events and one more.
+    small for the first ``keep_first`` events, ``beside`` events and one further event.
     """
     half = max_size // 2
     if keep_first + beside >= half:

@@ -27,14 +27,14 @@ from foldlog.projections.units import is_unseen
 
 
 def next_cut(cut_points: Sequence[int], wanted: int) -> int | None:
-    """Return the smallest cut point at or after ``wanted``; None if there is none."""
+    """Return the smallest cut point at or after ``wanted``; None if no cut point follows."""
     index = bisect_left(cut_points, wanted)
     return cut_points[index] if index < len(cut_points) else None
 
 
 def first_kept_index(view: View) -> int:
-    """Return the index of the first event that must stay: see ``View.kept_from``. It is the View's
-    length if every event may be forgotten.
+    """Return the index of the first event that must stay: see ``View.kept_from``. The index is the
+    View's length if every event may be forgotten.
     """
     kept_from = float("inf") if view.kept_from is None else view.kept_from
     return next(
@@ -43,15 +43,15 @@ def first_kept_index(view: View) -> int:
 
 
 def last_cut(view: View) -> int:
-    """Return the last cut point before which every event may be forgotten. It is
-    ``first_kept_index``, or the beginning of the unit with that index.
+    """Return the last cut point before which every event may be forgotten. This cut point is
+    ``first_kept_index``, or the beginning of the unit that contains ``first_kept_index``.
     """
     return view.cut_points[bisect_right(view.cut_points, first_kept_index(view)) - 1]
 
 
 def describe_unseen(view: View) -> str:
-    """Return the end of an error message, which says how many events must stay; empty if every
-    event may be forgotten.
+    """Return a text for the end of an error message, which says how many events must stay. The text
+    is empty if every event may be forgotten.
     """
     unseen = len(view) - first_kept_index(view)
     if unseen:
@@ -65,7 +65,7 @@ def middle(view: View, keep_first: int, keep_last: int) -> slice | None:
 
     Both borders move to the next cut point. So the head may grow, and the tail may shrink, by the
     rest of a unit. Events that must stay are always in the tail, and so are calls without a result,
-    because no cut point follows them.
+    because no cut point follows such a call.
     """
     if keep_last < 0:
         return None
@@ -89,8 +89,8 @@ def events_to_forget(view: View, kept: Set[int], *, summaries: bool = False) -> 
 
     ``kept`` is extended to whole units: if one event of a unit is kept, the whole unit stays. Calls
     without a result and the events from ``first_kept_index`` on stay too. Summaries of forgotten
-    events belong to no unit. They stay, unless ``summaries`` is true: then a summary outside of
-    ``kept`` is forgotten.
+    events belong to no unit. If ``summaries`` is true, summaries outside of ``kept`` are forgotten;
+    otherwise all summaries stay.
     """
     events: list[Event] = []
     points = view.cut_points
@@ -108,10 +108,11 @@ def events_to_forget(view: View, kept: Set[int], *, summaries: bool = False) -> 
 
 
 def without_kept(view: View, action: CondensationAction) -> CondensationAction:
-    """Return the condensation without the events that must stay. These are the events from
-    ``first_kept_index`` on, calls without a result, and calls that may have run. If one event of a
-    unit must stay and the unit is sent to a model, the whole unit stays. If the condensation has a
-    summary, it then stands in the place of the first event that is still forgotten.
+    """Return a condensation that forgets the same events, except the events that must stay. The
+    events that must stay are the events from ``first_kept_index`` on, calls without a result, and
+    calls that may have run. If one event of a unit must stay and the unit is sent to a model, the
+    whole unit stays. If the condensation has a summary, the summary then stands in the place of the
+    first event that is still forgotten.
 
     Raises ``NoCondensationAvailable`` if no event of the log may be forgotten, or if the remaining
     events could not be sent to a model.
@@ -168,12 +169,12 @@ def _has_message(view: View) -> bool:
 
 def spare_loop_ends(view: View, forgotten: Iterable[Event]) -> tuple[Event, ...]:
     """Return ``forgotten`` without the events that must stay between tool loops, because no summary
-    stands in their place.
+    will stand in the place of the forgotten events.
 
     A tool loop ends at the next event that is neither an action nor an observation. If that event
     is forgotten, the loop continues into the next calls. The prompt then drops a loop with an
-    abandoned call together with these calls (docs/internals/decisions/0031-joined-loops.md). So if
-    the prompt would lose an event in this way, the event after every loop stays.
+    abandoned call together with the next calls (docs/internals/decisions/0031-joined-loops.md). So
+    if joined loops would make the prompt lose an event, the event after every loop stays.
     """
     dropped = {event.id: event for event in forgotten}
     view_after = view.with_events(event for event in view.events if event.id not in dropped)
@@ -192,7 +193,7 @@ def spare_loop_ends(view: View, forgotten: Iterable[Event]) -> tuple[Event, ...]
 
 def after_system_prompt(view: View) -> int:
     """Return the index after the first system prompt, or 0 if there is no system prompt. A model
-    always needs this prompt.
+    always needs the first system prompt.
     """
     return next(
         (index + 1 for index, event in enumerate(view.events) if isinstance(event, SystemMessage)),
@@ -201,8 +202,8 @@ def after_system_prompt(view: View) -> int:
 
 
 def stands_for_forgotten(event: Event) -> bool:
-    """Return whether this is the summary of a condensation. A summary in an imported log is an
-    ordinary event: the log contains it, and also the events that it summarizes.
+    """Return whether ``event`` is the summary of a condensation. A summary in an imported log is an
+    ordinary event: the log contains the summary, and also the events that the summary replaces.
     """
     return isinstance(event, CondensationSummary) and event.id < 0
 
@@ -221,8 +222,8 @@ def ids_named(action: CondensationAction, shown: Iterable[int]) -> set[int]:
 
 
 def count_logged(events: Iterable[Event]) -> int:
-    """Count the events that are in the log. A summary of a condensation is not in the log, and its
-    id is negative.
+    """Count the events that are in the log. A summary of a condensation is not in the log, and has
+    a negative id.
     """
     return sum(event.id >= 0 for event in events)
 
@@ -236,8 +237,8 @@ def forget(
 ) -> CondensationAction:
     """Return the condensation that forgets ``events``, which may include summaries.
 
-    If the ids are consecutive, the condensation has a range of ids, otherwise a list. So a range
-    never includes an event that stays.
+    If the ids are consecutive, the condensation has a range of ids. Otherwise it has a list of ids,
+    because a range would include events that stay.
     """
     ids = sorted(event.id for event in events)
     reference: dict[str, Any] = {"forgotten_event_ids": tuple(ids)}

@@ -1,7 +1,7 @@
 """The argument ``state`` of a condenser: a ``History``, or an object with a list of events.
 
 ``write_reports`` writes the reports of a condenser into the state, and
-``get_condensation_metadata`` reads them.
+``get_condensation_metadata`` reads the reports.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class HistoryState(Protocol):
 
 
 class StoredHistory(Protocol):
-    """The methods of ``foldlog.History`` that are used here."""
+    """The methods of ``foldlog.History`` that this module calls."""
 
     def view(self) -> View: ...
 
@@ -47,8 +47,8 @@ State = HistoryState | StoredHistory
 
 
 def view_of(state: State) -> View:
-    """Return the View of a state. Raises ``TypeError`` for any other object. Cost: for a list, one
-    pass over all its events.
+    """Return the View of a state. Raises ``TypeError`` for any other object. The View of a list of
+    events takes one pass over all the events.
     """
     if isinstance(state, HistoryState):
         return View.from_events(state.history)
@@ -66,8 +66,9 @@ def view_of(state: State) -> View:
 
 
 def write_reports(state: State, reports: Sequence[Report]) -> None:
-    """Write reports into ``extra_data``, or into the log as an event. Rules, which are the same at
-    every step, are written only into a log, at least once in ``RULES_COUNT_FOR`` events.
+    """Write reports into ``extra_data``, or into the log as an event. Reports with rules are the
+    same at every step. So they are written only into a log, and there only if the last
+    ``RULES_COUNT_FOR // 2`` events do not have them.
     """
     to_write = [report for report in reports if not is_standing(report)]
     if isinstance(state, HistoryState):
@@ -91,8 +92,8 @@ def _same_rule(some: Report, other: Report) -> bool:
 
 
 def get_condensation_metadata(state: State) -> list[Any]:
-    """Return every report of a state, in order. Cost: for a stored history one pass over its
-    events.
+    """Return every report of a state, in order. For a stored history this takes one pass over the
+    history's events.
     """
     if isinstance(state, HistoryState):
         return list(state.extra_data.get(CONDENSER_METADATA_KEY, ()))

@@ -1,5 +1,5 @@
-"""Pydantic models for the tables of a configuration. Their errors say which keys and values are
-allowed.
+"""Pydantic models for the tables of a configuration. The errors of these models say which keys and
+values are allowed.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class StrictTable(BaseModel):
 
 
 def wrong_table(problems: Iterable[tuple[tuple[int | str, ...], str]]) -> ValidationError:
-    """Return the error for a table with these problems. A problem is a message and the keys that
-    lead to the wrong value.
+    """Return the error for a table with ``problems``. A problem is a message and the keys that lead
+    to the wrong value.
     """
     lines: list[InitErrorDetails] = [
         {
@@ -68,7 +68,7 @@ def wrong_table(problems: Iterable[tuple[tuple[int | str, ...], str]]) -> Valida
 
 def configuration_error(error: ValidationError, path: str) -> InvalidCondenser:
     """Return the error that lists each problem of the table at ``path``, with the path of the wrong
-    key.
+    key for each problem.
     """
     problems: list[str] = []
     for problem in error.errors(include_url=False, include_context=False, include_input=False):
@@ -94,8 +94,8 @@ def name_of_kind(value: Any) -> str:
 
 
 def suggestion(wrong: str, allowed: Iterable[str]) -> str:
-    """Return the end of an error about an unknown name: the most similar allowed name, if there is
-    one, and all allowed names.
+    """Return the end of an error about an unknown name: the most similar allowed name, if an
+    allowed name is similar, and all allowed names.
     """
     allowed = sorted(allowed)
     similar = difflib.get_close_matches(wrong, allowed, n=1)

@@ -1,14 +1,14 @@
 """Take a condenser's step without forgetting an event that no model has seen yet.
 
 An event is *unseen* if it came after the agent's last turn began, or while a model wrote that turn.
-Before the agent's first turn all events are unseen. A conversation may have no reply at all: so a
-View also counts as shown if a later event notes the View's version. No condenser forgets, hides or
-masks unseen events.
+Before the agent's first turn all events are unseen. In a conversation without replies, a View
+counts as shown if a later event notes the View's version. No condenser forgets, hides or masks
+unseen events.
 
 If a prompt exceeds a limit of tokens and nothing else can be forgotten, the step shortens the
-longest texts of results and messages in the View that it returns, seen or not. The log keeps the
-full texts, and a report in the log names the shortened events. Each later step shortens the texts
-again if it must.
+longest texts of results and messages in the View that the step returns, including texts that a
+model has seen. The log keeps the full texts, and a report in the log names the shortened events.
+Each later step shortens the texts again if the prompt still exceeds the limit.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ LENGTH = "length"
 
 def step(condenser: Condenser, view: View, agent_llm: AgentModel | None) -> Step:
     """Return the step of ``condenser`` over ``view``. All unseen events stay; their texts are
-    shortened if nothing else helps. If the View does not fit into the agent's model, it is
+    shortened if nothing else helps. If the View does not fit into the agent's model, the View is
     condensed as if a condensation had been requested.
 
     Raises ``NoCondensationAvailable`` if a condensation is required and impossible, and shorter
-    texts would not help. Cost: the condenser's work, and one count of tokens. If texts are
-    shortened, their tokens are counted about 9 times.
+    texts would not help. The call costs the condenser's work, and one count of the View's tokens.
+    If texts are shortened, their tokens are counted about 9 times.
     """
     guarded = shown = replace(view, kept_from=_first_unseen(view))
     # A View caches its events: do not make them again for the copy.
@@ -88,8 +88,8 @@ def _requested(
     over: Overrun,
     reports: tuple[Report, ...],
 ) -> Step:
-    """Return the condensation of a View that does not fit into the agent's model. It also has
-    ``reports``, the reports of the step so far.
+    """Return the condensation of a View that does not fit into the agent's model. The result also
+    has ``reports``, the reports of the step so far.
     """
     requested = replace(
         view.then((CondensationRequest(id=view.version),)), kept_from=view.kept_from, kept=view.kept
@@ -109,10 +109,11 @@ def _requested(
 
 
 def _first_unseen(view: View) -> int:
-    """Return the id of the first event that no model was shown. Usually it is the first event of
-    the agent's last turn. It is an earlier event if that turn answers an earlier View, and a later
-    event if a later View was shown since. Returns 0 if the log records neither a turn nor a shown
-    View. Cost: the events since that event.
+    """Return the id of the first event that no model was shown. Usually this event is the first
+    event of the agent's last turn. If the last turn answers an earlier View, the first unseen event
+    is an earlier event. If a later View was shown since the last turn, the first unseen event is a
+    later event. Returns 0 if the log records neither a turn nor a shown View. Only the events from
+    the first unseen event on are read.
     """
     first: Event | None = None
     shown = 0
@@ -131,8 +132,8 @@ def _first_unseen(view: View) -> int:
 
 
 def _noted(event: Event, default: int = 0) -> int:
-    """Return the version of the View that was shown before an event, as the event notes it. It is
-    at most the event's own id, because that View did not contain the event.
+    """Return the version of the View that was shown before an event, as the event notes it. The
+    version is at most the event's own id, because the shown View did not contain the event.
     """
     version = event.meta.get(SHOWN, default)
     return min(version, event.id) if isinstance(version, int) else default
@@ -142,7 +143,7 @@ def _shortened(
     condenser: Condenser, view: View, over: Overrun, error: NoCondensationAvailable
 ) -> Step:
     """Return the View with its texts cut to the largest length that the limit allows, and the
-    report on this cut.
+    report on the cut texts.
 
     Raises ``NoCondensationAvailable`` if even the shortest texts do not fit.
     """
@@ -192,7 +193,7 @@ def _shortened(
 
 def shortened(view: View, length: int, ids: Container[int] | None = None) -> View:
     """Return ``view`` with each text of its results and messages cut to ``length`` characters. If
-    ``ids`` are given, only these events are cut.
+    ``ids`` are given, only texts of events with these ids are cut.
     """
     candidates = (
         (index, event)
@@ -209,8 +210,8 @@ def shortened(view: View, length: int, ids: Container[int] | None = None) -> Vie
 
 
 def _cut(event: Observation | Message, length: int) -> Event:
-    """Return an event with each of its texts cut to ``length`` characters. Returns the same object
-    if no text is longer.
+    """Return an event with each of its texts cut to ``length`` characters. Returns the event itself
+    if all its texts are short enough.
     """
     hint = f"; the log has all of event {event.id}"
     content = with_texts(event.content, lambda text: truncated(text, length, hint))

@@ -42,7 +42,7 @@ class CondenserConfig(StrictTable):
     """
 
     aliases: ClassVar[tuple[str, ...]] = ()
-    """Other names for ``type`` that are accepted but never written."""
+    """Other names of the type, which configurations may contain but foldlog never writes."""
 
     type: Any  # a text; pyright lets a subclass narrow only this
 
@@ -62,8 +62,8 @@ class CondenserConfig(StrictTable):
     @classmethod
     def of(cls, condenser: Any, **values: Any) -> Self:
         """Return the configuration of a condenser. The value of a field is in ``values``, or else
-        is the attribute of that name. Raises ``InvalidCondenser`` if a part of the condenser has no
-        configuration, or if a value is not allowed in a table.
+        is the condenser's attribute with the name of the field. Raises ``InvalidCondenser`` if a
+        part of the condenser has no configuration, or if a value is not allowed in a table.
         """
         attributes = {
             name: getattr(condenser, name)
@@ -88,7 +88,7 @@ CONDENSER_REGISTRY: dict[type[BaseModel], type[Condenser]] = {}
 
 def names_of(config_type: type[BaseModel]) -> tuple[str, ...]:
     """Return the name of the type of a configuration class, and its aliases. Raises
-    ``InvalidCondenser`` if the class names no type.
+    ``InvalidCondenser`` if the class has no field ``type`` with a default.
     """
     field = config_type.model_fields.get("type")
     if field is None or not isinstance(field.default, str):
@@ -115,8 +115,8 @@ def register_config(config_type: type[BaseModel], condenser_type: type[Condenser
 
 
 def list_strategies() -> list[type[BaseModel]]:
-    """Return the configuration class of every strategy, also from installed packages, sorted by the
-    name of its type.
+    """Return the configuration classes of all strategies, also from installed packages, sorted by
+    the names of their types.
 
     Raises ``InvalidCondenser`` if one of the installed packages cannot be loaded.
     """
@@ -158,8 +158,8 @@ def condenser_from_config(
 
 
 def parse_config(value: Any, *, path: str = "condenser", models: Models | None = None) -> BaseModel:
-    """Return the configuration that a table describes, by its ``type``. If ``value`` is a
-    configuration, it is returned unchanged.
+    """Return the configuration that the table ``value`` describes. If ``value`` is a configuration
+    already, it is returned unchanged.
 
     ``models`` are the models that the table may name. Raises ``InvalidCondenser`` with the path of
     every wrong key and the allowed values.
@@ -200,8 +200,8 @@ _registration_lock = threading.RLock()
 
 
 def config_type_of(name: str) -> type[BaseModel] | None:
-    """Return the configuration class of a type or alias, also if an installed package defines it.
-    Returns None if the name is unknown.
+    """Return the configuration class of a type or alias, also if an installed package defines the
+    type. Returns None if the name is unknown.
     """
     with _registration_lock:  # otherwise of two threads that register a class, one fails
         if _registered(name) is None:

@@ -15,8 +15,8 @@ models ``[llm]`` and ``[llm.NAME]``.
     [llm.large]                 # inherits the keys of [llm] that it does not set
     model = "gpt-4o"
 
-Tables of other programs are ignored, unless their names resemble these names. A mistake in these
-tables is reported with the path of its key and never corrected silently.
+Tables of other programs are ignored, unless their names resemble ``condenser`` or ``llm``. A
+mistake in foldlog's tables is reported with the path of the key, and never corrected silently.
 """
 
 from __future__ import annotations
@@ -109,9 +109,9 @@ def read_condenser_config(document: _Table, name: str | None = None) -> BaseMode
 def condenser_config_from_toml_section(
     data: _Table, llm_configs: Mapping[str, LLMConfig | _Table] | None = None
 ) -> dict[str, Any]:
-    """Return the configuration in a section ``[condenser]``, under the key ``condenser``. A section
-    without a ``type`` is the configuration of ``noop``. ``llm_configs`` are the models that the
-    section may name. Raises the errors of ``parse_config``.
+    """Return the configuration in a section ``[condenser]``, in a dict under the key ``condenser``.
+    A section without a ``type`` is the configuration of ``noop``. ``llm_configs`` are the models
+    that the section may name. Raises the errors of ``parse_config``.
     """
     tables = {
         name: config.model_dump(exclude_unset=True) if isinstance(config, LLMConfig) else config

@@ -26,7 +26,9 @@ class AskingCondenser(RollingCondenser):
     asks_a_model = True
 
     needs: ClassVar[Literal["function_calling", "response_schema"] | None] = None
-    """The ability that the model must have: the name of a setting of the model."""
+    """The name of the model's setting that says whether the model can do what this condenser
+    needs.
+    """
 
     llm: Summarizer | None = field(kw_only=False)
 
@@ -69,7 +71,7 @@ def request_condensation_tool() -> dict[str, Any]:
     arguments that the model invents are ignored.
 
     If the model calls the tool, append a ``CondensationRequest`` in place of the call, and take
-    another step. So no call stays without an observation.
+    another step. Because the request replaces the call, no call stays without an observation.
     """
     return {
         "type": "function",

@@ -40,7 +40,7 @@ from foldlog.eventstore.inside import install_command
 from foldlog.projections import Dialect
 
 _NOT_CALLED = {"metrics": {"attempts": 0}}
-"""The details of a call that was refused before it was sent: it made no attempt."""
+"""The details of a call that was refused before it was sent: such a call made no attempt."""
 
 _GRACE_S = 1.0
 """A call is abandoned this many seconds after its timeout. So the HTTP client, which applies the
@@ -68,7 +68,7 @@ _TRANSLATED = frozenset(
     }
 )
 """Providers for which litellm translates messages together with their thinking blocks. litellm's
-proxy does the same.
+proxy translates messages in this way too.
 """
 
 
@@ -140,13 +140,13 @@ class LLM(TokenCounter):
         fallbacks. A failed call is retried.
 
         ``usage``, ``cost``, ``latency_s`` and ``attempts`` are sums over all attempts. If no model
-        gives a usable reply within ``timeout_s`` and the time of the step, this raises the
-        ``ModelCallFailed`` of the first model. A reply is not usable if it is truncated, filtered
-        or empty. If a wait would exceed the time, there is no further retry. Each fallback gets its
-        share of the time that remains.
+        gives a usable reply within ``timeout_s`` and the time of the step, the ``ModelCallFailed``
+        of the first model is raised. A reply is not usable if it is truncated, filtered or empty.
+        If the wait before a retry would exceed the time, there is no further retry. The remaining
+        time is shared among the fallbacks that were not asked yet.
 
-        litellm's own retries and fallbacks are not used, because they accept an unusable reply and
-        do not return the cost of failed attempts.
+        litellm's own retries and fallbacks are not used, because litellm accepts an unusable reply
+        and does not return the cost of failed attempts.
         """
         _litellm()  # the import may take seconds, which do not count as the step's time
         request = request_for(messages, tools, tool_choice, response_schema)
@@ -173,8 +173,8 @@ class LLM(TokenCounter):
             ) from first_failure.__cause__
 
     def _reply(self, request: Mapping[str, Any], spent: Usage) -> Reply:
-        """Return this model's reply, with retries if they are needed. Adds the metrics of each
-        attempt to ``spent``.
+        """Return this model's reply, after retries if the first attempts fail. Adds the metrics of
+        each attempt to ``spent``.
         """
         retry = 0
         while True:
@@ -357,8 +357,8 @@ def _bare_name(model: str) -> str:
 
 
 def _countable(schema: Any) -> Any:
-    """Return a tool in which every array has a type of items. litellm fails on an array without
-    this type.
+    """Return a tool in which every array has a type of items. litellm fails on an array without a
+    type of items.
     """
     if isinstance(schema, Mapping):
         countable = {key: _countable(value) for key, value in schema.items()}
@@ -369,8 +369,8 @@ def _countable(schema: Any) -> Any:
 
 
 def _shows_remote_images(messages: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether litellm would download an image to measure it. If so, litellm's fixed guess is
-    used instead.
+    """Return whether litellm would download an image to measure it. If litellm would download the
+    image, litellm's fixed guess is used instead.
     """
     contents = (message.get("content") for message in messages)
     parts = (part for content in contents if isinstance(content, list | tuple) for part in content)
@@ -381,8 +381,8 @@ def _shows_remote_images(messages: Sequence[Mapping[str, Any]]) -> bool:
 
 @cache
 def _litellm() -> Any:
-    """Return the module litellm, with its messages turned off. If several threads call this, one
-    imports the module and the others wait (Python's import lock).
+    """Return the module litellm, with its messages turned off. If several threads call this
+    function, one thread imports the module and all other threads wait (Python's import lock).
     """
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     # Without this litellm downloads a list of headers when a reply must follow a schema.

@@ -1,8 +1,8 @@
 """Give the model calls of a step one deadline, and abandon a call when its time is over.
 
 An HTTP client applies its timeout to each read. While a request waits in its queue, a server may
-send a blank now and then to keep the connection open. Such a server never exceeds the timeout, and
-can delay a call for half an hour.
+send a blank now and then to keep the connection open. A server that sends blanks never exceeds the
+timeout, and can delay a call for half an hour.
 """
 
 from __future__ import annotations
@@ -49,8 +49,9 @@ def seconds_left() -> float:
 
 def abandoned_after(seconds: float, act: Callable[[], T]) -> T:
     """Call ``act`` in another thread, and return its result or raise its error. Raises
-    ``TimeoutError`` if ``act`` takes longer than ``seconds``. ``act`` then continues in its thread,
-    and its outcome is ignored. The thread does not stop the program from ending.
+    ``TimeoutError`` if ``act`` takes longer than ``seconds``. After the error, ``act`` continues in
+    its thread, and the outcome of ``act`` is ignored. The program can end while the thread still
+    runs.
     """
     outcome: Future[T] = Future()
     context = contextvars.copy_context()  # a tracer's variables, for example

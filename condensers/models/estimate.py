@@ -1,10 +1,11 @@
 """Estimate tokens without a tokenizer. The estimate is rather too high than too low, so that a
 prompt stays below its limit even if the agent's model is unknown. One regular expression counts the
 pieces into which tokenizers cut a text: short words and the beginnings of longer words, pairs of
-further letters, pairs of digits, each sign, lines and runs of spaces. Other scripts are counted by
-their bytes. Ten percent are added. Compared with three tokenizers on 163 real Views, the sum was 24
-to 73 % too high. For prose, code, logs, hashes and base64 alone, the estimate was at most 3 % too
-low. For random rare characters it may be lower still.
+further letters, pairs of digits, each sign, lines and runs of spaces. Texts in other scripts than
+the Latin script are counted by their bytes. Ten percent are added to the sum. Compared with three
+tokenizers on 163 real Views, the sum of the estimates was 24 to 73 % too high. For prose, code,
+logs, hashes and base64 alone, the estimate was at most 3 % too low. For random rare characters the
+estimate may be lower still.
 """
 
 from __future__ import annotations
@@ -38,12 +39,14 @@ pages a file has is unknown here.
 """
 _WHOLE = 2_048
 """A text of an event with up to this many characters is counted whole. In a longer text, four
-samples of a quarter of this length are counted.
+samples are counted, each a quarter of this number of characters long.
 """
 
 
 def estimated(text: str) -> int:
-    """Return a high estimate of a text's tokens. Cost: about 0.15 s for a million characters."""
+    """Return a high estimate of a text's tokens. An estimate takes about 0.15 s for a million
+    characters.
+    """
     _, pieces = _PIECE.subn("", text)
     if not text.isascii():
         others = len(text.encode("utf-8", "replace")) - len(text.encode("ascii", "ignore"))
@@ -53,8 +56,8 @@ def estimated(text: str) -> int:
 
 
 def sampled(text: str) -> int:
-    """Return an estimate of a text's tokens from four pieces at equal distances. They include the
-    beginning and the end of the text.
+    """Return an estimate of a text's tokens from four pieces at equal distances. The four pieces
+    include the beginning and the end of the text.
     """
     if len(text) <= _WHOLE:
         return estimated(text)
@@ -93,28 +96,30 @@ def of_tools(tools: Sequence[Any], count: Callable[[str], int] = estimated) -> i
 
 
 def _count(messages: Sequence[Mapping[str, Any]], tools: Sequence[Any]) -> int:
-    """Return the tokens of a prompt. The count is additive over messages, as ``TokenCounter``
-    requires.
+    """Return the tokens of a prompt. The count of several messages is the sum of their counts and a
+    constant, as ``TokenCounter`` requires.
     """
     return _OF_A_PROMPT + sum(map(of_message, messages)) + of_tools(tools)
 
 
 def event_size(event: Event) -> int:
-    """Return a high estimate of the tokens of an event's text. Cost: at most 2,048 characters of
-    the text.
+    """Return a high estimate of the tokens of an event's text. At most 2,048 characters of the text
+    are counted.
     """
     return OF_A_MESSAGE + sampled(event_text(event))
 
 
 def tokens_of(view: View, agent_llm: AgentModel | None) -> int | None:
-    """Return the tokens of the prompt of ``view``; None if they cannot be counted."""
+    """Return the number of tokens in the prompt of ``view``; None if the tokens cannot be
+    counted.
+    """
     sums = token_sums_of(view, agent_llm)
     return None if sums is None else sums[-1]
 
 
 def token_sums_of(view: View, agent_llm: AgentModel | None) -> Sequence[int] | None:
     """Return the token counts of ``view[:0]``, ``view[:1]`` and so on up to the whole View; None if
-    they cannot be counted.
+    the tokens cannot be counted.
     """
     if agent_llm is None:
         return None

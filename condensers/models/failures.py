@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from foldlog.condensers.models.llm_config import LLMConfig
 
 STUMBLES = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""Errors that litellm raises by mistake if a reply or a message has not the format of a chat
+"""Errors that litellm raises by mistake if a reply or a message does not have the format of a chat
 completion.
 """
 
@@ -50,9 +50,9 @@ def is_context_window_error(error: BaseException) -> bool:
     """Return whether a model call failed because its prompt was too long, so that a condensation
     may help.
 
-    It recognizes this package's ``ModelCallFailed``, the errors of litellm and OpenAI by name, and
-    the error texts of servers. It returns False for other rejected requests: a condensation would
-    forget events without helping.
+    The function recognizes this package's ``ModelCallFailed``, the errors of litellm and OpenAI by
+    name, and the error texts of servers. It returns False for requests that were rejected for
+    another reason: a condensation would forget events without helping.
     """
     if isinstance(error, ModelCallFailed):
         return error.failure == "context_window"
@@ -67,7 +67,7 @@ def is_context_window_error(error: BaseException) -> bool:
 
 
 def failure_of(error: BaseException) -> Failure:
-    """Return the failure that this error of litellm stands for."""
+    """Return the ``Failure`` that an error of litellm stands for."""
     names = {kind.__name__ for kind in type(error).__mro__}
     status = getattr(error, "status_code", None)
     if is_context_window_error(error):
@@ -93,8 +93,8 @@ def failure_of(error: BaseException) -> Failure:
 
 
 def may_pass(error: ModelCallFailed) -> bool:
-    """Return whether a retry may succeed. It cannot succeed after a reply that was cut off, or if
-    no server listens.
+    """Return whether a retry may succeed. A retry cannot succeed after a reply that was cut off, or
+    if no server listens.
     """
     cut_off = error.report.get("response", {}).get("finish_reason") == "length"
     return error.failure in _PASSING and not cut_off and not is_connection_refused(error)
@@ -106,7 +106,7 @@ def is_connection_refused(error: BaseException | None) -> bool:
 
 
 def asked_to_wait(error: BaseException | None) -> float:
-    """Return for how many seconds the server asked to wait; 0 if it did not ask."""
+    """Return for how many seconds the server asked to wait; 0 if the server did not ask to wait."""
     for link in chain_of(error):
         headers = getattr(getattr(link, "response", None), "headers", None) or {}
         try:
@@ -117,8 +117,8 @@ def asked_to_wait(error: BaseException | None) -> float:
 
 
 def chain_of(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an error and the errors that caused it. Each error comes once, although an error that
-    is raised again may be its own cause.
+    """Yield an error and the errors that caused it. Each error is yielded once, although an error
+    that is raised again may be its own cause.
     """
     seen = set[int]()
     while error is not None and id(error) not in seen:
@@ -137,7 +137,7 @@ _SECRET_LENGTH_MIN = 8
 _MAY_BE_A_KEY = re.compile(r"key|token|secret|passw|credential|auth", re.IGNORECASE)
 _IS_A_KEY = re.compile(r"(^|_)(KEY|TOKEN|SECRET|PASSWORD)$", re.IGNORECASE)
 """The names of environment variables that may contain a key, and the names that certainly mean a
-key. litellm may have sent any of these keys.
+key. litellm may have sent any key in the environment.
 """
 
 _PASSWORD = re.compile(r"://[^/@\s]*:([^/@\s]+)@")
@@ -159,8 +159,8 @@ def concealed(text: str, config: LLMConfig, key: str | None, *, in_error: bool) 
     key.
 
     An error may repeat a whole request. So in an error, each text in ``extra``, such as a header,
-    and the values of variables that may be keys are replaced too. A reply keeps these texts,
-    because it must not lose other words.
+    and the values of variables that may be keys are replaced too. In a reply, texts in ``extra``
+    and values that may be keys stay, because a reply must not lose other words.
     """
     names = _MAY_BE_A_KEY if in_error else _IS_A_KEY
     secrets = {

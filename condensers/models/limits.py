@@ -16,8 +16,8 @@ from foldlog.projections import View, begins_reply
 
 
 class Window(Protocol):
-    """The largest number of tokens that a model reads and that it writes; None if a number is
-    unknown.
+    """The largest number of tokens that a model reads, and the largest number that it writes; None
+    for an unknown number.
     """
 
     @property
@@ -34,8 +34,8 @@ class _Entry(msgspec.Struct, frozen=True):
 
 @cache
 def litellms_table() -> Mapping[str, msgspec.Raw]:
-    """Return litellm's entries of models, by name; empty if litellm is not installed. Cost: the
-    first call reads a file of 3 MB.
+    """Return litellm's entries of models, by name; empty if litellm is not installed. The first
+    call reads a file of 3 MB.
     """
     package = find_spec("litellm")
     if package:
@@ -60,7 +60,8 @@ def names_of(model: str) -> list[str]:
 
 def window_in(view: View) -> Window | None:
     """Return the window of the model that wrote the newest reply in a View. Replies of models that
-    are not in the table are skipped. Cost: the events since that reply.
+    are not in the table are skipped. The function reads the View backwards from its end to the
+    reply.
     """
     models = (reply.meta.get("model") for reply in reversed(view.events) if begins_reply(reply))
     windows = (window_of(model) for model in models if isinstance(model, str))

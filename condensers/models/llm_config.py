@@ -59,8 +59,8 @@ RENAMED = {
     "native_tool_calling": "function_calling",
     "ollama_base_url": "base_url",
 }
-"""Other names for keys of this table, and the keys. The names come from litellm and from OpenHands'
-tables (V0's ``[llm]``, V1's dumps).
+"""Other names for keys of the table ``[llm]``, each with the key that it stands for. The other
+names come from litellm and from OpenHands' tables (V0's ``[llm]``, V1's dumps).
 """
 PASSED_ON = frozenset(
     {
@@ -86,8 +86,9 @@ PASSED_ON = frozenset(
 )
 """Keys that are passed on unchanged as arguments of litellm.completion."""
 MAPS: dict[str, str | None] = {"completion_kwargs": None, "litellm_extra_body": "extra_body"}
-"""Keys whose value is a map. If the name here is None, the map contains further arguments of
-litellm.completion. Otherwise the map is the argument of that name.
+"""Keys whose value is a map. If this dict has None for a key, the key's map contains further
+arguments of litellm.completion. If this dict has a name for the key, the map is the argument with
+this name.
 """
 WITHOUT_EFFECT = frozenset(
     {
@@ -119,7 +120,9 @@ WITHOUT_EFFECT = frozenset(
         "usage_id",
     }
 )
-"""Keys for OpenHands' own client. They change neither the model nor the request."""
+"""Keys for OpenHands' own client. Keys for OpenHands' client change neither the model nor the
+request.
+"""
 
 
 def _of_its_name(value: Any, info: ValidationInfo) -> Any:
@@ -221,9 +224,9 @@ class LLMConfig(StrictTable):
     @model_validator(mode="before")
     @classmethod
     def _in_our_words(cls, table: Any) -> Any:
-        """Return the table with its keys renamed to the names of this class. Unknown keys stay, and
-        are refused later. Keys without a value are left out. Keys without an effect are left out,
-        and a log message names them.
+        """Return the table with its keys renamed to the field names of ``LLMConfig``. Unknown keys
+        stay in the table, and are refused later. Keys without a value are left out. Keys without an
+        effect are left out, and a log message names them.
         """
         if not isinstance(table, Mapping):
             return table
@@ -267,7 +270,8 @@ class LLMConfig(StrictTable):
         return extra
 
     def key(self) -> str | None:
-        """Return the key to send. If it is None, litellm looks for a key in the environment.
+        """Return the API key to send. If this method returns None, litellm looks for a key in the
+        environment.
 
         Raises ``InvalidCondenser`` if ``api_key_env`` names a variable that is not set.
         """

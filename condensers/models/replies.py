@@ -50,7 +50,7 @@ def ask(llm: Summarizer | None, messages: Sequence[Mapping[str, Any]], **how: An
 
 
 def checked(reply: Reply) -> Reply:
-    """Return the reply. Raises ``ModelCallFailed`` if it is too long, truncated, filtered or
+    """Return the reply. Raises ``ModelCallFailed`` if the reply is too long, truncated, filtered or
     empty.
     """
     length = len(reply.text or "") + sum(len(call.arguments) for call in reply.tool_calls)
@@ -76,7 +76,7 @@ _REFUSAL = re.compile(
 )
 _REFUSAL_LENGTH_MAX = 300
 """A text that begins like a refusal counts as a refusal up to this number of characters. A longer
-text may be a summary that begins with such words.
+text may be a summary that begins like a refusal.
 """
 
 _SAYS_NOTHING = re.compile(
@@ -91,15 +91,15 @@ more than ``_RATIO_MAX`` tokens of the events.
 """
 
 _SMALL = 512
-"""A summary of up to this number of tokens may be larger than the events that it replaces: these
-may be a few short events.
+"""A summary of up to this number of tokens may be larger than the events that it replaces, because
+a summary may replace a few short events.
 """
 
 
 def fit_to_replace(reply: Reply, text: str, events: Sequence[Event]) -> str:
-    """Return ``text`` if it can be the summary of these events. Tokens are estimated.
+    """Return ``text`` if it can be the summary of ``events``. Tokens are estimated.
 
-    Raises ``ModelCallFailed`` if the text is a refusal, is too short for these events, or is longer
+    Raises ``ModelCallFailed`` if the text is a refusal, is too short for the events, or is longer
     than the events.
     """
     if len(text) <= _REFUSAL_LENGTH_MAX and _REFUSAL.match(text):
@@ -150,8 +150,8 @@ def made_by(reply: Reply, prompt: Prompt) -> dict[str, Any]:
 
 
 def report_on(reply: Reply) -> Report:
-    """Return the report on a reply, without the text. The condensation has the text as its
-    summary.
+    """Return the report on a reply. The report does not contain the reply's text, because the
+    condensation has the text as its summary.
     """
     return {
         "response": {
@@ -199,8 +199,9 @@ def sendable(value: Any) -> Any:
 
 
 def reply_of(response: Any, model: str, latency_s: float, conceal: Callable[[str], str]) -> Reply:
-    """Return the reply in a response of litellm. Its texts are passed through ``conceal``. If a
-    response has no choice, or its content has an unknown format, the reply has a cost and no text.
+    """Return the reply in a response of litellm. The texts of the reply are passed through
+    ``conceal``. If a response has no choice, or its content has an unknown format, the reply has a
+    cost and no text.
     """
     message = response.choices[0].message if response.choices else {}
     content = message.get("content")

@@ -2,7 +2,8 @@
 
 litellm's count is a sum: a constant, the count of each message by itself, and a constant for the
 tools. So each rendered message is counted once and its count is cached. The View of a step mostly
-begins with the same messages as the View of the last step. Only the other messages are counted.
+begins with the same messages as the View of the last step. So only the messages that the last step
+did not have are counted.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from foldlog.eventstore import Event, SystemMessage
 from foldlog.projections import Dialect, Rendered, View, says_something
 
 _MESSAGES_KEPT = 20_000
-"""The number of counts that a counter caches. The keys of the cache are the texts of messages,
-which Views mostly share.
+"""The number of counts that a counter caches. The keys of the cache are the texts of messages.
+Views of one conversation mostly share these texts.
 """
 
 _COUNTED_AS: Mapping[Dialect, Dialect] = {
@@ -28,8 +29,8 @@ _COUNTED_AS: Mapping[Dialect, Dialect] = {
     "anthropic-cached": "litellm",
     "responses": "openai",
 }
-"""Messages are counted in a dialect that litellm accepts. Encrypted reasoning, which only its
-server can read, is not counted.
+"""Messages are counted in a dialect that litellm accepts. Encrypted reasoning is not counted,
+because only the provider's server can read it.
 """
 
 _CONVERSATIONS_KEPT = 64
@@ -53,9 +54,10 @@ class TokenCounter:
 
     def count_tokens(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] = ()) -> int:
         """Return the number of tokens of the prompt: the same number as if ``count`` had counted
-        the whole prompt. Cost: the messages that were not counted before.
+        the whole prompt. Only messages that were not counted before cost time.
 
-        Raises ``TokensUnknown`` if the tokens cannot be counted. It never returns 0 in that case.
+        Raises ``TokensUnknown`` if the tokens cannot be counted. The method never returns 0 for
+        tokens that cannot be counted.
         """
         has_system = any(message.get("role") == "system" for message in messages)
         return self._frame(tools, beside_system=has_system) + sum(map(self._of, messages))
@@ -106,10 +108,11 @@ class TokenCounter:
         """Return the token counts of the prompts of ``view[:0]``, ``view[:1]`` and so on; the last
         count is exact.
 
-        If several events make one message, its tokens are added at the last of these events. The
-        same holds for calls with their results. So the tokens of a tail (the last sum minus the sum
-        at its start) are never too low. Raises ``TokensUnknown``. Cost: counting the messages that
-        the last View of the conversation did not have, and one pass over the other messages.
+        If several events make one message, its tokens are added at the last of these events. For
+        calls with their results, the tokens are added at the last result. So the tokens of a tail
+        (the last sum minus the sum at the tail's start) are never too low. Raises
+        ``TokensUnknown``. The method counts only the messages that the last View of the
+        conversation did not have, and makes one pass over all other messages.
         """
         events = view.events
         dialect = _COUNTED_AS.get(view.dialect, view.dialect)
@@ -148,8 +151,8 @@ class TokenCounter:
 
 
 def _key(message: Mapping[str, Any]) -> Hashable:
-    """Return a key that is equal only for equal messages. The key contains a text itself: Views
-    share the text and its hash.
+    """Return a key that is equal only for equal messages. If the message is a text, the key
+    contains the text itself, because Views share the text and its hash.
     """
     values = [
         value if type(value) is str else marshal.dumps(value, _PLAIN) for value in message.values()
@@ -165,7 +168,8 @@ different bytes.
 
 class _Group(NamedTuple):
     """Messages that are counted together. ``end`` is the number of messages up to the end of the
-    group, ``position`` the position of its last event, and ``tokens`` its count.
+    group, ``position`` the position of the group's last event, and ``tokens`` the group's number of
+    tokens.
     """
 
     end: int
@@ -183,8 +187,8 @@ class _Counted(NamedTuple):
 
 
 def offered_tools(view: View) -> tuple[Any, ...]:
-    """Return the tools of the first system prompt in ``view``, in OpenAI's format. They are sent
-    with every prompt.
+    """Return the tools of the first system prompt in ``view``, in OpenAI's format. The tools are
+    sent with every prompt.
 
     Logs also contain tools in other formats, for which litellm would count almost no tokens.
     """
@@ -206,8 +210,8 @@ def _in_openais_shape(tool: Any) -> Any:
 
 
 def _shared_groups(former: _Counted, messages: Sequence[Rendered]) -> list[_Group]:
-    """Return the groups of the messages with which both prompts begin. The last group is left out,
-    because more results may have joined it.
+    """Return the groups of the messages with which both the ``former`` prompt and the new prompt
+    begin. The last of these groups is left out, because more results may have joined that group.
     """
     shared_count = next(
         compress(count(), map(is_not, former.messages, messages)),

@@ -40,8 +40,8 @@ class Prompt(NamedTuple):
 
 @cache
 def load_prompt(name: str) -> Prompt:
-    """Load the prompt ``condensers/prompts/<name>.txt``. Raises ``FileNotFoundError`` if it does
-    not exist.
+    """Load the prompt ``condensers/prompts/<name>.txt``. Raises ``FileNotFoundError`` if the file
+    does not exist.
     """
     text = files(__package__).joinpath(f"{name}.txt").read_text(encoding="utf-8")
     return Prompt(name, text, hashlib.sha256(text.encode()).hexdigest())

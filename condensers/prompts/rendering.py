@@ -54,7 +54,7 @@ def event_block(event: Event, limit: int | None) -> str:
 
 def previous_summary(events: Sequence[Event], limit: int | None) -> str:
     """Return the texts of the summaries among ``events``. Each text is cut to ``limit`` characters,
-    and its closing tags are escaped.
+    and the closing tags in the text are escaped.
     """
     texts = [
         _quoted(truncated(event.content, limit))
@@ -65,7 +65,9 @@ def previous_summary(events: Sequence[Event], limit: int | None) -> str:
 
 
 _CLOSING_TAG = re.compile(r"<(?=\s*/\s*(EVENT|PREVIOUS\s+SUMMARY)\s*>)", re.IGNORECASE)
-"""The beginning of a closing tag. A model would read such a tag as the end of the material."""
+"""The beginning of a closing tag. In the material, a model would read a closing tag as the end of
+the material.
+"""
 _ESCAPES = re.compile(r"""(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))+""")
 
 
@@ -74,8 +76,8 @@ def _quoted(text: str) -> str:
 
 
 def truncated(text: str, limit: int | None, where: str = "") -> str:
-    """Cut ``text`` to at most ``limit`` characters: its beginning, a note on the missing part, and
-    its end. The note ends with ``where``.
+    """Cut ``text`` to at most ``limit`` characters: the beginning of the text, a note on the
+    missing part, and the end of the text. The note ends with ``where``.
 
     If the limit is None or negative, the whole text is returned. If the limit is too small for the
     note, only the beginning is returned.
@@ -96,8 +98,8 @@ def clipped(line: str, length_max: int) -> str:
 
 
 def arguments_of(call: Action) -> Mapping[str, Any]:
-    """Return the arguments of a call by their names. JSON that the model wrote is parsed. Any other
-    text gets the name ``arguments``.
+    """Return the arguments of a call by their names. If the arguments are a text, the text is
+    parsed as JSON. A text that is not JSON becomes one argument with the name ``arguments``.
     """
     arguments = parsed(call.arguments)
     if isinstance(arguments, dict):

@@ -28,8 +28,8 @@ class ClearToolUsesCondenser(Condenser):
 
     Tokens are estimated. The choice depends on the View alone: the condenser goes through the View
     from its beginning. At each earlier prompt that was larger than ``trigger``, it clears all
-    results except the newest ``keep``. So the next step clears the same results, and a provider's
-    prompt cache stays valid until more results are cleared.
+    results except the newest ``keep``. So each step clears again the results that the step before
+    cleared, and a provider's prompt cache stays valid until more results are cleared.
     """
 
     type = "clear_tool_uses"
@@ -98,8 +98,8 @@ def _size(event: Event, cache: dict[tuple[str, int], tuple[Event, Any]]) -> int:
 
 
 _CLEARED = ({"type": "cleared"},)
-"""The value that replaces thinking. It is not sent to a model. With it, the tool loop that began
-with the thinking stays whole.
+"""The value that replaces thinking. The value is not sent to a model. It keeps the tool loop whole
+that began with the cleared thinking.
 """
 
 

@@ -38,7 +38,7 @@ class AmortizedForgettingCondenser(RollingCondenser):
     remains. Writes no summary.
 
     Old summaries are forgotten, too. If the head or the tail contains a part of a call or of a tool
-    loop, the whole call or loop stays; the View is then larger.
+    loop, the whole call or loop stays, and the View is larger than half of max_size.
     """
 
     type = "amortized_forgetting"
@@ -76,15 +76,16 @@ _SCHEMA = {**schema_components([_Chosen])[1]["_Chosen"], "additionalProperties":
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LLMAttentionCondenser(AmortizedForgettingCondenser, AskingCondenser):
-    """A model chooses which events stay. The others are forgotten without a summary.
+    """A model chooses which events stay. Events that the model does not choose are forgotten
+    without a summary.
 
-    The head stays, and the events that the model chooses, up to half of ``max_size`` in all. If the
-    model chooses fewer events, the newest events stay too. A unit stays whole if one of its events
-    is kept. Summaries stay, because nothing else in the View shows the events that they replaced.
-    The model must be able to follow a schema: otherwise ``InvalidCondenser`` is raised. If the
-    reply cannot be parsed, no event counts as chosen, so the newest events stay. If there is no
-    reply, no event is forgotten, unless a condensation is required: then the newest events stay,
-    too.
+    The events of the head and the events that the model chooses stay, up to half of ``max_size``
+    events in all. If the model chooses fewer events, the newest events stay too. A unit stays whole
+    if one of its events is kept. Summaries stay, because nothing else in the View shows the events
+    that a summary replaced. The model must be able to follow a schema: otherwise
+    ``InvalidCondenser`` is raised. If the reply cannot be parsed, no event counts as chosen, so the
+    newest events stay. If there is no reply, no event is forgotten, unless a condensation is
+    required: then the newest events stay, too.
     """
 
     type = "llm_attention"
@@ -120,7 +121,7 @@ class LLMAttentionCondenser(AmortizedForgettingCondenser, AskingCondenser):
     def hard_context_reset(
         self, view: View, agent_llm: AgentModel | None = None
     ) -> Condensation | None:
-        """Keep the newest events, as if the model had not chosen any."""
+        """Keep the newest events, as if the model had chosen no event."""
         return self._keeping(view, (), {})
 
     def _keeping(
@@ -143,7 +144,7 @@ class LLMAttentionCondenser(AmortizedForgettingCondenser, AskingCondenser):
         return Condensation(replace(action, metadata={**action.metadata, **made}))
 
     def _places(self, view: View) -> int:
-        """Return how many events may stay beside the head."""
+        """Return how many events may stay besides the events of the head."""
         return self.max_size // 2 - min(self.keep_first, len(view))
 
     def _choosable(self, view: View) -> dict[int, int]:
@@ -158,8 +159,8 @@ class LLMAttentionCondenser(AmortizedForgettingCondenser, AskingCondenser):
 
 
 def _allows_a_choice(view: View, choosable: Set[int], keep_first: int, places: int) -> bool:
-    """Return whether every choice of ``places`` events forgets an event. If not, the model is not
-    asked.
+    """Return whether at least one event is forgotten, whichever ``places`` events the model
+    chooses. If no event might be forgotten, the model is not asked.
     """
     units = (range(start, stop) for start, stop in pairwise(view.cut_points) if start >= keep_first)
     sizes = [size for size in (sum(index in choosable for index in unit) for unit in units) if size]
@@ -170,13 +171,14 @@ def _allows_a_choice(view: View, choosable: Set[int], keep_first: int, places: i
 
 
 class ConversationWindowCondenser(RollingCondenser):
-    """On request, forgets the older half of the events that are not essential. Needs no model.
+    """On request, forgets the older half of the events that are not essential. This condenser needs
+    no model.
 
     The essential events are the first system prompt, the user's first message, and the knowledge
-    that was recalled for this message. Summaries stay too, because nothing else in the View shows
-    the events that they replaced. A call or tool loop stays if a part of it is essential or in the
-    newer half. Events that are not sent to a model do not count: a request is fulfilled only if the
-    prompt gets shorter. This condenser has no parameters.
+    that was recalled for the user's first message. Summaries stay too, because nothing else in the
+    View shows the events that a summary replaced. A call or tool loop stays if a part of it is
+    essential or in the newer half. Events that are not sent to a model do not count: a request is
+    fulfilled only if the prompt gets shorter. This condenser has no parameters.
     """
 
     type = "conversation_window"
@@ -205,7 +207,7 @@ class ConversationWindowCondenser(RollingCondenser):
 
 def _essentials(view: View) -> frozenset[int] | None:
     """Return the indices of the system prompt, of the first user message, and of the call and the
-    result of the recall for that message. Returns None if there is no user message.
+    result of the recall for the first user message. Returns None if there is no user message.
     """
     system = _first(view, lambda event: isinstance(event, SystemMessage))
     message = _first(view, lambda event: isinstance(event, Message) and event.source == "user")
@@ -247,11 +249,12 @@ def _query(event: Event) -> object:
 def _windows(view: View, size: int) -> tuple[frozenset[int], ...]:
     """Return the possible windows, the best first: sets of the indices of the newest events that
     stay. Usually there is one window: the last ``size`` events, without the observations and
-    summaries at its beginning.
+    summaries at the beginning of the window.
 
-    If nothing is left of this window, it consists of the observations of the newest calls. Then the
-    first window keeps these observations, and so their calls. The second window keeps only the
-    observations in a tool loop. It is used if nothing else can be forgotten.
+    If the last ``size`` events are only observations and summaries, there are two windows. The
+    first window keeps the observations of the newest calls, and so the calls. The second window
+    keeps only the observations in a tool loop. The second window is used if nothing can be
+    forgotten with the first window.
     """
     newest = range(max(0, len(view) - size), len(view))
     first = next(

@@ -54,8 +54,8 @@ def _summary(
     limit: int | None,
     text_of: Callable[[Reply], str],
 ) -> Summary:
-    """Send a prompt to a model with ``ask_model`` and return its summary. ``text_of`` returns the
-    text of the summary in a reply.
+    """Send a prompt to a model with ``ask_model`` and return the model's summary. ``text_of``
+    returns the text of the summary in a reply.
     """
     prompt = load_prompt(name)
     material = {

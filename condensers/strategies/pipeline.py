@@ -27,9 +27,9 @@ class PipelineCondenser(Condenser):
     """Runs condensers in order, until one returns a condensation. Each condenser gets the View that
     the previous condenser returned.
 
-    If a part must condense and has nothing to forget, the next parts are run. If none of them
-    condenses, the pipeline raises the first error ``NoCondensationAvailable``. If the model of a
-    part failed, the step ends. Parts may be pipelines. The step has the reports of all parts.
+    If a part must condense and has nothing to forget, the next parts are run. If no part condenses,
+    the pipeline raises the first error ``NoCondensationAvailable``. If the model of a part failed,
+    the step ends. Parts may be pipelines. The step has the reports of all parts.
     """
 
     type = "pipeline"

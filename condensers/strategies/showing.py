@@ -1,8 +1,9 @@
 """Condensers that hide or mask events at every step, or show everything. No event is forgotten, and
 the log does not change.
 
-A masked event keeps its id, its position and its call. So it is still the result of its call, can
-be forgotten by its id, and is not mistaken for a summary. Its ``meta`` has the key ``MASKED``.
+A masked event keeps its id, its position and its call. So a masked event is still the result of its
+call, can be forgotten by its id, and is not mistaken for a summary. The ``meta`` of a masked event
+has the key ``MASKED``.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ class NoOpCondenser(Condenser):
 
 @dataclass(frozen=True, eq=False)
 class RecentEventsCondenser(Condenser):
-    """Shows the first events and the most recent ones. Each step chooses these events again.
+    """Shows the first events and the most recent events. Each step chooses the shown events again.
 
     No event is forgotten: the next step starts from the whole View again. A head that is larger
     than ``max_events`` is shown whole. If the head or the tail contains a part of a call or tool
-    loop, all of it is shown. A call that may have run is always shown.
+    loop, the whole call or loop is shown. A call that may have run is always shown.
     """
 
     type = "recent_events"
@@ -75,7 +76,7 @@ the event.
 
 
 def is_masked(event: Event) -> bool:
-    """Return whether the content of this event in a View is masked."""
+    """Return whether the content of ``event``, which is in a View, is masked."""
     return MASKED in event.meta
 
 
@@ -83,7 +84,7 @@ def is_masked(event: Event) -> bool:
 class ObservationMaskingCondenser(Condenser):
     """Masks the content of all observations except those among the newest events.
 
-    With a window of 0 it masks all observations.
+    With a window of 0, all observations are masked.
     """
 
     type = "observation_masking"
@@ -102,8 +103,8 @@ class ObservationMaskingCondenser(Condenser):
 
 @dataclass(frozen=True, eq=False)
 class BrowserOutputCondenser(Condenser):
-    """Masks the content of all outputs of a browser except the newest. The address of the page
-    stays.
+    """Masks the content of all outputs of a browser except the newest outputs. A masked output
+    still shows the address of its page.
     """
 
     type = "browser_output"
@@ -142,9 +143,9 @@ def _describe_output(output: Observation, call: Event | None) -> str:
 
 def masked(condenser: Any, view: View, masks: Mapping[int, tuple[str, Any]]) -> Step:
     """Return ``view`` with masked events, and a report with the settings of the condenser.
-    ``masks`` has, by the index of an event, the name of the field to mask and its new value. A call
-    that may have run is not masked, and neither is its result: a model reads both before it repeats
-    the call.
+    ``masks`` has, by the index of an event, the name of the field to mask and the new value of the
+    field. A call that may have run is not masked, and neither is its result: a model reads both
+    before it repeats the call.
     """
     doubts = frozenset(in_doubt(view.events)) if masks else frozenset()
     condenser_type = condenser.type

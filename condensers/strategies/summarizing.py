@@ -42,8 +42,8 @@ pieces.
 @dataclass(frozen=True, slots=True)
 class Summary:
     """The summary of the forgotten events: a text, metadata for the condensation, and reports with
-    the cost. If the text is too long, ``shorter`` returns a shorter version of it, or None if there
-    is none. A text that a model wrote has no shorter version.
+    the cost. If the text is too long, ``shorter`` returns a shorter version of the text, or None if
+    the text has no shorter version. A text that a model wrote has no shorter version.
     """
 
     text: str
@@ -125,7 +125,7 @@ class SummarizingCondenser(RollingCondenser):
     def hard_context_reset(
         self, view: View, agent_llm: AgentModel | None = None
     ) -> Condensation | None:
-        """Forget everything between the first system prompt and the first call without a result.
+        """Forget all events between the first system prompt and the first call without a result.
 
         If the model fails, it is asked again with shorter texts of the events. Returns None if no
         event of the log can be forgotten.
@@ -157,8 +157,8 @@ class SummarizingCondenser(RollingCondenser):
         self, events: Sequence[Event], limit: int | None, pieces: int = _PIECES_MAX
     ) -> Summary:
         """Summarize ``events``. If they exceed the model's context, summarize the first half, and
-        then this summary together with the second half. A half that is still too long is halved
-        again, into at most ``pieces`` pieces in all. Raises ``ModelCallFailed``.
+        then the first half's summary together with the second half. A half that is still too long
+        is halved again. In all there are at most ``pieces`` pieces. Raises ``ModelCallFailed``.
         """
         try:
             return self.summarize(events, limit)
@@ -203,9 +203,9 @@ class SummarizingCondenser(RollingCondenser):
         """Return the span to forget, between the head and the tail. Each reason allows a tail of
         some length; the shortest tail is used.
 
-        The head may be longer than ``keep_first`` events: it includes the system prompt, and its
-        last unit stays whole. Raises ``NoCondensationAvailable`` if too few events of the log could
-        be forgotten.
+        The head may be longer than ``keep_first`` events, because it includes the system prompt and
+        ends with a whole unit. Raises ``NoCondensationAvailable`` if too few events of the log
+        could be forgotten.
         """
         over = self.overrun(view, agent_llm)
         due = self.reasons(view, agent_llm)
@@ -263,7 +263,7 @@ class SummarizingCondenser(RollingCondenser):
         self, view: View, span: slice, summary: Summary, agent_llm: AgentModel | None, outcome: str
     ) -> Condensation:
         """Return the condensation that replaces the events in ``span`` by ``summary``. Raises
-        ``NoCondensationAvailable`` if it would save no tokens.
+        ``NoCondensationAvailable`` if the condensation would save no tokens.
         """
         forgotten = view[span]
         over = self.overrun(view, agent_llm)
@@ -303,9 +303,9 @@ class SummarizingCondenser(RollingCondenser):
     ) -> tuple[str, int | None]:
         """Return the text of the summary, and the number of tokens of the prompt with this text in
         the place of ``span``. If the prompt exceeded a limit, the text is shortened until the
-        prompt has at most ``_ROOM`` of the limit. If even the shortest text is too long for that,
-        the text may have the part ``_SUMMARY`` of the limit. Without a limit, the text is shortened
-        until the prompt is smaller than before.
+        prompt has at most ``_ROOM`` of the limit. If the prompt is still larger with the shortest
+        text, the text may have the part ``_SUMMARY`` of the limit. Without a limit, the text is
+        shortened until the prompt is smaller than the prompt before the condensation.
         """
 
         def tokens_with(*texts: str) -> int | None:
@@ -348,8 +348,8 @@ def limit_of(
 
     There are two limits, and the smaller one applies. The user sets ``max_tokens``. The other limit
     is the model's input minus the tokens reserved for its answer and minus a margin. The margin is
-    ``margin_ratio`` of the input; it stays free because servers add tokens that only they can
-    count. At most half of the input is reserved for an answer:
+    ``margin_ratio`` of the input. The margin stays free because servers add tokens that foldlog
+    cannot count. At most half of the input is reserved for an answer:
     docs/internals/decisions/0040-room-for-the-answer.md says why. Without a model there is no
     limit. A step without the agent's model passes ``ESTIMATE``, see ``counting``.
     """
@@ -379,8 +379,8 @@ def overrun_of(view: View, agent_llm: AgentModel | None, limit: int | None) -> O
 
 _ROOM = 3 / 4
 """The largest part of a token limit that a View should use after a condensation: half of the limit
-for head and tail, and a quarter for the summary. The View can grow by the rest. A summary that is
-too large for this is shortened, if possible.
+for head and tail, and a quarter for the summary. The View can grow into the free quarter. If a
+summary needs more than its quarter, the summary is shortened, if possible.
 """
 
 _HEAD_AND_TAIL = 1 / 2

@@ -1,10 +1,10 @@
 """Separate the user's text from the context that a runtime added, and the useful lines of an output
 from its frame.
 
-A user's message contains more than the user wrote. An editor adds the open files, a runtime adds
-reminders and the output of commands that the user ran, and the user pastes a log. An output ends
-with the shell's prompt or its working directory. The patterns come from real histories of Claude
-Code, Codex, Cline, OpenHands and SWE-agent.
+A user's message contains more than the text that the user wrote. An editor adds the open files, a
+runtime adds reminders and the output of commands that the user ran, and the user pastes a log. An
+output ends with the shell's prompt or its working directory. The patterns come from real histories
+of Claude Code, Codex, Cline, OpenHands and SWE-agent.
 """
 
 from __future__ import annotations
@@ -97,14 +97,14 @@ def _without_frame(text: str) -> str:
 _FENCE = re.compile(r"^[ ]*```.*?^[ ]*```[ ]*$", re.DOTALL | re.MULTILINE)
 _PASTED_LINES = 6
 _PASTED_LENGTH = 400
-"""A part of a message counts as pasted from ``_PASTED_LINES`` lines without prose and from this
-number of characters.
+"""A part of a message without prose counts as pasted if it has at least ``_PASTED_LINES`` lines and
+at least this number of characters.
 """
 
 
 def without_pasted(text: str) -> str:
     """Return a message in which one line replaces each pasted log, program or call. The line gives
-    its length and its beginning.
+    the length and the beginning of the replaced text.
     """
 
     def shorten_fenced(match: re.Match[str]) -> str:
@@ -135,8 +135,8 @@ def _pasted(block: str) -> str:
 
 
 def is_prose(line: str) -> bool:
-    """Return whether a line reads like a sentence: it has several words, and most of them are words
-    of a language.
+    """Return whether a line reads like a sentence: the line has several words, and most words of
+    the line are words of a language.
     """
     words = line.split()
     plain = sum(
@@ -169,8 +169,8 @@ _COMMAND = re.compile(
 
 
 def orders_in(text: str) -> list[str]:
-    """Return the short sentences that are permanent instructions: they forbid something or require
-    it from now on.
+    """Return the short sentences that are permanent instructions, which forbid or require something
+    from now on.
     """
     sentences = (
         sentence.strip().removeprefix("- ") for sentence in SENTENCE_END.split(without_pasted(text))
@@ -245,7 +245,7 @@ _ENDS = re.compile(
     r" (?:issue|error|warning|problem|failure|test)s?|passed|failed|pass|fail|ok|succe\w+)\b",
     re.IGNORECASE,
 )
-"""A part of the line in which a check, such as a test, reports its result."""
+"""A text that is in a line in which a check, such as a test, reports its result."""
 _REJECTED = re.compile(
     r"(?:the )?user (?:doesn't want|does not want) to proceed with this tool use", re.IGNORECASE
 )
@@ -289,7 +289,7 @@ _CANCELLED = re.compile(
 )
 
 _LAST_READ = 2_000
-"""The number of characters at the end of an output that are searched for its last line."""
+"""The number of characters at the end of an output in which the last line is searched."""
 _EDGE = 6
 _WRITTEN_MAX = 8
 _LOOKED_AT = 60
@@ -328,8 +328,8 @@ def exit_code_in(output: Mapping[str, Any]) -> Any:
 
 
 def said_in_rejection(text: str) -> str | None:
-    """Return the text with which the user rejected a call, from the result of the call. It is empty
-    if the user wrote nothing, and None if the call was not rejected.
+    """Return the text with which the user rejected a call, from the result of the call. The text is
+    empty if the user wrote nothing. Return None if the call was not rejected.
     """
     if not _REJECTED.search(text):
         return None
@@ -339,14 +339,14 @@ def said_in_rejection(text: str) -> str | None:
 
 def answers_in(text: str) -> str:
     """Return the user's answers to the agent's questions, from the result of the call that asked
-    them; empty if there are no answers.
+    the questions; empty if there are no answers.
     """
     match = _ANSWERS.match(text)
     return match[1] if match else ""
 
 
 def is_applied(text: str) -> bool:
-    """Return whether the result of an edit says that it was applied."""
+    """Return whether the result of an edit says that the edit was applied."""
     return bool(_APPLIED.search(text))
 
 
@@ -366,8 +366,8 @@ def without_trace(text: str) -> str:
 
 
 def is_cancelled(text: str) -> bool:
-    """Return whether a result says that its call never ran, because another call of the same reply
-    failed.
+    """Return whether the result of a call says that the call never ran, because another call of the
+    same reply failed.
     """
     return bool(_CANCELLED.match(text))
 
@@ -431,7 +431,7 @@ def gist_of_output(text: str) -> str:
 
 def edges_of(text: str) -> set[str]:
     """Return the first and the last lines of an output. Lines that nearly all outputs contain are
-    among them.
+    among the first and last lines.
     """
     lines = [" ".join(line.split()) for line in text.splitlines()]
     return {line for line in (*lines[:_EDGE], *lines[-_EDGE:]) if line}
@@ -461,7 +461,7 @@ def lines_that_count(text: str) -> list[str]:
 
 
 def is_frame(line: str) -> bool:
-    """Return whether a line belongs to the frame of an output: whether it has the exit code, the
-    working directory or a prompt.
+    """Return whether a line belongs to the frame of an output: whether the line has the exit code,
+    the working directory or a prompt.
     """
     return bool(EXIT_CODE.search(line) or _PLACE.fullmatch(line) or _PROMPT.fullmatch(line))

@@ -38,13 +38,13 @@ _LENGTH_MIN = 500
 """The smallest ``max_length`` that a user may set."""
 
 _LETTERS_A_TOKEN = 2
-"""A digest has at most this number of characters for each estimated token that it replaces. So
-every digest makes the prompt shorter.
+"""A digest has at most this number of characters for each estimated token that it replaces. Because
+of this limit, every digest makes the prompt shorter.
 """
 
 _TOKENS = 32_000
 """If no limit is known and no reply of the agent names its model, a View may have this number of
-tokens besides its head. Few models accept less.
+tokens besides its head. Few models accept fewer tokens.
 """
 
 _MEMORY = "digest"
@@ -90,8 +90,8 @@ class DigestCondenser(SummarizingCondenser):
     def condensation_requirement(
         self, view: View, agent_llm: AgentModel | None = None
     ) -> Requirement | None:
-        """Return how urgent a condensation is now. It is hard only if a request or a known limit of
-        tokens requires it: a step never fails because of a default.
+        """Return how urgent a condensation is now. A condensation is hard only if a request or a
+        known limit of tokens requires one, so a step never fails because of a default limit.
         """
         required = super().condensation_requirement(view, agent_llm)
         if (
@@ -145,8 +145,8 @@ def default_condenser(
     *, max_size: int | None = None, keep_first: int = 1, max_tokens: int | None = None
 ) -> DigestCondenser:
     """Return the condenser for a user who chooses none: the digest, which works offline, costs
-    nothing and is deterministic. It condenses by size, by tokens and on request. See
-    ``docs/internals/decisions/0050-defaults-of-condensers.md``.
+    nothing and is deterministic. The default condenser condenses by size, by tokens and on request.
+    See ``docs/internals/decisions/0050-defaults-of-condensers.md``.
     """
     return DigestCondenser(max_size=max_size, keep_first=keep_first, max_tokens=max_tokens)
 
@@ -172,8 +172,8 @@ class _Folded:
     newest: Event | None = None
 
     def goes_on(self, past: PastLog, stop: int, shown: Set[int]) -> bool:
-        """Return whether this digest can be continued up to ``stop``: with the same events as in a
-        fold from the start.
+        """Return whether the digest can be continued up to ``stop``, so that it has the same events
+        as a fold from the start.
         """
         if (
             self.stop > stop
@@ -191,8 +191,8 @@ def digest_of(view: View, forgotten: Iterable[Event]) -> Digest:
     events that ``view`` still shows without ``forgotten``.
 
     The fold continues the digest of the last condensation, if the memory of the View's past has it.
-    Cost: the events since that condensation, otherwise all events of the log. Raises the errors of
-    ``PastLog.events``.
+    In that case, only the events since the last condensation are read. Otherwise all events of the
+    log are read. Raises the errors of ``PastLog.events``.
     """
     going = {event.id for event in forgotten}
     past = view.state.past

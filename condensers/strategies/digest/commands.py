@@ -23,8 +23,8 @@ them.
 """
 _ASSIGNED = re.compile(r"\w+=")
 _PATH = re.compile(r"[~\w./\\:@+ *-]*[\w/*]")
-"""A word of a command that can be a path or a pattern of paths. A variable or a piece of a program
-cannot.
+"""A word of a command that can be a path or a pattern of paths. Variables and pieces of programs do
+not match.
 """
 _READ_MAX = 20_000
 """The number of characters of a command that are parsed, here-documents not counted."""
@@ -50,8 +50,8 @@ _CHECK_WORDS = 6
 """How many words of a command are compared with ``_CHECKS``."""
 _NO_CHECK = re.compile(r"cd|echo|git|cat|ls|rm|mkdir|grep|rg|find|cp|mv|sed|which|touch|chmod")
 _SILENT = frozenset({"", "cd", "mkdir", "cat", "echo", "printf"})
-"""Programs that do not count if all other programs of a command change files: they print nothing,
-or print into a file.
+"""Programs, such as ``cd``, that a command may also run and still count as a command that only
+changes files.
 """
 _ALL = re.compile(r"-\w*a|--all")
 """The option with which git commits each changed file."""
@@ -63,7 +63,8 @@ _ANY = re.compile(r"(?:\.\*|\*|\.\.\.|[$^/\"'])+\Z|\A[\"'^]+")
 
 class FileChange(NamedTuple):
     """A file that a call changed, the kind of the change, and a significant line of the new text.
-    If an editor made the change, ``old`` is the replaced text and ``new`` the text in its place.
+    If an editor made the change, ``old`` is the text that was replaced, and ``new`` is the text
+    that replaced it.
     """
 
     path: str
@@ -133,7 +134,7 @@ _ADDRESS = re.compile(r"https?://[^\s\"']+")
 
 def post_by(command: str) -> str:
     """Return the part of a command that sends something to other people, such as a push or a
-    comment; empty if there is no such part.
+    comment; empty if the command sends nothing.
     """
     text = " ".join(_DOCUMENT.sub(" ", bare(command)).replace("\\\n", " ").split())
     match = _POSTS.search(text)
@@ -154,8 +155,9 @@ _COMMITS = re.compile(r"\bgit\b[^;&|\n]* commit\b")
 
 def covers(wide: str, narrow: str) -> bool:
     """Return whether a success of the command ``wide`` shows that a failure of ``narrow`` is
-    repaired. It does if both are equal, if ``wide`` runs the same check over the same files or
-    more, or if ``wide`` is the commit that ends a failed merge.
+    repaired. A success shows this if ``wide`` equals ``narrow``, if ``wide`` runs the check of
+    ``narrow`` over at least the files of ``narrow``, or if ``wide`` is the commit that ends a
+    failed merge.
     """
     if wide == narrow or (_ENDED_BY_COMMIT.search(narrow) and _COMMITS.search(wide)):
         return True
@@ -227,7 +229,7 @@ def staged_by(command: str) -> list[str]:
 
 def is_within(path: str, deleted: str) -> bool:
     """Return whether a command that deletes ``deleted`` deletes ``path``: ``deleted`` is this path,
-    a pattern that matches it, or a directory above it.
+    a pattern that matches this path, or a directory above this path.
     """
     known = PurePosixPath(path)
     pattern = PurePosixPath(deleted)

@@ -63,8 +63,8 @@ class Section(StrEnum):
 
 
 class Deed(NamedTuple):
-    """What a call does. ``text`` is its line in the section ``section``, ``changes`` are the files
-    that the call changes, and ``command`` is its shell command.
+    """What a call does. ``text`` is the line about the call in the section ``section``, ``changes``
+    are the files that the call changes, and ``command`` is the call's shell command.
     """
 
     section: Section
@@ -76,13 +76,14 @@ class Deed(NamedTuple):
 
 
 class CallOutcome(NamedTuple):
-    """How a call ended. ``error`` is the line that names the error; it is empty if the call
+    """How a call ended. ``error`` is the line that names the error; ``error`` is empty if the call
     succeeded or printed nothing.
 
-    ``last`` is the last significant line of the output. ``listing`` has all lines if they are few
-    and short. ``link`` is a link to an issue, a comment or the like. ``commit`` is git's line about
-    a commit. ``changes`` are the files that only the output names: files that a program wrote, and
-    the open file that SWE-agent edits. If the output comes later, ``is_proven`` is false.
+    ``last`` is the last significant line of the output. ``listing`` has all lines of an output of
+    few and short lines. ``link`` is a link to an issue, a comment or the like. ``commit`` is git's
+    line about a commit. ``changes`` are the files that only the output names: files that a program
+    wrote, and the open file that SWE-agent edits. If the output comes later, ``is_proven`` is
+    false.
     """
 
     failed: bool = False
@@ -123,10 +124,12 @@ _WORDS = ("thought", "message", "final_thought")
 _ASIDES = frozenset({"security_risk", "summary", "timeout", "is_input", "thought"})
 _EXIT_UNKNOWN = -1
 _ERRORS = ("ERROR:", "Error:")
-"""The beginnings of the results of failed tools. They are used if the result has no exit code."""
+"""The beginnings of the results of failed tools. These beginnings are compared only if the result
+has no exit code.
+"""
 
 _DOCUMENT = re.compile(r"<<|\Aedit \d+:\d+")
-"""The first line of a command that is followed by a text which is not a command."""
+"""The first line of a command after which a text follows that is not a command."""
 _PATCHED = re.compile(r"^\*\*\* (Add|Update|Delete) File: *(.+?) *$", re.MULTILINE)
 _MOVED = re.compile(r"^\*\*\* Move to: *(.+?) *$", re.MULTILINE)
 _PATCH = "*** Begin Patch"
@@ -153,15 +156,17 @@ _RUNNING = re.compile(
     r"(?:running in background with ID:|backgrounded by user with ID:|running with session ID) \w"
     r"|<status>running</status>"
 )
-"""What a result contains if the process still runs."""
+"""The text in a result that says that the process still runs."""
 _HEADER_MAX = 200
-"""The length of the beginning of a result in which a runtime says if and how a process ended."""
+"""A runtime says in the first characters of a result, up to this number, if and how a process
+ended.
+"""
 _ECHO_LEAST = 12
 """The smallest length of a command's first line with which foldlog looks for the command in an
 output.
 """
 _LISTED_LINES = 6
-"""An output is shown whole if it has at most this number of lines and all of them are short."""
+"""An output is shown whole if it has at most this number of lines and all its lines are short."""
 _CONFLICTS_MAX = 600
 _RAN_MAX = 200
 _PROGRAM_MAX = 50
@@ -223,8 +228,8 @@ def _edit(path: str, verbs: set[str], texts: list[str], arguments: Mapping[str, 
 
 
 def _line_of(old: str, new: str, path: str) -> str:
-    """Return the first line that was removed and the lines in its place. For a new file, return its
-    first line.
+    """Return the first line that an edit removed, and the lines that the edit put in its place. For
+    a new file, return the first line of the file.
     """
     added = _without(new, old)
     line = _telling(added, path)
@@ -238,8 +243,8 @@ def _line_of(old: str, new: str, path: str) -> str:
 
 
 def _telling(text: str, path: str) -> str:
-    """Return the first significant line of a text. Comments in code are skipped if the text has
-    other lines.
+    """Return the first significant line of a text. Comments in code are skipped if the text also
+    has lines that are not comments.
     """
     code = "\n".join(
         line for line in text.splitlines() if path.endswith(".md") or not _COMMENT.match(line)
@@ -248,7 +253,7 @@ def _telling(text: str, path: str) -> str:
 
 
 def _without(text: str, other: str) -> str:
-    """Return the lines of a text that another text does not have."""
+    """Return the lines of one text that are not in another text."""
     other_lines = set(map(str.strip, other.splitlines()))
     return "\n".join(line for line in text.splitlines() if line.strip() not in other_lines)
 
@@ -342,7 +347,7 @@ def _changes_in(text: str, command: str) -> Iterator[FileChange]:
 
 
 def said_in_refusal(observation: Observation) -> str | None:
-    """Return the words with which the user refused a call. They are empty if the user gave no
+    """Return the words with which the user refused a call. The words are empty if the user gave no
     reason. Returns None if the call was not refused.
     """
     text = words_of(observation.content)
@@ -352,7 +357,7 @@ def said_in_refusal(observation: Observation) -> str | None:
 
 
 def _exit_code(extras: Mapping[str, Any], text: str) -> int | None:
-    """Return the command's exit code, or None if it is unknown."""
+    """Return the exit code of a command, or None if the exit code is unknown."""
     code = exit_code_in(extras)
     if not isinstance(code, int):
         found = EXIT_CODE.search(text[:_HEADER_MAX]) or EXIT_CODE.search(text[-400:])
@@ -385,14 +390,14 @@ def task_list(arguments: Mapping[str, Any]) -> dict[str, str] | None:
 
 
 def task_made(text: str) -> str:
-    """Return the task that a call made, according to its result; empty if it made no task."""
+    """Return the task that a call made, according to its result; empty if the call made no task."""
     found = _TASK_MADE.match(text)
     return one_line(f"{found[1]}: {found[2]}") if found else ""
 
 
 def _first_text(arguments: Mapping[str, Any], keys: Iterable[str]) -> str:
-    """Return the first of the arguments ``keys`` that is a text or a list of words; empty if there
-    is no such argument.
+    """Return the first of the arguments ``keys`` that is a text or a list of words; empty if no
+    argument is one.
     """
     for key in keys:
         value = arguments.get(key)

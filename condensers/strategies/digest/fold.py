@@ -1,5 +1,5 @@
 """The digest as a fold: each forgotten event changes what the digest says. The same events give the
-same digest, whether they are folded in at once or in parts.
+same digest, whether the events are folded in at once or in parts.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ _PLANS = "/plans/"
 """A part of the path of a file in which an agent writes a plan."""
 _ANSWER_MAX = 30
 """A user's message of at most this number of characters is shown with the question that it answers.
-A message of the agent that is no longer is not a report.
+A message of the agent that is not longer than this number does not count as a report.
 """
 _CALLS_AFTER_ERROR = 30
 """An error is no longer open after this number of further calls: the agent then works on something
@@ -103,8 +103,8 @@ common, the message is an example.
 """
 OF_EXAMPLE = "in the example before the task"
 _IN_ALL = 0.75
-"""A line belongs to nearly all results if this share of them has it, and at least ``_IN_ALL_LEAST``
-results.
+"""A line belongs to nearly all results if this share of the results has the line, and if at least
+``_IN_ALL_LEAST`` results have it.
 """
 _IN_ALL_LEAST = 4
 _NAMES_MAX = 2_000
@@ -125,9 +125,9 @@ class DigestLine(NamedTuple):
 
 class ChangedFile(NamedTuple):
     """The changes of a file. ``deeds`` counts each kind of change, the newest last. ``line`` is a
-    line that the last change made, empty if it is unknown. ``event_id`` is the call of the last
-    change, and ``is_applied`` is whether its result says that the change was applied.
-    ``committed_by`` is the event that committed this change.
+    line that the last change made, empty if the line is unknown. ``event_id`` is the call that made
+    the last change, and ``is_applied`` is whether the result of the call says that the change was
+    applied. ``committed_by`` is the event that committed the last change.
     """
 
     deeds: Mapping[str, int]
@@ -138,9 +138,9 @@ class ChangedFile(NamedTuple):
 
 
 class NamePlace(NamedTuple):
-    """Where a name was last: the line and its event. ``read`` is the file, or the command that
-    shows a file, in whose output the name was. ``is_used`` is true if the user or the agent wrote
-    the name.
+    """The place at which a name was last: a line, and the event with the line. ``read`` is the
+    file, or the command that shows a file, in whose output the name was. ``is_used`` is true if the
+    user or the agent wrote the name.
     """
 
     line: str
@@ -151,7 +151,7 @@ class NamePlace(NamedTuple):
 
 class OpenError(NamedTuple):
     """An open error. ``text`` says what failed, ``subject`` is the command or the file, and
-    ``calls`` is the number of calls before it.
+    ``calls`` is the number of calls before the error.
     """
 
     text: str
@@ -170,11 +170,13 @@ class _Pending(NamedTuple):
 
 @dataclass(slots=True)
 class Digest:
-    """The facts in ``count`` forgotten events. Each section has its lines by subject, oldest first.
+    """The facts in ``count`` forgotten events. ``lines`` has the lines of each section by subject,
+    the oldest line first.
 
     A call is noted when its result comes, because the result shows what the call did. ``late`` has
-    the commands whose output was not in their result. The key is the first line of the command,
-    because a terminal repeats this line before the output. The value is None after the output came.
+    the commands whose output was not in their result, by the first line of the command, because a
+    terminal repeats the first line before the output. After the output came, the value in ``late``
+    is None.
     """
 
     count: int = 0
@@ -192,12 +194,12 @@ class Digest:
     errors: dict[str, OpenError] = field(default_factory=dict)
     names: dict[str, NamePlace] = field(default_factory=dict)
     results: dict[tuple[str, str], int] = field(default_factory=dict)
-    """How many results without an error had a line among their first or last lines. The key is the
-    program and the line. The empty program stands for all programs, and the empty line counts all
-    results.
+    """How many results without an error had a line among their first or last lines. A key of this
+    dict is a program and a line. In a key, an empty program stands for all programs, and an empty
+    line counts all results.
     """
     opening: str = ""
-    """The beginning of the environment's first message before any call. If this message is an
+    """The beginning of the environment's first message before any call. If the first message is an
     example, it begins like the user's request.
     """
     ran_program: bool = False
@@ -207,8 +209,8 @@ class Digest:
     """The id of the call of each edit, by a hash of the file, the old text and the new text."""
     late: dict[str, _Pending | None] = field(default_factory=dict)
     reported: bool = False
-    """Whether the agent reported its work to the user. What it says before later changes may
-    correct the report.
+    """Whether the agent reported its work to the user. Messages of the agent before later changes
+    may correct the report.
     """
     said: DigestLine | None = None
     """The last text that the agent wrote. The next call or message turns it into a line."""
@@ -216,12 +218,12 @@ class Digest:
 
     @classmethod
     def of(cls, events: Iterable[Event]) -> Digest:
-        """Return the digest of these events. Cost: the events, once."""
+        """Return the digest of ``events``, after one pass over them."""
         return cls().plus(events)
 
     def plus(self, events: Iterable[Event]) -> Digest:
-        """Return a digest that adds ``events``, which must be in the order of their ids, to this
-        digest. This digest is not changed. Cost: the events, and a copy of this digest's lines.
+        """Return a copy of this digest that also contains ``events``, which must be in the order of
+        their ids. The method makes one pass over ``events``, and copies the lines of the digest.
         """
         digest = replace(
             self,
@@ -273,8 +275,8 @@ class Digest:
     # --- messages ---
 
     def _take_condensation(self, event: CondensationAction) -> None:
-        """Quote the summary of another condenser. It replaces the quoted summaries that it was made
-        from.
+        """Quote the summary of another condenser. The new summary replaces the quoted summaries
+        from which it was made.
         """
         if event.summary is None or event.summary.startswith(TITLE):
             return
@@ -339,7 +341,7 @@ class Digest:
 
     def _forget_example(self) -> None:
         """Drop the lines about the example task that the runtime showed before the user's task. The
-        names of its files stay.
+        names of files in the example stay.
         """
         self.files = {
             path: file._replace(deeds={OF_EXAMPLE: 1}, line="", is_applied=False)
@@ -382,7 +384,9 @@ class Digest:
             self.said = DigestLine(text, event_id)
 
     def _keep_said(self, section: Section, before: str = "", length_max: int = _SAID_MAX) -> None:
-        """Make a line of the last text that the agent wrote. The line begins with ``before``."""
+        """Make a line of the last text that the agent wrote. The new line begins with
+        ``before``.
+        """
         if self.said and (words := one_line(before + self.said.text, length_max)):
             self._put(
                 section, words, DigestLine(words, self.said.event_id, section is Section.REPORTED)
@@ -390,8 +394,8 @@ class Digest:
         self.said = None
 
     def _finish(self, denial: str, event_id: int) -> None:
-        """Note the agent's last text before a user's message as a report. If the message denies it
-        (``denial``), the line says so.
+        """Note the agent's last text before a user's message as a report. If the message denies the
+        report (``denial``), the line says so.
         """
         if self.said and self.calls and len(self.said.text) > _ANSWER_MAX:
             answered = f" (the user answered in [{event_id}])" if denial else ""
@@ -510,7 +514,8 @@ class Digest:
 
     def _is_in_all(self, program: str, line: str) -> bool:
         """Return whether nearly all results, or nearly all results of ``program``, have this line.
-        Such a line comes from a wrapper or is a permanent error of the shell or the tool.
+        A line that nearly all results have comes from a wrapper, or is a permanent error of the
+        shell or the tool.
         """
         return any(
             self.results.get((some, line), 0)
@@ -521,7 +526,7 @@ class Digest:
 
     def _without_late(self, event: Observation, command: str) -> Observation:
         """Return the result without the output of earlier commands, which a terminal shows before
-        it repeats ``command``. That output is noted for the earlier commands.
+        it repeats ``command``. The output of an earlier command is noted for that command.
         """
         text = words_of(event.content).lstrip()
         repeated = first_line(command)
@@ -538,8 +543,8 @@ class Digest:
         return event
 
     def _refuse(self, refused: str, said: str, event_id: int) -> None:
-        """Note that the user refused a call. If the user gave a reason, it is noted as a request.
-        Otherwise the refusal is noted as an order, until the call succeeds.
+        """Note that the user refused a call. If the user gave a reason, the reason is noted as a
+        request. Otherwise the refusal is noted as an order, until the call succeeds.
         """
         if said:
             self._ask(said, event_id, f"{refused}; the user said: ")
@@ -547,16 +552,16 @@ class Digest:
             self._note(Section.ORDERS, refused, event_id)
 
     def _tell_cancelled(self, deed: Deed, event_id: int) -> None:
-        """Note a call that never ran, because another call of the same reply failed. It has no
-        error of its own.
+        """Note a call that never ran, because another call of the same reply failed. A call that
+        never ran has no error of its own.
         """
         if deed.section in (Section.RAN, Section.CALLED):
             line = DigestLine(f"{deed.text} → not run: a call beside it failed", event_id)
             self._put(deed.section, deed.text, line)
 
     def _tell(self, deed: Deed, outcome: CallOutcome, event_id: int) -> None:
-        """Note a call and how it ended. A change of a file is noted with the file instead, and a
-        failed read is not noted.
+        """Note a call and how it ended. A call that changes a file is noted with the file instead,
+        and a failed read is not noted.
         """
         section = deed.section
         text = deed.text
@@ -611,7 +616,7 @@ class Digest:
 
     def _known_path(self, path: str) -> str:
         """Return the longer path under which a file is known, if ``path`` is relative to a folder
-        and only one known file ends with it.
+        and only one known file ends with ``path``.
         """
         if path in self.files or isabs(path) or "/" not in path:
             return path
@@ -636,9 +641,10 @@ class Digest:
         self.errors[subject] = OpenError(f"{text} → {outcome.error}", event_id, subject, self.calls)
 
     def _close(self, deed: Deed) -> None:
-        """Close the errors that a successful call repairs. These are errors about the call itself,
-        a command that the call covers, a file that it changed, or a command with a file that it
-        wrote or deleted. An edit of the open file repairs errors of earlier such edits.
+        """Close the errors that a successful call repairs: errors about the call itself, about a
+        command that the call covers, about a file that the call changed, or about a command with a
+        file that the call wrote or deleted. An edit of the open file repairs errors of earlier
+        edits of the open file.
         """
         changed = {change.path for change in deed.changes}
         new = [
@@ -663,8 +669,8 @@ class Digest:
     def _conclude(self, deed: Deed, outcome: CallOutcome, event_id: int) -> None:
         """Note a commit that git confirms, and a command that sent something to other people, as
         finished steps. A request of ``curl`` counts as sent only if the output has a link, because
-        the server may have refused it. A command without any output is noted as not confirmed,
-        until the same command is run again.
+        the server may have refused the request. A command without any output is noted as not
+        confirmed, until the same command is run again.
         """
         self.staged += tuple(staged_by(deed.command))
         if outcome.commit:
@@ -716,8 +722,8 @@ class Digest:
 
     def _name_result(self, event: Observation) -> None:
         """Remember the names of files in a result, and other names that are known already. If the
-        agent read code, remember all names in it, and the definitions that the agent's last text
-        mentions.
+        result is code that the agent read, remember all names in the code, and the definitions that
+        the agent's last text mentions.
         """
         pending = self._pending.get(event.cause) or self._pending.get(event.call_id)
         program = _program_of(pending)
@@ -778,8 +784,8 @@ def _refusal_of(deed: Deed) -> str:
 
 
 def _ending(outcome: CallOutcome) -> str:
-    """Return the end of a line about a call: its exit code if it is known, and a link or the last
-    line of its output.
+    """Return the end of a line about a call: the exit code of the call if it is known, and a link
+    or the last line of the call's output.
     """
     if not outcome.is_proven:
         return " → output not shown"

@@ -44,12 +44,12 @@ SHARES: Mapping[Section, float] = {
 }
 """The share of a digest that is reserved for a section, the most important section first."""
 _NAMES_SHARE = 0.28
-"""The share of a digest that is reserved for names with the words around them. They get more only
-if no other section leaves out lines.
+"""The share of a digest that is reserved for names with the words around them. Names get more of
+the digest only if no other section leaves out lines.
 """
 _USED_IS_NEWER = 100
-"""A name that the user or the agent wrote ranks as high as a name in a result that came this number
-of events later.
+"""A name that the user or the agent wrote ranks as high as a name in a result this number of events
+later.
 """
 _FILES_SINCE = 20
 _SINCE_MAX = 90
@@ -74,9 +74,9 @@ _ID_LENGTH = 14
 _WORD = re.compile(r"(?:[^\W_]|[_~/.:\\-])+")
 
 _ROUNDS = ((1, 1), (2, 1.6), (1_000, 1.6), (1_000, 1_000))
-"""Each round lets a section have a multiple of its share: the first number for most sections, the
-second for the section of requests. So a long request uses only characters that the other sections
-leave.
+"""In each round a section may have a multiple of its share. The first number of a round is the
+multiple for most sections, and the second number is the multiple for the section of requests. So a
+long request uses only characters that the other sections leave free.
 """
 
 _LENGTHS: Mapping[Section, Sequence[int]] = {
@@ -96,15 +96,15 @@ _ID = re.compile(r" \[(\d+)\]$", re.MULTILINE)
 
 
 def text_of(digest: Digest, max_length: int) -> str:
-    """Return the digest in at most ``max_length`` characters.
+    """Return the text of the digest, in at most ``max_length`` characters.
 
     Every section gets its share, and the section of requests at least ``LENGTH_LEAST``. Then each
-    section may have up to twice its share, and then the characters that are left, in the order of
-    importance. The section of requests is the last to get more than its share. Within a section the
-    newest lines stay. The newest request and the agent's last text stay whole if they fit,
-    otherwise their beginning and end stay. The first request and the first order stay too. An order
-    that is part of a shown request is not repeated. The digest always says how many files were
-    changed.
+    section may have up to twice its share. Then the sections get the remaining characters, in the
+    order of importance. The section of requests is the last to get more than its share. Within a
+    section the newest lines stay. The newest request and the agent's last text stay whole if they
+    fit, otherwise their beginning and end stay. The first request and the first order stay too. If
+    a shown request contains an order, the order is not repeated. The digest always says how many
+    files were changed.
     """
     title = f"{TITLE}{digest.count} events"
     if digest.count:
@@ -175,7 +175,7 @@ def _lines(digest: Digest) -> dict[Section, list[DigestLine]]:
 
 def _lines_of_checks(digest: Digest) -> tuple[list[DigestLine], list[DigestLine]]:
     """Return a line for each kind of check whose last run was before the newest change of a file,
-    and one line that says which checks ran since.
+    and one line that says which checks ran since the newest change.
     """
     files = (file for file in digest.files.items() if OF_EXAMPLE not in file[1].deeds)
     newest = max(files, key=lambda file: file[1].event_id, default=None)
@@ -203,8 +203,9 @@ def _lines_of_checks(digest: Digest) -> tuple[list[DigestLine], list[DigestLine]
 
 
 def _checked(line: DigestLine, files: dict[str, ChangedFile]) -> DigestLine:
-    """Return ``line``. If it is about the state of the work, such as a check, add the files that
-    were changed after it, the newest first. Cost: at most ``_FILES_SINCE`` files.
+    """Return ``line``. If ``line`` is about the state of the work, such as a check, add the files
+    that were changed after the event of the line, the newest first. At most ``_FILES_SINCE`` files
+    are searched.
     """
     if not line.is_of_work:
         return line
@@ -224,8 +225,9 @@ def _checked(line: DigestLine, files: dict[str, ChangedFile]) -> DigestLine:
 
 
 def _error_line(error: OpenError, files: dict[str, ChangedFile]) -> DigestLine:
-    """Return the line of an open error. It ends with the files that the error names and that were
-    changed after it, the newest first. Cost: all files that were changed after the error.
+    """Return the line of an open error. The line ends with the files that the error names and that
+    were changed after the error, the newest first. All files that were changed after the error are
+    searched.
     """
     newer = takewhile(lambda each: each[1].event_id > error.event_id, reversed(files.items()))
     words = f"{error.subject} {error.text}"
@@ -249,7 +251,7 @@ def _is_named(path: str, text: str) -> bool:
 
 def _file(path: str, file: ChangedFile) -> DigestLine:
     """Return the line about a file: its changes, and a line of its last change. The brief form of
-    the line has only the new text of that change.
+    the line has only the new text of the last change.
     """
     deeds = (deed if times == 1 else f"{deed} {times} times" for deed, times in file.deeds.items())
     applied = ", applied" if file.is_applied else ""
@@ -263,8 +265,8 @@ def _file(path: str, file: ChangedFile) -> DigestLine:
 
 
 def _in_length(line: DigestLine, length_max: int) -> DigestLine:
-    """Return a line cut to ``length_max`` characters. If its text is longer and it has a brief
-    text, the brief text is used.
+    """Return a line cut to ``length_max`` characters. If the text of the line is too long and the
+    line has a brief text, the brief text is used.
     """
     is_long = len(line.text) > length_max
     text = line.brief if is_long and line.brief else line.text
@@ -277,7 +279,7 @@ def _is_product(line: DigestLine) -> bool:
 
 def _section(section: Section, lines: Sequence[DigestLine], room: int) -> str:
     """Return one section with its heading in at most ``room`` characters; empty if no line fits.
-    Cost: the lines that may fit.
+    Only lines that may fit are read.
     """
     if not lines:
         return ""
@@ -320,9 +322,9 @@ def _named(
     names: Sequence[tuple[str, NamePlace]], body: str, room: int
 ) -> tuple[dict[int, DigestLine], list[DigestLine]]:
     """Return lines with the words around the first of ``names`` that fit and that are not in
-    ``body``, one line for each event. The first result has the names in outputs that the agent
-    read; each line begins with the file or command. The second result has all other names, in at
-    most a third of the length of ``body``.
+    ``body``, one line for each event. The first text of the result has the names in outputs that
+    the agent read; each line begins with the file or command. The second text has all names that
+    are not in outputs, in at most a third of the length of ``body``.
     """
     known = _words(body)
     by_event: dict[tuple[int, str], list[str]] = {}

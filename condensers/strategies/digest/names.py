@@ -40,7 +40,7 @@ _BESIDE = 14
 
 
 def names_in(text: str) -> Iterator[tuple[str, str]]:
-    """Yield each name in a text with the words around it, as often as the name occurs."""
+    """Yield each name in a text with the words around it, as many times as the name occurs."""
     for line in map(_NUMBERED.sub, repeat(""), unescaped(text).splitlines()):
         if not _FRAME.match(line):
             for found in _NAME.finditer(line):
@@ -65,8 +65,8 @@ def definitions_in(text: str, asked: str) -> Iterator[tuple[str, str]]:
 
 
 def unescaped(text: str) -> str:
-    """Return a text in which escaped line ends of JSON are real line ends. A path of Windows is not
-    changed.
+    """Return a text in which escaped line ends of JSON are real line ends. The backslashes in a
+    path of Windows are not changed.
     """
     if "\\" in text:
         return _ESCAPED.sub(lambda found: (found[1] or "\n").replace("\\\\", "\\"), text)
