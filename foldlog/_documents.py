@@ -1035,17 +1035,6 @@ class ModelsDocument(OfConversation, frozen=True, kw_only=True):
     models: tuple[ModelDocument, ...]
 
 
-class OpeningDocument(OfConversation, frozen=True, kw_only=True):
-    """``/api/opening``: what a page shows while its document is being made. ``row`` has its last
-    counted figures, ``newest`` the last events in full, and ``history`` their columns. Their ids
-    begin at 0.
-    """
-
-    row: ConversationDocument | None
-    history: HistoryDocument
-    newest: tuple[dict[str, Any], ...]
-
-
 class ShownDocument(OfConversation, frozen=True, kw_only=True):
     """``foldlog show`` and ``/api/event``: an event as it is stored. For a page, the record of its
     source is left out.

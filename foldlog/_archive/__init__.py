@@ -4,7 +4,7 @@ first use.
 importing.py   what is found at some paths; reading.py: read it in blocks
 comparing.py   decide whether it is new, longer than the stored source, or a fork
 writing.py     write its blocks and figures
-projecting.py  make the events of the records, once; newest.py: the last ones, while they are made
+projecting.py  make the events of the records, once
 unstored.py    make them in memory, if a store can only be read
 recording.py   store the records that a runtime appends one by one
 refreshing.py  import the new records of a file; compacting.py: a compaction that a program has not

@@ -16,7 +16,6 @@ from importlib.resources import files
 MODULES = (
     *(
         "dom",
-        "theme",
         "titles",
         "texts",
         "history",

@@ -7,7 +7,7 @@ the document, and can continue with later events.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from msgspec.structs import asdict, replace
@@ -47,7 +47,7 @@ from foldlog.eventstore import (
     Store,
     summary_id,
 )
-from foldlog.eventstore.inside import EventTime, event_microseconds
+from foldlog.eventstore.inside import event_microseconds
 from foldlog.projections import Lifetime, LifetimesFold, Span
 from foldlog.projections.retractions import target
 from foldlog.projections.units import WaitingCalls
@@ -237,59 +237,6 @@ class PageFold:
             ),
             masks=tuple(self._masks),
         )
-
-
-def newest_history(conversation: str, events: Sequence[Event], total: int) -> HistoryDocument:
-    """Return the document of a history with only these events. A page shows it while the full
-    document is being made. ``total`` is the number of all events. No tokens are counted, and events
-    that change a View are left out.
-    """
-    calls = WaitingCalls()
-    answers: list[int] = []
-    for place, event in enumerate(events):
-        action = calls.take(event) if isinstance(event, Observation) else None
-        answers.append(_NEVER if action is None else action)
-        if isinstance(event, Action):
-            calls.add(event, place)
-    times = [
-        None if event.timestamp is None else event_microseconds(EventTime(event.timestamp)) // 1_000
-        for event in events
-    ]
-    count = len(events)
-    return HistoryDocument(
-        conversation=conversation,
-        title=None,
-        attributes={},
-        format=None,
-        version=count,
-        events_counted=total,
-        since=0,
-        borders=(),
-        redactions=0,
-        tokens_are="estimated",
-        counted_as=None,
-        tokens_estimated=(),
-        limit=None,
-        window=None,
-        window_of=None,
-        prompts=[],
-        zone="UTC",
-        kinds=_KINDS,
-        events=ColumnsDocument(
-            kind=[KINDS.index(label(event)) for event in events],
-            tokens=[0] * count,
-            time=_steps(times),
-            left=[0] * count,
-            by=[_NEVER] * count,
-            sent=[place + 1 for place in range(count)],
-            answers=answers,
-        ),
-        spans=[],
-        summaries=(),
-        order=(),
-        changes=(),
-        masks=(),
-    )
 
 
 _NEVER = -1

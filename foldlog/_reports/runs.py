@@ -236,7 +236,7 @@ def _shown_text(event: Event) -> str:
     """Return the content of an event in one line, for a call without its thought."""
     match event:
         case SystemMessage(content=content):
-            return printable(words_of(content), one_line=True)
+            return printable(" ".join(words_of(content).split()), one_line=True)
         case Action():
             return gist(replace(event, thought=""), UNLIMITED)
         case _:

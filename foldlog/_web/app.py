@@ -154,9 +154,6 @@ def application(
         api("fleet", lambda request: conversations.fleet(completed(_IMPORT)[1:-1])),
         api("events", lambda request: _events(pages, request)),
         api("dropped", lambda request: pages.dropped(_id(request))),
-        api(
-            "opening", lambda request: pages.opening(_id(request), conversations.row(_id(request)))
-        ),
         api("models", lambda request: pages.models(_id(request))),
         api("progress", lambda request: pages.progress(_id(request))),
         Route("/api/notes", partial(_notes, check, notes), methods=["GET", "HEAD", "POST"]),

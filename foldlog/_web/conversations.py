@@ -137,11 +137,6 @@ class ServedConversations:
             if row.erased_at is None and all(part in name for part in wanted):
                 yield row.id
 
-    def row(self, conversation: str) -> ConversationDocument | None:
-        """Return a conversation with its last counted figures, or None if it was never counted."""
-        page = self.figures.page(Where(only=(conversation,)), limit=1)
-        return document_of(*page.rows[0], self._prices) if page.rows else None
-
     def overview(self, line: str, import_command: str) -> OverviewDocument:
         """Return the sums, facets and days of the conversations that a search line selects. The
         days also include days outside of the selected span of time.

@@ -9,10 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from foldlog._archive.newest import newest_events
 from foldlog._cached_values import KeptBeside
 from foldlog._documents import (
-    ConversationDocument,
     Document,
     EventsDocument,
     FoundDocument,
@@ -20,7 +18,6 @@ from foldlog._documents import (
     ModelsDocument,
     NeededListDocument,
     NoteDocument,
-    OpeningDocument,
     ProgressDocument,
     ShownDocument,
 )
@@ -29,14 +26,13 @@ from foldlog._figures.prices import Prices
 from foldlog._figures.shown import models_of
 from foldlog._figures.sizes import CountsTokens
 from foldlog._formats.calls import Recent
-from foldlog._page.document import PageFold, newest_history
+from foldlog._page.document import PageFold
 from foldlog._page.report import write_report
-from foldlog._page.texts import shown_document, text_document
+from foldlog._page.texts import shown_document
 from foldlog._reports.needed_again import needed_again
 from foldlog._unreadable import logged
 from foldlog._values import texts_in
 from foldlog.eventstore import ConversationRow, CorruptEvent, Logged, Store
-from foldlog.eventstore.inside import is_structural
 
 _WANTED = re.compile(r'"([^"]*)"|(\S+)')
 _BEFORE = 14
@@ -48,10 +44,6 @@ before and after each word.
 _KEPT = 8
 _HITS_MAX = 1_000
 _EVENTS_MAX = 500
-_NEWEST = 60
-"""The number of events, or of records of a source, that are shown while the page of their
-conversation is being made.
-"""
 _TEXT_MAX = 500_000
 """The number of characters of events after which an answer ends."""
 _TELL_EVERY = 1_000
@@ -109,25 +101,6 @@ class Pages:
             finally:
                 self._reached.pop(conversation, None)
         return document
-
-    def opening(self, conversation: str, row: ConversationDocument | None) -> OpeningDocument:
-        """Return what is shown while the page of a conversation is being made: its figures, and its
-        newest events. Cost: these events.
-        """
-        present = self._store.conversation(conversation, pending=True)
-        if present.pending:
-            found = newest_events(self._store, conversation, _NEWEST)
-        else:
-            start = max(0, present.version - _NEWEST)
-            newest = logged(self._store, conversation, start)
-            found = [entry.event for entry in newest if not isinstance(entry, CorruptEvent)]
-        events = [event for event in found if not is_structural(event)]
-        return OpeningDocument(
-            conversation=conversation,
-            row=row,
-            history=newest_history(conversation, events, present.version + present.pending),
-            newest=tuple(map(text_document, events)),
-        )
 
     def models(self, conversation: str) -> ModelsDocument:
         """Return the calls of a conversation by model. Cost: see ``models_of``."""

@@ -168,7 +168,7 @@ def test_no_label_is_crossed_by_the_line_of_the_version(chromium, tmp_path, size
         labels, crossed = page.ask(f"""(() => {{
               const chart = {V}.chart, crossed = [];
               for (let version = 0; version <= {V}.history.version; version += 1) {{
-                const x = chart.middle(version), end = chart.lineEnd(version);
+                const x = chart.strip.at(version), end = chart.lineEnd(version);
                 const spots = chart.labelSpots.filter(([from, to, y]) => from < x && x < to && y - 6 < end);
                 if (spots.length) crossed.push(version);
               }}

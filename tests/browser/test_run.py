@@ -348,18 +348,37 @@ window.fetch = async (path, ...others) => {
 """
 
 
-def test_a_run_shows_its_figures_and_newest_events_while_its_page_is_made(page, stored, serve):
+def test_a_page_counts_the_events_that_are_read_while_it_is_made(page, stored, serve):
     page.send("Page.addScriptToEvaluateOnNewDocument", source=HELD)
     page.send("Page.navigate", url=f"{serve(stored('c', failing()))}&id=c")
-    page.wait("document.querySelector('.preview .what pre.error')")
-    assert "8 events" in page.text(".facts")
-    assert "denied" in page.text(".preview .block-of:last-child")
-    page.wait("document.querySelector('.strip')?.innerText.includes('0 of 8 events are read')")
-    page.click(".preview .block-of:last-child .what")
+    page.wait("document.querySelector('.starting')?.innerText.includes('0 of 8 events are read')")
     page.ask("window.go()")
     page.wait(f"{V}?.history && {READY}")
     assert is_in_sight(page, 7)
     assert page.problems == []
+
+
+FOLLOWED = """
+window.tops = [];
+const follow = () => {
+  const last = document.querySelector('.block-of[data-event="286"]');
+  const isReady = document.getElementById("app")?.dataset.ready !== undefined;
+  if (isReady) window.tops.push(last?.getBoundingClientRect().top);
+  requestAnimationFrame(follow);
+};
+requestAnimationFrame(follow);
+"""
+
+
+def test_the_newest_event_is_there_on_a_phone_before_the_page_is_ready(chromium, stored, serve):
+    address = serve(stored("c", [*sample(), Message(source="agent", content="the end")]))
+    with chromium.new_page(390, 844, tab="transcript") as page:
+        page.send("Page.addScriptToEvaluateOnNewDocument", source=FOLLOWED)
+        opened(page, f"{address}&id=c")
+        page.wait(f"{V}.transcript.target === undefined")
+        tops = page.ask("window.tops")
+        assert max(tops) - min(tops) < 2
+        assert 0 < tops[0] < 844
 
 
 SLOW = """

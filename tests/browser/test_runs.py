@@ -305,13 +305,16 @@ def test_a_screen_reader_is_told_each_run_with_units(page, runs):
     assert "Compare write the docs" in boxes
 
 
-def test_only_rows_in_sight_are_elements_and_pages_follow(page, stored, serve):
+def test_rows_are_loaded_by_pages_once_the_end_is_in_sight(page, stored, serve):
     for number in range(130):
         url = stored(f"run {number:03}", run(f"run {number:03}", number))
     home(page, serve(url), 130)
-    assert page.ask("document.querySelectorAll('.item').length") < 60
+    assert page.ask("document.querySelectorAll('.item').length") == 100
     page.run(f"{V}.list.scrollTop = {V}.list.scrollHeight")
-    page.wait(f"{ROWS}.includes('run 000')")
+    page.wait("document.querySelectorAll('.item').length === 130")
+    assert page.ask("document.querySelector('.item:last-child').textContent.includes('run 000')")
+    page.run(f"{V}.follow()")
+    assert page.ask("document.querySelectorAll('.item').length") == 130
 
 
 @pytest.mark.parametrize("size", SIZES)

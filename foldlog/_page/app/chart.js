@@ -2,7 +2,7 @@
 
 import { GROUPS } from "./history.js";
 import { count, el, firstPlace, grouped, idOf, printable, short, tokenCount } from "./dom.js";
-import { LEFT, RIGHT, niceStep } from "./strip.js";
+import { LEFT, niceStep } from "./strip.js";
 import { lineOf } from "./texts.js";
 
 const ARCS = 8; // for each condensation
@@ -19,17 +19,19 @@ export class Chart {
   constructor(app) {
     this.app = app;
     this.window = null;
-    this.hover = null;
     this.labelSpots = [];
     this.base = el("canvas", { class: "layer", role: "img" });
     this.over = el("canvas", { class: "layer over", "aria-hidden": true });
     this.tip = el("div", { class: "tip", hidden: true });
-    this.node = el("div", { class: "canvas", onpointerleave: () => this.leave() }, this.base, this.over, this.tip);
-    this.over.addEventListener("pointerdown", (event) => this.press(event));
-    this.over.addEventListener("click", (event) => event.pointerType === "touch" && this.pick(event));
+    this.node = el("div", { class: "canvas", onpointerleave: () => (this.tip.hidden = true) }, this.base, this.over, this.tip);
+    this.over.addEventListener("click", (event) => this.pick(event));
     this.over.addEventListener("pointermove", (event) => this.move(event));
-    this.over.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
     new ResizeObserver(() => app.changed("size")).observe(this.node);
+  }
+
+  // Where versions are: the strip above has the same columns.
+  get strip() {
+    return this.app.strip;
   }
 
   // -- what is where --------------------------------------------------------------------------------------------------
@@ -91,23 +93,7 @@ export class Chart {
   measure() {
     const width = this.node.clientWidth;
     const height = this.node.clientHeight;
-    this.box = { width, height, livesTop: ABOVE_ROWS, livesHeight: Math.max(20, height - ABOVE_ROWS - 6), plotWidth: Math.max(20, width - LEFT - RIGHT) };
-  }
-
-  x(version) {
-    const [first, last] = this.window;
-    return LEFT + ((version - first) / (last - first)) * this.box.plotWidth;
-  }
-
-  // The middle of the column of a version.
-  middle(version) {
-    return this.x(version + 0.5);
-  }
-
-  versionAt(x) {
-    const [first, last] = this.window;
-    const version = Math.floor(first + ((x - LEFT) / this.box.plotWidth) * (last - first));
-    return Math.min(last - 1, this.history.version, Math.max(first, version));
+    this.box = { width, height, livesTop: ABOVE_ROWS, livesHeight: Math.max(20, height - ABOVE_ROWS - 6), plotWidth: this.strip.width };
   }
 
   // Few rows do not fill the picture.
@@ -211,7 +197,7 @@ export class Chart {
     const [first, last] = this.window;
     const until = Math.min(last - 1, version);
     const most = this.history.largest(first, until);
-    const forgot = made.filter(({ id }) => this.isInWindow(id)).length;
+    const forgot = made.filter(({ id }) => this.strip.isInWindow(id)).length;
     return `Versions ${grouped(first)} to ${grouped(until)}: ${count(forgot, "condensation")}. The View is largest at version ${grouped(most)}, with ${about}${tokenCount(total[most] ?? 0)}.`;
   }
 
@@ -298,8 +284,8 @@ export class Chart {
       context.fillRect(x, top, end - x, bottom - top);
     };
     const fill = (kind, from, to, top, bottom) => {
-      const x = Math.max(LEFT, this.x(from));
-      const end = this.x(to);
+      const x = Math.max(LEFT, this.strip.x(from));
+      const end = this.strip.x(to);
       if (end <= LEFT || x >= end) return;
       const name = `${kind} ${x} ${end}`;
       const area = areas.get(name);
@@ -332,8 +318,8 @@ export class Chart {
     const last = Math.min(this.window[1], this.history.version + 1);
     const masked = this.history.maskedAt.get(id) ?? Infinity;
     const bar = (from, to, alpha) => {
-      const x = Math.max(LEFT, this.x(from));
-      const width = this.x(Math.min(last, to)) - x;
+      const x = Math.max(LEFT, this.strip.x(from));
+      const width = this.strip.x(Math.min(last, to)) - x;
       if (width <= 0) return;
       context.globalAlpha = alpha;
       context.fillRect(x, top, width, height);
@@ -366,7 +352,7 @@ export class Chart {
       if (!removed) continue;
       let first = Infinity;
       for (const id of removed) first = Math.min(first, this.history.came(id));
-      const x = Math.round(this.x(change.id + 1));
+      const x = Math.round(this.strip.x(change.id + 1));
       const top = this.y(this.place(first));
       const bottom = this.y(Math.min(this.rows.length, this.place(change.id) + 1));
       context.fillStyle = change.kind === "retraction" ? this.colors.left : this.colors.ink;
@@ -379,12 +365,12 @@ export class Chart {
     context.strokeStyle = this.colors.wait;
     context.lineWidth = 1.5;
     for (const { condensation, terms } of this.app.marks.needed.values()) {
-      if (!this.isInWindow(condensation + 1)) continue;
+      if (!this.strip.isInWindow(condensation + 1)) continue;
       const drawn = new Set();
       for (const { event, needed_in: id } of terms) {
-        if (drawn.size >= ARCS || drawn.has(event) || !this.isInWindow(id)) continue;
+        if (drawn.size >= ARCS || drawn.has(event) || !this.strip.isInWindow(id)) continue;
         drawn.add(event);
-        const [left, right] = [this.x(condensation + 1), this.middle(id)];
+        const [left, right] = [this.strip.x(condensation + 1), this.strip.at(id)];
         const [from, to] = [this.rowMiddle(this.place(this.history.came(event))), this.rowMiddle(Math.min(this.rows.length - 1, this.place(id)))];
         context.beginPath();
         context.moveTo(left, from);
@@ -402,7 +388,7 @@ export class Chart {
     const { livesTop, plotWidth } = this.box;
     for (const { parent, parent_version: at } of this.history.borders) {
       if (at < this.window[0] || at > this.window[1]) continue;
-      const x = Math.round(this.x(at + 1)) + 0.5;
+      const x = Math.round(this.strip.x(at + 1)) + 0.5;
       const y = Math.round(this.y(this.place(at))) + 0.5;
       context.strokeStyle = this.colors.border;
       context.setLineDash([6, 3]);
@@ -415,7 +401,7 @@ export class Chart {
   // What condensations did: where there is not room for all, those that saved most.
   drawLabels(context) {
     const { about, taking, total } = this.history;
-    const changes = taking.filter((change) => this.isInWindow(change.id));
+    const changes = taking.filter((change) => this.strip.isInWindow(change.id));
     const saved = ({ id }) => total[id] - total[id + 1];
     const most = Math.floor(this.box.livesHeight / 36);
     const labelled = changes.length > most ? changes.sort((one, other) => saved(other) - saved(one)).slice(0, most) : changes;
@@ -435,7 +421,7 @@ export class Chart {
     const place = Math.min(this.place(came), this.rows.length - 1);
     const y = Math.min(Math.max(this.rowMiddle(place), livesTop + 7), livesTop + livesHeight - 7);
     const above = this.rowAt(y - 6); // the text's upper half is beside an earlier row
-    const x = this.x(above === null ? came : Math.min(came, this.history.came(above))) - 7;
+    const x = this.strip.x(above === null ? came : Math.min(came, this.history.came(above))) - 7;
     context.font = `600 11px ${this.colors.font}`;
     const text = texts.find((each) => context.measureText(each).width <= x - LEFT - 4);
     if (!text) return;
@@ -460,13 +446,6 @@ export class Chart {
     const pinned = from !== null && from !== version ? from : null;
     if (pinned !== null) this.drawLine(context, pinned, true);
     this.drawLine(context, version, false);
-    if (this.hover) {
-      context.fillStyle = this.colors.soft;
-      context.globalAlpha = 0.55;
-      context.fillRect(this.hover.x, 0, 1, this.box.height);
-      context.fillRect(LEFT, this.hover.y, this.box.plotWidth, 1);
-      context.globalAlpha = 1;
-    }
   }
 
   drawChosen(context, id) {
@@ -478,7 +457,7 @@ export class Chart {
     const grown = Math.max(0, (5 - (bottom - top)) / 2);
     context.strokeStyle = this.colors.focus;
     context.lineWidth = 1.5;
-    const left = Math.max(LEFT - 2, this.x(this.history.came(id)) - 2);
+    const left = Math.max(LEFT - 2, this.strip.x(this.history.came(id)) - 2);
     context.strokeRect(left, top - grown - 0.5, LEFT + this.box.plotWidth + 2 - left, bottom - top + 2 * grown + 1);
     context.fillStyle = this.colors.ground;
     for (const label of this.rowSpots) if (Math.abs(label - y) < 15) context.fillRect(0, label - 8, LEFT - 2, 16);
@@ -503,7 +482,7 @@ export class Chart {
       if (now === before) return;
       const top = this.y(place);
       context.fillStyle = now ? this.colors.entered : this.colors.left;
-      context.fillRect(now ? this.middle(version) + 2 : this.middle(from) - 6, top, 4, Math.max(1, this.y(place + 1) - top));
+      context.fillRect(now ? this.strip.at(version) + 2 : this.strip.at(from) - 6, top, 4, Math.max(1, this.y(place + 1) - top));
     });
   }
 
@@ -513,8 +492,8 @@ export class Chart {
 
   // Down to the diagonal: below it are the events that came later, and the labels at their rows.
   drawLine(context, version, dashed) {
-    if (!this.isInWindow(version)) return;
-    const x = Math.round(this.middle(version));
+    if (!this.strip.isInWindow(version)) return;
+    const x = Math.round(this.strip.at(version));
     const line = [x, 0, x, this.lineEnd(version)];
     context.strokeStyle = this.colors.ground;
     context.lineWidth = 4;
@@ -524,10 +503,6 @@ export class Chart {
     if (dashed) context.setLineDash([4, 3]);
     drawLines(context, line);
     context.setLineDash([]);
-  }
-
-  isInWindow(version) {
-    return version >= this.window[0] && version < this.window[1];
   }
 
   // The number of a row, on a ground of its own.
@@ -546,55 +521,35 @@ export class Chart {
 
   // -- pointer --------------------------------------------------------------------------------------------------------
 
-  at(event) {
-    const { left, top } = this.over.getBoundingClientRect();
-    return { x: event.clientX - left, y: event.clientY - top };
-  }
-
-  press(event) {
-    if (!this.history?.version) return;
-    if (event.pointerType !== "touch") this.pick(event);
-  }
-
-  // Choose the event or the condensation under the pointer. A finger may scroll the page: it chooses when it is lifted.
+  // Choose the event or the condensation under the pointer.
   pick(event) {
     if (!this.history?.version) return;
-    const { x, y } = this.at(event);
+    const { offsetX: x, offsetY: y } = event;
     const edge = this.edgeAt(x, y);
     if (edge !== null) this.app.choose(edge, edge + 1);
-    else this.app.choose(this.rowAt(y), this.versionAt(x));
+    else this.app.choose(this.rowAt(y), this.strip.versionAt(x));
   }
 
   // The condensation whose line is under the pointer.
   edgeAt(x, y) {
     for (const change of this.history.taking) {
-      if (Math.abs(this.x(change.id + 1) - x) > 4) continue;
+      if (Math.abs(this.strip.x(change.id + 1) - x) > 4) continue;
       if (this.history.removedBy.has(change.id) && y < this.y(this.place(change.id)) + 8) return change.id;
     }
     return null;
   }
 
-  move(event) {
-    if (!this.history?.version) return;
-    const { x, y } = this.at(event);
-    if (x < LEFT || x > LEFT + this.box.plotWidth) return this.leave();
-    this.hover = { x: Math.round(x), y: Math.round(y) };
-    this.showTip(x, y);
-    this.app.changed("over");
-  }
-
-  leave() {
-    this.hover = null;
+  move({ offsetX: x, offsetY: y }) {
     this.tip.hidden = true;
-    this.app.changed("over");
+    if (this.history?.version && x >= LEFT && x <= LEFT + this.box.plotWidth) this.showTip(x, y);
   }
 
   showTip(x, y) {
-    const version = this.versionAt(x);
+    const version = this.strip.versionAt(x);
     const { history } = this;
     const edge = this.edgeAt(x, y);
     const id = edge ?? this.rowAt(y);
-    if (id === null) return (this.tip.hidden = true);
+    if (id === null) return;
     const lines = [el("b", {}, `${idOf(id)} ${edge === null ? history.kind(id) : history.changes.get(edge).kind}`)];
     if (edge === null) {
       lines.push(el("span", { class: "soft" }, ` ${history.aboutOf(id)}${tokenCount(history.tokens(id))}`));
@@ -608,18 +563,6 @@ export class Chart {
     const left = x + 16 + width > this.box.width ? x - width - 14 : x + 16;
     const top = y + 16 + height > this.box.height ? y - height - 12 : y + 16;
     this.tip.style.transform = `translate(${Math.max(4, left)}px, ${Math.max(4, top)}px)`;
-  }
-
-  wheel(event) {
-    if (!this.history?.version) return;
-    event.preventDefault();
-    const { x } = this.at(event);
-    const [first, last] = this.window;
-    if (Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
-      const shift = (event.deltaX / this.box.plotWidth) * (last - first);
-      const whole = Math.sign(shift) * Math.max(1, Math.round(Math.abs(shift)));
-      this.setWindow(first + whole, last + whole);
-    } else this.zoom(event.deltaY > 0 ? 1.2 : 1 / 1.2, this.versionAt(x));
   }
 }
 

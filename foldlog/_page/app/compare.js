@@ -1,11 +1,11 @@
 // Two runs beside each other, aligned by their calls.
 
 import { ask, costWords, count, eventsAndSummaries, el, grouped, idOf, printable, said, sentence, table, tokenCount } from "./dom.js";
-import { themeButton, watchTheme } from "./theme.js";
 import { homeAddress } from "./runs.js";
 
 const MOST_TOOLS = 12;
 const MOST_LINES = 40;
+const NAME = 36; // Characters of an id above the figures: a UUID.
 
 export class Comparison {
   constructor(root, one, other) {
@@ -14,14 +14,13 @@ export class Comparison {
   }
 
   async start() {
-    watchTheme(() => {});
     const main = el("main", { class: "compared" }, el("p", { class: "soft", role: "status" }, "Comparing …"));
-    this.root.replaceChildren(el("header", {}, el("a", { class: "back", href: homeAddress() }, "← Runs"), el("h1", {}, "Two runs"), el("span", { class: "grow" }), themeButton()), main);
+    this.root.replaceChildren(el("header", {}, el("a", { class: "back", href: homeAddress() }, "← Runs"), el("h1", {}, "Two runs")), main);
     const found = await ask(`compare?${new URLSearchParams({ id: this.ids[0], other: this.ids[1] })}`);
     document.title = "Two runs · foldlog";
     this.reply = found.runs.every((run) => run.calls) ? ["call", "calls"] : ["reply", "replies"]; // what is aligned beside requests
     main.replaceChildren(
-      this.sentence(found), el("div", { class: "step" }, ...found.runs.map((run) => el("div", {}, this.run(run)))), ...this.systemPrompts(found), ...this.firstDifference(found), el("h2", {}, "Both in figures"), this.figures(found), ...this.shown(found),
+      this.sentence(found), el("div", { class: "step runs-of" }, ...found.runs.map((run) => el("div", {}, this.run(run)))), ...this.systemPrompts(found), ...this.firstDifference(found), el("h2", {}, "Both in figures"), this.figures(found), ...this.shown(found),
       el("h2", {}, `Requests and ${this.reply[1]}`), this.steps(found));
   }
 
@@ -75,7 +74,7 @@ export class Comparison {
     rows.push(["cost", ...runs.map((run) => costWords(run.spent))], ["last answer", ...runs.map((run) => (run.answer ? run.answer.gist : "none"))]);
     const differs = knew.some((each, place) => each.version < runs[place].version);
     rows.push([differs ? "was shown at the first difference" : "was shown at the end", ...knew.map((each) => `${eventsAndSummaries(each.events - each.summaries, each.summaries)}, ≈ ${tokenCount(each.tokens)}`)]);
-    const head = [el("td"), ...runs.map((run) => el("th", { scope: "col" }, this.run(run)))];
+    const head = [el("td"), ...runs.map((run) => el("th", { scope: "col" }, printable(run.conversation.length > NAME ? `…${run.conversation.slice(-NAME)}` : run.conversation)))];
     const cells = rows.map(([name, ...values]) => [el("th", { scope: "row" }, said(name)), ...values.map((value) => el("td", { class: value === values[0] && value === values[1] ? "soft" : "" }, said(value)))]);
     return table(head, cells);
   }

@@ -16,7 +16,6 @@ import { Strip } from "./strip.js";
 import { Transcript } from "./transcript.js";
 import { Embedded, Server } from "./sources.js";
 import { lineOf } from "./texts.js";
-import { themeButton, watchTheme } from "./theme.js";
 import { Why } from "./why.js";
 
 class App {
@@ -47,19 +46,23 @@ class App {
     this.history = new History(loading);
     this.marks = new Marks(this.history);
     this.version = this.history.version;
-    this.build();
+    const page = this.build();
     this.readAddress();
+    this.transcript.open(this.history);
+    const event = this.event ?? this.version - 1;
+    await this.transcript.loadAround(event); // so that nothing moves once the page is shown
+    this.root.replaceChildren(...page);
     this.chart.open(this.history);
     this.chart.reveal(this.version);
-    this.transcript.open(this.history);
-    this.transcript.reveal(this.event ?? this.history.version - 1);
-    watchTheme(() => {
+    this.transcript.reveal(event);
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
       this.chart.colors = null;
       this.changed("size");
     });
     addEventListener("keydown", (event) => this.key(event));
     addEventListener("hashchange", () => this.readAddress());
     this.changed("size", "moment", "chosen");
+    this.draw();
     this.loadBeside();
     this.source.follow({
       changed: (present) => this.follow(present),
@@ -413,13 +416,14 @@ class App {
     this.main = el("main", { class: "run", "data-tab": this.tab, "data-part": "text" },
       this.strip.node, el("section", { class: "picture", "aria-label": "Lifetimes of events: versions across, events down" }, this.chart.node),
       this.buildBar(), this.knew.node, this.transcript.node);
-    this.root.replaceChildren(
+    return [
       el("header", { class: "of-run" },
         isServed ? el("a", { class: "back", href: homeAddress() }, "← Runs") : null,
         el("div", { class: "names" }, this.heading, this.facts), isServed ? this.live.node : null, this.chips,
-        choices("Show", this.pages.transcript, this.pages.memory), el("div", { class: "search" }, this.box), themeButton(),
+        choices("Show", this.pages.transcript, this.pages.memory), el("div", { class: "search" }, this.box),
         el("button", { class: "round", title: "Help (?)", "aria-label": "Help", onclick: () => this.help.showModal() }, "?")),
-      this.main, this.helpDialog(), this.told, this.toast);
+      this.main, this.helpDialog(), this.told, this.toast,
+    ];
   }
 
   // The versions, the form of the picture, and the form of the transcript.
@@ -453,6 +457,8 @@ class App {
     return el("div", { class: "bar" },
       choices("Go to another version", this.steps.back, this.number, this.steps.on, this.steps.newest),
       zoom, this.partsNode, el("span", { class: "grow" }),
+      el("button", { onclick: () => this.copyLink() }, "Copy link"),
+      this.source.file ? el("a", { class: "button", href: this.source.file, download: "" }, "Save as file") : null,
       form("Expand all", "Show all texts in full", "isWhole"), form("Plain text", "Show texts as they are, without Markdown", "isPlain"),
       form("All events", "Show also what no model is sent: annotations and receipts", "isAll"));
   }
@@ -475,9 +481,7 @@ class App {
     const about = history.models.some((model) => model.costs_estimated) ? "≈ " : "";
     refill(this.chips,
       costs.length ? el("span", { class: "chip", title: "What all calls of models cost" }, `${about}${money(cost)}`) : "",
-      chip("errors", "error", "e") ?? "", chip("condensations", "condensation", "c") ?? "", chip("waits", "wait", "w") ?? "",
-      el("button", { onclick: () => this.copyLink() }, "Copy link"),
-      this.source.file ? el("a", { class: "button", href: this.source.file, download: "" }, "Save as file") : "");
+      chip("errors", "error", "e") ?? "", chip("condensations", "condensation", "c") ?? "", chip("waits", "wait", "w") ?? "");
   }
 
   nameIt() {
@@ -649,7 +653,7 @@ function failure(error, isServed = true) {
       ? ["The server does not answer.", "Start it again with foldlog serve, and open the address that it prints."]
       : [error.message, null];
   return [
-    el("header", {}, el("span", { class: "brand" }, "foldlog"), el("span", { class: "grow" }), themeButton()),
+    el("header", {}, el("span", { class: "brand" }, "foldlog")),
     el("main", { class: "failure" },
       el("div", { role: "alert" }, el("h1", {}, "This page cannot be shown"), said(sentence(why).replace(/[^.]$/, "$&."), "p")),
       remedy && el("p", { class: "soft" }, remedy),

@@ -65,10 +65,11 @@ export class Marks {
   // What a reader would call the things that were needed again: files first, by their names, then other terms.
   static names(terms) {
     const names = terms.map(({ term }) => term);
-    const files = names.filter((name) => name.includes("/") || /\.[a-z]{1,5}$/.test(name));
+    const files = names.filter((name) => name.includes("/") || FILE.test(name));
     const others = names.filter((name) => !files.includes(name));
     return [...new Set([...files.map((name) => name.split("/").at(-1)), ...others])];
   }
 }
 
+const FILE = /\.(?:c|cc|cfg|cpp|cs|css|csv|go|h|html|ini|java|js|jsonl?|jsx|lock|md|php|py|rb|rs|sh|sql|toml|tsx?|txt|xml|ya?ml)$/; // not ``cache.load``
 const WAITED_FOR = { agent: "the model", action: "the model", observation: "a tool", error: "a tool" };

@@ -1,7 +1,6 @@
 // All runs of a store: what failed, what it cost, and how long it took. The server chooses, sorts and adds up.
 
-import { ask, costWords, count, dated, duration, el, grouped, idOf, isTyped, keep, kept, Live, phone, printable, refill, said, short, Sight, table, withMarks } from "./dom.js";
-import { themeButton, watchTheme } from "./theme.js";
+import { ask, costWords, count, dated, duration, el, grouped, idOf, isTyped, keep, kept, Live, phone, printable, refill, said, short, table, withMarks } from "./dom.js";
 import { distinguished } from "./titles.js";
 
 const PAGE = 100; // Runs that are asked for together.
@@ -23,7 +22,7 @@ export class Runs {
     this.root = root;
     this.line = "";
     this.sort = SORT;
-    this.pages = new Map();
+    this.rows = []; // that are loaded, of ``total``
     this.nodes = new Map();
     this.total = 0;
     this.chosen = new Set();
@@ -34,7 +33,6 @@ export class Runs {
   async start() {
     this.build();
     this.readAddress();
-    watchTheme(() => {});
     addEventListener("hashchange", () => {
       this.readAddress();
       this.refresh().catch((error) => this.live.set(false, error.message));
@@ -56,9 +54,9 @@ export class Runs {
     const { line, sort } = this;
     const asked = (this.asked = `${line}\n${sort}`);
     // The rows do not wait for the sums, which take longer.
-    const page = this.askPage(0).then(({ conversations, total }) => {
+    const page = this.askPage(0, Math.max(PAGE, this.rows.length)).then(({ conversations, total }) => {
       if (this.asked !== asked) return;
-      this.pages = new Map([[0, conversations]]);
+      this.rows = conversations;
       this.total = total;
       this.showRows();
     });
@@ -80,8 +78,8 @@ export class Runs {
     }
   }
 
-  askPage(number) {
-    return ask(`conversations?${new URLSearchParams({ q: this.line, sort: this.sort, start: String(number * PAGE), limit: String(PAGE) })}`);
+  askPage(start, limit = PAGE) {
+    return ask(`conversations?${new URLSearchParams({ q: this.line, sort: this.sort, start: String(start), limit: String(limit) })}`);
   }
 
   // -- what is chosen -------------------------------------------------------------------------------------------------
@@ -90,6 +88,7 @@ export class Runs {
   async choose(line, sort = this.sort) {
     this.line = line.trim();
     this.sort = sort;
+    this.rows = [];
     if (document.activeElement !== this.box) this.box.value = this.line;
     this.writeAddress();
     this.search();
@@ -170,12 +169,12 @@ export class Runs {
     this.buttons = new Map(SORTS.map(([name, , title]) => [name, el("button", { class: "sort", title, onclick: () => this.sortBy(name) })]));
     this.head = el("div", { class: "row head", role: "group", "aria-label": "Order of the runs" },
       ...SORTS.map(([name, words]) => el("span", { class: `cell c-${name || "first"}` }, name ? this.buttons.get(name) : words)));
-    this.inner = el("div", { class: "lines", role: "presentation" });
-    this.list = el("div", { class: "rows", "aria-label": "Runs" }, this.inner);
-    this.sight = new Sight(this.list, this.inner, () => this.draw());
-    phone.addEventListener("change", () => this.pages.has(0) && this.showRows());
+    this.inner = el("div", { role: "presentation" });
+    this.end = el("div", { class: "end" });
+    this.list = el("div", { class: "rows", "aria-label": "Runs" }, this.inner, this.end);
+    this.seen = new IntersectionObserver(([{ isIntersecting }]) => isIntersecting && this.loadMore());
     this.root.replaceChildren(
-      el("header", {}, el("h1", {}, "foldlog"), el("div", { class: "search wide" }, this.box, this.proposals), this.live.node, themeButton()),
+      el("header", {}, el("h1", {}, "foldlog"), el("div", { class: "search wide" }, this.box, this.proposals), this.live.node),
       el("main", { class: "runs" },
         el("details", { class: "facets-of", open: !phone.matches }, el("summary", {}, "Facets"), this.facets),
         el("section", { class: "conversations" }, el("div", { class: "above" }, this.problem, this.sentence, this.costs, this.days, this.ends), this.hits, this.comparing, this.head, this.list)),
@@ -221,7 +220,7 @@ export class Runs {
   }
 
   showRows() {
-    this.nameThem(this.pages.get(0));
+    this.nameThem(this.rows);
     for (const [name, words] of SORTS) {
       const button = this.buttons.get(name);
       if (!name) continue;
@@ -231,7 +230,6 @@ export class Runs {
       button.textContent = `${words}${isChosen ? ` ${arrow}` : ""}`;
       button.setAttribute("aria-label", isChosen ? `${words}, ${arrow === "↓" ? "falling" : "rising"}` : words);
     }
-    this.inner.style.height = `${this.total * rowOfRun()}px`;
     this.list.setAttribute("role", this.total ? "list" : "group");
     this.draw();
   }
@@ -352,61 +350,49 @@ export class Runs {
 
   // -- rows -----------------------------------------------------------------------------------------------------------
 
-  at(place) {
-    return this.pages.get(Math.floor(place / PAGE))?.[place % PAGE];
-  }
-
-  // Draw the rows in sight, and ask for the pages that they are on.
+  // Draw the rows that are loaded; those that have not changed stay.
   draw() {
-    const height = rowOfRun();
-    const { top, height: seen } = this.sight;
-    const first = Math.max(0, Math.floor(top / height) - 10);
-    const last = Math.min(this.total, Math.ceil((top + seen) / height) + 10);
-    for (let page = Math.floor(first / PAGE); page * PAGE < last; page += 1) if (!this.pages.has(page)) this.load(page);
     const before = this.nodes;
     this.nodes = new Map();
-    for (let place = first; place < last; place += 1) {
-      const one = this.at(place);
-      const told = JSON.stringify([one ?? null, one && this.chosen.has(one.conversation)]);
-      const known = before.get(place);
-      before.delete(place);
+    this.rows.forEach((one, place) => {
+      const told = JSON.stringify([one, place, this.total, this.chosen.has(one.conversation)]);
+      const known = before.get(one.conversation);
       const node = known?.told === told ? known.node : this.row(one, place);
-      node.style.transform = `translateY(${place * height}px)`;
       if (known && known.node !== node) {
         const hasFocus = known.node.contains(document.activeElement);
         known.node.replaceWith(node);
-        if (hasFocus) node.querySelector("a")?.focus({ preventScroll: true });
-      } else if (!known) this.inner.append(node);
-      this.nodes.set(place, { node, told });
-    }
-    for (const { node } of before.values()) node.remove();
-    const nodes = Array.from(this.nodes.keys()).sort((a, b) => a - b).map((place) => this.nodes.get(place).node);
-    if (nodes.some((node, place) => node !== this.inner.children[place]) && !this.inner.contains(document.activeElement)) this.inner.replaceChildren(...nodes);
+        if (hasFocus) node.querySelector("a").focus({ preventScroll: true });
+      }
+      this.nodes.set(one.conversation, { node, told });
+      const there = this.inner.children[place];
+      if (there !== node) this.inner.insertBefore(node, there ?? null);
+    });
+    while (this.inner.children.length > this.rows.length) this.inner.lastChild.remove();
+    this.seen.disconnect();
+    this.seen.observe(this.end); // it says whether the end is in sight now
   }
 
-  async load(page) {
-    const { asked } = this;
-    this.pages.set(page, []);
+  async loadMore() {
+    const { asked, rows } = this;
+    if (rows.length >= this.total || this.loading === rows) return;
+    this.loading = rows;
     try {
-      const { conversations } = await this.askPage(page);
-      if (this.asked !== asked) return;
-      this.pages.set(page, conversations);
+      const { conversations } = await this.askPage(rows.length);
+      if (this.asked !== asked || this.rows !== rows) return;
+      this.rows = [...rows, ...conversations];
       this.nameThem(conversations);
       this.draw();
     } catch (error) {
-      this.pages.delete(page);
       this.live.set(false, error.message);
+    } finally {
+      this.loading = null;
     }
   }
 
   row(one, place) {
     const item = el("div", { class: "item", role: "listitem", "aria-setsize": this.total, "aria-posinset": place + 1 });
-    if (!one) {
-      item.append(el("span", { class: "waiting" }));
-      return item;
-    }
     const told = (words) => el("span", { class: "told" }, words);
-    const cell = (name, text, unit) => el("span", { class: `cell c-${name}` }, text, text ? told(`${unit}, `) : "");
+    const cell = (name, text, unit) => el("span", { class: `cell c-${name}` }, text, text ? told(unit) : "", text ? told(", ") : "");
     const state = STATES_OF_RUNS[one.state] ?? "";
     const box = /** @type {HTMLInputElement} */ (el("input", { type: "checkbox", "aria-label": `Compare ${printable(one.title ?? one.conversation)}`, onchange: () => this.pick(one.conversation, box.checked) }));
     box.checked = this.chosen.has(one.conversation);
@@ -459,7 +445,7 @@ export class Runs {
       this.hits.hidden = false;
       refill(this.hits,
         el(reply.hits.length ? "h2" : "p", {}, reply.hits.length ? `${reply.more ? "The first " : ""}${count(reply.hits.length, asksForErrors ? "error" : "event")} of ${facets ? "the chosen" : "all"} runs with all of the words` : `No ${asksForErrors ? "error" : "event"} contains these words.`),
-        ...reply.hits.map((hit) => el("a", { class: "hit", href: addressOf(hit.conversation, hit.event) }, el("b", {}, ...this.nameOf({ conversation: hit.conversation })), el("span", { class: hit.kind === "error" ? "bad" : "soft" }, `${hit.kind} ${idOf(hit.event)} · ${shortId(hit.conversation)}`), marked(hit.snippet, hit.highlights))));
+        ...reply.hits.map((hit) => el("a", { class: "hit", href: addressOf(hit.conversation, hit.event) }, el("b", {}, ...this.nameOf({ conversation: hit.conversation })), el("span", { class: hit.kind === "error" ? "bad" : "soft" }, `${hit.kind} ${idOf(hit.event)} · ${shortId(hit.conversation)}`), el("bdi", { class: "snippet" }, ...withMarks(hit.snippet, hit.highlights)))));
     } catch (error) {
       this.hits.hidden = false;
       this.hits.replaceChildren(el("p", { class: "soft" }, said(`Titles and ids only: ${error.message}`)));
@@ -484,21 +470,6 @@ const SEVERAL = new Set(["attribute", "has"]); // facets of which several values
 const wordOf = (key, value) => `${key}:${/[\s"]/.test(value) ? `"${value}"` : value}`;
 const RUNS_RULE = "Words are searched in titles, ids and texts. has:error, has:note, state:error, tool:Bash (with has:error: in which it failed), program:codex, model:…, attribute:name=value, since:2026-09-20 and until:2026-10-01 choose runs.";
 const COLOURS = /\x1b\[[\d;?]*[a-zA-Z]/g; // of a terminal
-const BEFORE = 32; // characters of a snippet before the first word found
-
-// A snippet with what was found in it, which is near its beginning so that a narrow line shows it.
-function marked(text, highlights) {
-  const node = el("bdi", { class: "snippet" });
-  let start = 0;
-  const [first] = highlights[0] ?? [0];
-  if (first > BEFORE) {
-    start = text.indexOf(" ", first - BEFORE) + 1;
-    if (start < 1 || start > first) start = first - BEFORE;
-    node.append("…");
-  }
-  node.append(...withMarks(text, highlights, start));
-  return node;
-}
 
 // The tokens of the prompts of a run as an area; a red line at the end of a run that ended with an error.
 export function sparkline(context, isFailed = false) {
@@ -524,7 +495,6 @@ function leadTo(link, place) {
 
 const addressOf = (id, event = undefined) => `./?${new URLSearchParams({ id })}${event === undefined ? "" : `#e=${event}`}`;
 export const timeIn = (text) => Date.parse(/[zZ]|[+-]\d\d:?\d\d$/.test(text) ? text : `${text}Z`);
-const rowOfRun = () => (phone.matches ? 118 : 52);
 
 // The part of an id that people name it by.
 function shortId(id) {

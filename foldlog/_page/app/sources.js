@@ -115,10 +115,6 @@ export class Server {
     return (await this.ask("models")).models;
   }
 
-  opening() {
-    return this.ask("opening");
-  }
-
   async notes() {
     return (await this.ask("notes")).notes;
   }

@@ -7,6 +7,7 @@ import { markdown } from "./markdown.js";
 import { coded, difference, endOfClip, markWords, pretty, textOf } from "./texts.js";
 
 const PORTION = 40; // Events that are asked for together.
+const SOON = 2_000; // Milliseconds that a page waits for its first texts.
 const USUAL = { action: 120, user: 90, agent: 70, system: 110, condensation: 110 };
 const QUIET = new Set(["annotation", "documents", "request", "redaction", "retraction"]);
 
@@ -203,6 +204,13 @@ export class Transcript {
     const known = this.texts.get(id);
     if (known === undefined) this.load(id - (id % PORTION));
     return known;
+  }
+
+  // Load the texts before and after an event, or as many as come soon.
+  loadAround(id) {
+    const own = Math.max(0, id - (id % PORTION));
+    const starts = [own - PORTION, own, own + PORTION].filter((start) => start >= 0 && start < this.history.version);
+    return Promise.race([Promise.all(starts.map((start) => this.load(start))), new Promise((resolve) => setTimeout(resolve, SOON))]);
   }
 
   async load(start) {
