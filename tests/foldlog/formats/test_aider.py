@@ -6,7 +6,7 @@ import pytest
 
 from foldlog._archive.importing import Import
 from foldlog._formats.aider import _markdown
-from foldlog.eventstore import Annotation, CondensationAction, Message
+from foldlog.eventstore import Message
 from foldlog.projections import View
 from tests.foldlog.archive.imports import new_store
 from tests.foldlog.formats.reading import histories_at
@@ -55,60 +55,6 @@ def shown(events):
 )
 def test_whatever_stands_in_a_session_the_records_are_its_text(tmp_path, text):
     read(tmp_path, text)
-
-
-def test_where_an_editor_took_the_spaces_at_the_ends_of_lines_the_beginnings_decide(tmp_path):
-    stripped = "".join(
-        f"{line.rstrip()}\n" for line in (START + HELLO + "\n#### go\n\nI go.\n\n").split("\n")[:-1]
-    )
-    assert shown(read(tmp_path, stripped)) == [("user", "go"), ("assistant", "I go.")]
-
-
-def test_lines_of_aider_that_go_on_are_aiders(tmp_path):
-    events = read(tmp_path, CHAT + "> Add these?\na.py  \n\n#### yes  \n")
-    assert shown(events)[2:] == [("user", "yes")]
-
-
-@pytest.mark.parametrize(
-    "told",
-    [
-        "\n#### /map  \n> Here:\n\na.py:\n...\n\nb.py:\n...  \n",
-        "> # 1 block failed to match!\n\n## It failed\n> quoted\nin a.py  \n",
-        "> npm i      \n npm start  \n> Run these? y  \n>  \n",
-    ],
-)
-def test_what_aider_tells_in_several_lines_is_aiders_up_to_its_end(tmp_path, told):
-    events = read(tmp_path, CHAT + told + "\nI see.\n\n> quoted\n\n")
-    assert [event.content for event in events if isinstance(event, Message)][2:] == [
-        "I see.\n\n> quoted"
-    ]
-    assert sum(isinstance(event, Annotation) for event in events) <= 5  # the whole of it is one
-
-
-def test_a_command_is_not_sent_and_what_follows_ask_is(tmp_path):
-    typed = ["/add a.py", "/ask why?", "!ls", "<blank>", "/architect"]
-    events = read(tmp_path, START + HELLO + "".join(f"\n#### {each}  \n" for each in typed))
-    assert shown(events) == [("user", "why?")]
-    assert [event.data for event in events if isinstance(event, Annotation)][2:] == [
-        each for each in typed if each != "/ask why?"
-    ]
-
-
-@pytest.mark.parametrize(
-    "cleared",
-    ["\n#### /clear  \n", "\n#### /cl  \n> All chat history cleared.  \n", "\n#### /reset  \n"],
-)
-def test_a_cleared_history_is_forgotten_at_every_version(tmp_path, cleared):
-    events = read(
-        tmp_path,
-        CHAT + cleared + "\n#### now this  \n" + "\n#### /clear  \n> All chat history cleared.  \n",
-    )
-    before = [event.id for event in events if isinstance(event, Message)][:2]
-    first, second = (event for event in events if isinstance(event, CondensationAction))
-    assert list(first.forgotten_event_ids) == before
-    assert shown(events[: first.id]) != []
-    assert shown(events[: second.id]) == [("user", "now this")]
-    assert shown(events) == []
 
 
 def test_each_run_is_a_history_and_a_file_that_grows_adds_only_what_is_new(tmp_path):

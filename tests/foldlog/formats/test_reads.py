@@ -16,6 +16,7 @@ import pytest
 
 import foldlog as api
 from foldlog._formats.imported_calls import calls_of_imported
+from foldlog._formats.usage import ModelCall
 from foldlog.eventstore import Event, codec, open_store
 from foldlog.formats import decode
 from foldlog.projections import View
@@ -36,6 +37,17 @@ def stored(event: Event) -> dict[str, Any]:
     }
 
 
+def fields_of(call: ModelCall) -> dict[str, Any]:
+    """Return the fields of a call that are not as usual, and its time in words."""
+    usual = ModelCall._field_defaults
+    fields = {
+        name: value
+        for name, value in call._asdict().items()
+        if name not in usual or value != usual[name]
+    }
+    return {**fields, "at": str(call.at)}
+
+
 def read(row: dict[str, Any]) -> dict[str, Any]:
     """Return a row with the events of its records, as they are stored, and the ids of those that a
     View shows; with the findings, and with the calls of models and what these used, if there are
@@ -50,10 +62,7 @@ def read(row: dict[str, Any]) -> dict[str, Any]:
     made["view"] = [event.id for event in View.from_events(events)]
     if findings:
         made["findings"] = findings
-    calls = [
-        {"model": call.model, **call.usage, "cost": call.cost}
-        for call in calls_of_imported(events, row["format"])
-    ]
+    calls = [*map(fields_of, calls_of_imported(events, row["format"]))]
     if calls:
         made["calls"] = calls
     return made
