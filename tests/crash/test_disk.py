@@ -4,6 +4,7 @@ that was acknowledged.
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tempfile
@@ -283,32 +284,37 @@ def test_a_store_that_may_only_be_read_says_so_and_is_read(open_folder: Path):
     )
 
 
-def test_a_folder_that_may_not_be_written_is_said(open_folder: Path):
-    printed = as_nobody("attempt(lambda: open_store(url))\n", open_folder)
-    assert printed.startswith("StoreUnavailable cannot make ")
-    assert "Permission denied; name a file in a folder that this user may write" in printed
-
-
-def test_a_file_that_may_not_even_be_read_is_said(open_folder: Path):
-    path = open_folder / "store.db"
-    open_at(path).close()
-    printed = as_nobody("attempt(lambda: open_store(url + '?mode=ro'))\n", open_folder)
-    assert printed.startswith("StoreUnavailable cannot open ")
-    assert (
-        "unable to open database file; check that it exists, and give this user the right to"
-        in printed
-    )
-
-
-def test_reading_in_a_folder_that_may_not_be_written_is_said_to_need_that(open_folder: Path):
-    path = open_folder / "store.db"
-    open_at(path).close()
-    path.chmod(0o444)
-    printed = as_nobody("attempt(lambda: open_store(url + '?mode=ro'))\n", open_folder)
-    assert (
-        "give this user the right to write the file and its folder: SQLite makes files beside a database"
-        in printed
-    )
+@pytest.mark.parametrize(
+    "store_mode, options, said",
+    [
+        (
+            None,
+            "",
+            r"cannot make .*Permission denied; name a file in a folder that this user may write",
+        ),
+        (
+            0o600,
+            "?mode=ro",
+            r"cannot open .*unable to open database file; check that it exists, and give this user the"
+            r" right to",
+        ),
+        (
+            0o444,
+            "?mode=ro",
+            r"give this user the right to write the file and its folder: SQLite makes files beside a"
+            r" database",
+        ),
+    ],
+    ids=["folder", "file", "folder of a file"],
+)
+def test_what_may_not_be_read_or_written_is_said(
+    open_folder: Path, store_mode: int | None, options: str, said: str
+):
+    if store_mode is not None:
+        open_at(open_folder / "store.db").close()
+        (open_folder / "store.db").chmod(store_mode)
+    printed = as_nobody(f"attempt(lambda: open_store(url + '{options}'))\n", open_folder)
+    assert re.match(f"StoreUnavailable .*{said}", printed), printed
 
 
 def test_a_read_only_file_system_is_said_and_is_read_from(tmp_path: Path):

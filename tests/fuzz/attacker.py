@@ -43,7 +43,8 @@ from foldlog.eventstore import (
 )
 from tests.fuzz import attacks, damage
 from tests.fuzz.attacks import Attack
-from tests.fuzz.damage import NAMES, Failure, findings, told
+from tests.fuzz.damage import NAMES, Failure, told
+from tests.sound import problems
 
 KEYS = KeyRing([SecretStr("5e" * 32)])
 LENGTH = 14
@@ -117,7 +118,7 @@ class Trial(damage.Trial):
 
     def asked(self) -> tuple[dict[str, Any], list[str]]:
         with self._opened("?mode=ro") as store:
-            found = findings(store)
+            found = problems(store)
         with self._opened() as store:
             return self.answers(store), found
 

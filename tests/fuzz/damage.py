@@ -33,8 +33,8 @@ from foldlog.eventstore import (
     Store,
     open_store,
 )
-from foldlog.eventstore.maintenance.verify import verify
 from foldlog.projections import View, Views
+from tests.sound import assert_sound, problems
 
 NAMES = ("alpha", "beta")
 LENGTH = 30
@@ -93,10 +93,6 @@ def seen(view: View) -> tuple[object, ...]:
     return view.version, tuple(view.events), view.unhandled_condensation_request
 
 
-def findings(store: Store) -> list[str]:
-    return [str(finding) for verdict in verify(store) for finding in verdict.findings]
-
-
 class Trial:
     """One store, spoilt again and again. ``right`` are the answers of the sound one."""
 
@@ -109,7 +105,7 @@ class Trial:
         self.sound = self._sound.read_bytes()
         self._write(self.sound)
         with self._opened() as store:
-            assert findings(store) == []
+            assert_sound(store)
             self.right = self.answers(store)
         assert not any(isinstance(said, type) for said in self.right.values())
         self.outcomes: Counter[str] = Counter()
@@ -135,7 +131,7 @@ class Trial:
         """
         with self._opened("?mode=ro") as store:
             said = self.answers(store)
-            return said, findings(store) if said != self.right else []
+            return said, problems(store) if said != self.right else []
 
     def is_wrong(self, question: str, said: Any) -> bool:
         """Whether an answer is neither an error nor the truth."""

@@ -53,7 +53,9 @@ from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import RedactionReceipt, redact
 from foldlog.eventstore.maintenance.rekey import rekey
+from foldlog.eventstore.opening import recorder_and_settings
 from foldlog.eventstore.recorders.base import Recorder
+from foldlog.eventstore.recorders.sqlite import SQLiteRecorder
 from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
 from foldlog.projections import Views, audit
 from tests.between import Killed, killing, meeting
@@ -249,10 +251,6 @@ def open_at(
     """Return for a number how to open the recorder of a store of its own. A store in memory has one
     recorder, and so has one on a server: it is the stores that remember.
     """
-    from foldlog.eventstore.opening import recorder_and_settings
-    from foldlog.eventstore.recorders.sqlite import SQLiteRecorder
-    from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
-
     opened: list[Recorder] = []
 
     def of(number: int) -> Callable[[], Recorder]:

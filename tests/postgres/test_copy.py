@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from foldlog.eventstore import CondensationAction, Store, open_store
 from foldlog.eventstore.events import Annotation
-from foldlog.eventstore.log.importing import staged_keys
 from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
 from foldlog.eventstore.maintenance.erase import erase
-from foldlog.eventstore.recorders.types import Conversation
 from tests.said import said, say
 from tests.sound import assert_sound
 
@@ -42,14 +38,13 @@ def state(store: Store) -> list[tuple[object, ...]]:
     return [(row._replace(bytes_pending=False), events.get(row.id)) for row in rows]
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path}/here.db"
-
-
-def test_there_and_back_nothing_differs(file: str, tmp_path: Path, postgres_url: Callable[[], str]):
-    there, back = postgres_url(), f"sqlite:///{tmp_path}/back.db"
-    with open_store(file) as here, open_store(there) as server, open_store(back) as again:
+def test_there_and_back_nothing_differs(tmp_path: Path, postgres_url: Callable[[], str]):
+    file, back = tmp_path / "here.db", tmp_path / "back.db"
+    with (
+        open_store(file) as here,
+        open_store(postgres_url()) as server,
+        open_store(back) as again,
+    ):
         fill(here)
         moved = list(copy_store(here, server))
         assert sorted((m.conversation, m.added, m.problem) for m in moved) == [
@@ -65,19 +60,3 @@ def test_there_and_back_nothing_differs(file: str, tmp_path: Path, postgres_url:
             assert_sound(store)
             assert say(store, "short", "hi", idempotency_key="turn-1")[0].id == 0
             assert store.version("short") == 1
-
-
-def test_what_a_killed_copy_left_is_cleared_away(file: str, postgres_url: Callable[[], str]):
-    with open_store(file) as here, open_store(postgres_url()) as server:
-        here.ingest("long", [said(str(n)) for n in range(1_500)])
-        recorder = server._recorder
-        left = recorder.transact(
-            lambda transaction: transaction.begin(
-                Conversation(0, "long", 1, b"salt", visible=False)
-            )
-        ).key
-        list(copy_store(here, server))
-        with recorder.read() as reader:
-            assert staged_keys(reader, "long") == []
-            assert reader.conversation(left) is None
-        assert state(here) == state(server)

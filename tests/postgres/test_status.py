@@ -263,15 +263,17 @@ def test_vacuum_says_itself_what_it_removed(report: str, is_gone: bool):
         assert vacuuming._removed_all_before(760 + (turns << 32), report) is is_gone
 
 
-def test_a_vacuum_that_reports_of_fewer_tables_than_there_are_has_not_removed_all():
-    report = "removable cutoff: 760\nremovable cutoff: 761"
-    assert [vacuuming._removed_all_before(760, report, tables) for tables in (1, 2, 3)] == [
-        True,
-        True,
-        False,
-    ]
-
-
-def test_numbers_in_a_report_of_vacuum_begin_again():
-    assert vacuuming._removed_all_before((1 << 32) - 2, "removable cutoff: 3")
-    assert not vacuuming._removed_all_before((1 << 32) + 3, "removable cutoff: 4294967294")
+@pytest.mark.parametrize(
+    "number, report, tables, is_gone",
+    [
+        (760, "removable cutoff: 760\nremovable cutoff: 761", 2, True),
+        (760, "removable cutoff: 760\nremovable cutoff: 761", 3, False),
+        ((1 << 32) - 2, "removable cutoff: 3", 1, True),
+        ((1 << 32) + 3, "removable cutoff: 4294967294", 1, False),
+    ],
+    ids=["of all tables", "of fewer tables", "begun again", "not yet"],
+)
+def test_a_report_is_of_all_tables_and_its_numbers_begin_again(
+    number: int, report: str, tables: int, is_gone: bool
+):
+    assert vacuuming._removed_all_before(number, report, tables) is is_gone

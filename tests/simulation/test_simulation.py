@@ -9,8 +9,7 @@ from foldlog.condensers.reports import annotation
 from foldlog.eventstore import open_store
 from foldlog.eventstore.maintenance.redact import redact
 from tests.simulation import model
-from tests.simulation.model import REDACTED, Refused, Store
-from tests.simulation.plain import as_stored, condensation, message, said
+from tests.simulation.plain import as_stored, said
 from tests.simulation.run import play, shortened, worlds
 from tests.simulation.steps import drawn
 from tests.simulation.world import sped_up
@@ -58,23 +57,6 @@ def test_a_failure_is_shortened() -> None:
         assert failed is not None
         assert len(failed.steps) == 31
         assert shortened(failed).steps == [("no such step", 0)]
-
-
-def test_the_model_forgets_redacts_and_erases() -> None:
-    store = Store()
-    store.append("a", [message("one"), message("two"), message("three")], 5)
-    store.append("a", [condensation([1], None, "S", 0)], 6)
-    assert store.get("a").shown().ids == (-5, 0, 2)
-    store.fork("a", 2, "b")
-    store.redact("a", [1], 7, "me", "asked")
-    assert [event["content"] for event in store.get("b").events] == ["one", REDACTED]
-    with pytest.raises(Refused, match="ConversationHasForks"):
-        store.check_erasable("a", forks=False)
-    store.detach(store.get("b"))
-    store.erase(store.get("a"), "asked")
-    assert store.followed() == {"b": store.get("b").events}
-    with pytest.raises(Refused, match="ConversationErased"):
-        store.append("a", [message("again")], 8)
 
 
 def test_a_store_that_forks_an_event_too_early_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
