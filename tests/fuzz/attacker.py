@@ -6,7 +6,7 @@ an error.
 The attacker can write the file and knows everything but the key: he makes every checksum right
 again. Each column of each row of each table is changed; rows are deleted, duplicated, swapped and
 moved to another conversation; ends are cut off; plain rows, revisions, idempotency keys and marks
-are forged (``attacks.sql``, ``attacks.py``). After each change the store is opened with the key and asked for every
+are forged (``attacks.txt``, ``attacks.py``). After each change the store is opened with the key and asked for every
 View, now and at an earlier version, every history, a turn that is tried again, a new turn, and what
 is followed. A wrong answer is a failure, and so is a changed answer that ``verify`` says nothing
 of.

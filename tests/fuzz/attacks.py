@@ -45,7 +45,7 @@ _EVENT = f"id, {_CONTENT}"
 
 
 _SCRIPTS = re.findall(
-    r"^-- (.+)\n((?:.+\n)+)", Path(__file__).with_suffix(".sql").read_text(), re.MULTILINE
+    r"^-- (.+)\n((?:.+\n)+)", Path(__file__).with_suffix(".txt").read_text(), re.MULTILINE
 )
 """The attacks by their names, and what they do."""
 
@@ -97,7 +97,7 @@ def of_rows(connection: sqlite3.Connection) -> Iterator[tuple[str, Attack]]:
 
 
 def of_statements(connection: sqlite3.Connection, length: int) -> Iterator[tuple[str, Attack]]:
-    """The attacks of ``attacks.sql`` on conversations of ``length`` events: rows that are deleted,
+    """The attacks of ``attacks.txt`` on conversations of ``length`` events: rows that are deleted,
     doubled, swapped, moved and cut off, and what the attacker makes up. ``own`` is a store of his,
     plain, with the same conversations and other texts.
     """
