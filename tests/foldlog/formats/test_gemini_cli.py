@@ -6,8 +6,7 @@ import json
 
 from foldlog._figures.of_sources import of_events
 from foldlog.eventstore import CondensationAction
-from foldlog.projections import View
-from tests.foldlog.formats.reading import histories_at, reader_of, recorded
+from tests.foldlog.formats.reading import reader_of, recorded
 
 GEMINI = "gemini-cli"
 HEADER = {
@@ -48,19 +47,6 @@ def counted(events):
     return of_events(events, {})
 
 
-def shown(events):
-    return [each["content"] for each in View.from_events(events).to_messages()]
-
-
-def document(path, messages, **more):
-    path.write_text(
-        json.dumps(
-            {**HEADER, "lastUpdated": "2026-03-01T10:01:00.000Z", "messages": messages, **more}
-        )
-    )
-    return path
-
-
 def test_the_calls_of_a_message_that_comes_again_count_once():
     open_call, done = called("g2", call("c1", status="executing")), called("g2", call("c1", "a.py"))
     failed = called("g2", call("c1", "no", "error"))
@@ -86,40 +72,6 @@ def test_what_a_snapshot_of_the_state_repeats_counts_once():
     compact = [said("s1", [text(SNAPSHOT)]), said("g3", "Got it.", "gemini"), log[2], log[3]]
     sums = counted(read(*log, {"$set": {"messages": compact}}))
     assert (sums.counts.tools["ls"].calls, sums.counts.events["user"]) == (1, 2)
-
-
-def test_a_document_is_read_as_the_lines_that_gemini_cli_makes_of_it(tmp_path):
-    messages = [said("u1", "one"), said("g1", "two", "gemini")]
-    (history,) = histories_at(document(tmp_path / "session.json", messages, summary="T"))
-    assert (history.name, history.format) == ("s-1", GEMINI)
-    changing = {"$set": {"lastUpdated": "2026-03-01T10:01:00.000Z", "summary": "T"}}
-    assert history.records == [HEADER, *messages, changing]
-    assert history.events[-1].meta == {"title": "T"}
-
-
-def test_the_list_of_prompts_beside_the_sessions_is_left_out_of_a_folder(foldlog, tmp_path):
-    (tmp_path / "tmp" / "chats").mkdir(parents=True)
-    document(tmp_path / "tmp" / "chats" / "session.json", [said("u1", "one")])
-    prompts = [
-        {
-            "sessionId": "s-1",
-            "messageId": 0,
-            "type": "user",
-            "message": "one",
-            "timestamp": "2026-03-01",
-        }
-    ]
-    (tmp_path / "tmp" / "logs.json").write_text(json.dumps(prompts))
-    ran = foldlog("import", "tmp")
-    assert ran.status == 0
-    assert "logs.json" in ran.err
-
-
-def test_lines_are_read_under_the_name_of_a_document(tmp_path):
-    for log in [HEADER], [HEADER, said("u1", "one")]:
-        (tmp_path / "x.json").write_text("".join(f"{json.dumps(each)}\n" for each in log))
-        (history,) = histories_at(tmp_path / "x.json")
-        assert (history.format, shown(history.events)) == (GEMINI, ["one"][: len(log) - 1])
 
 
 def test_a_compaction_stays_the_reason_after_a_chat_is_resumed(foldlog, tmp_path):
