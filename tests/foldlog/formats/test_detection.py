@@ -92,11 +92,9 @@ def test_a_user_who_names_the_format_gets_its_messages_and_what_is_odd_in_them(n
     assert any("parts of the type 'tool" in finding for finding in history.findings)
 
 
-def test_items_that_begin_as_a_chat_are_of_the_format_that_they_end_as(tmp_path):
-    records = [ASKED, *RESPONSES[1:]]
-    (history,) = histories_at(lines(tmp_path / "a.jsonl", records))
-    assert history.format == "openai-responses"
-    (history,) = histories_at(tmp_path / "a.jsonl", "openai-chat")
+def test_items_as_a_chat_are_findings_but_the_messages(tmp_path):
+    path = lines(tmp_path / "a.jsonl", [ASKED, *RESPONSES[1:]])
+    (history,) = histories_at(path, "openai-chat")
     assert [finding.partition(": ")[2] for finding in history.findings] == [
         "expected a chat message with a text under 'role', found another object"
     ] * 3

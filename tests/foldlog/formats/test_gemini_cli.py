@@ -43,10 +43,6 @@ def call(name, output=None, status="success"):
     return {"id": name, "name": "ls", "args": {"path": "/w"}, "status": status, **told}
 
 
-def counted(events):
-    return of_events(events, {})
-
-
 def test_the_calls_of_a_message_that_comes_again_count_once():
     open_call, done = called("g2", call("c1", status="executing")), called("g2", call("c1", "a.py"))
     failed = called("g2", call("c1", "no", "error"))
@@ -54,12 +50,12 @@ def test_the_calls_of_a_message_that_comes_again_count_once():
         [open_call, failed, said("u2", "and?"), done],
         [failed, {"$set": {"messages": [done]}}],
     ):
-        sums = counted(read(HEADER, *log))
+        sums = of_events(read(HEADER, *log), {})
         assert (sums.counts.tools["ls"].calls, sums.counts.errors) == (1, 0)
     first, other = said("u1", "list"), called("g3", call("c2", "a.py"))
     log = [HEADER, first, failed, {"$rewindTo": "g2"}, other]
     for written_again in [], [{"$set": {"messages": [said("u1", [text("list")]), other]}}]:
-        undone = counted(read(*log, *written_again))
+        undone = of_events(read(*log, *written_again), {})
         assert (undone.counts.tools["ls"].calls, undone.counts.errors) == (2, 1)
 
 
@@ -70,7 +66,7 @@ def text(said):
 def test_what_a_snapshot_of_the_state_repeats_counts_once():
     log = [HEADER, said("u1", "one"), called("g1", call("c1", "a.py")), said("u2", "two")]
     compact = [said("s1", [text(SNAPSHOT)]), said("g3", "Got it.", "gemini"), log[2], log[3]]
-    sums = counted(read(*log, {"$set": {"messages": compact}}))
+    sums = of_events(read(*log, {"$set": {"messages": compact}}), {})
     assert (sums.counts.tools["ls"].calls, sums.counts.events["user"]) == (1, 2)
 
 
