@@ -1,5 +1,5 @@
-"""The interface of a condenser. A condenser reads a View. It returns the View that the agent uses
-next, or a condensation to append.
+"""The interface of a condenser. A condenser reads a View. The condenser returns the View that the
+agent uses next, or a condensation to append.
 
 The functional core is ``step``: it reads a View and returns a ``Step``, and never changes the View.
 ``condense`` returns only the result of a step. Condensers use models through two small protocols,
@@ -98,8 +98,8 @@ class Condensation:
 class Step(NamedTuple):
     """The result of a condenser for one View, with its reports.
 
-    ``reports`` lists the reports that no condensation stores in its metadata. They record a mask, a
-    failed model call, or the cost of a call.
+    ``reports`` lists the reports that no condensation stores in its metadata: reports on a mask, on
+    a failed model call, or on the cost of a call.
     """
 
     result: View | Condensation
@@ -122,7 +122,8 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """One reply of a model. It may be empty or cut off: the strategy judges whether it is usable.
+    """One reply of a model. A reply may be empty or cut off: the strategy judges whether the reply
+    is usable.
 
     ``finish_reason`` is one of OpenAI's values: ``stop``, ``length`` (cut off), ``tool_calls``,
     ``content_filter`` (refused). ``usage`` counts tokens (``prompt_tokens``, ``completion_tokens``,

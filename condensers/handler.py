@@ -393,7 +393,7 @@ class CondenseHandler:
         return view if batches[0] is outcomes else None
 
     def _are_new(self, conversation: str, rules: Sequence[str], version: int) -> bool:
-        """Return whether ``standing`` rules differ from the newest rules in the log, or were
+        """Return whether ``rules`` differ from the newest rules in the log, or were
         recorded long ago.
         """
         recorded_at, recorded = newest_rules(self._store, conversation, version)

@@ -46,9 +46,9 @@ failed.
 
 
 class RollingCondenser(Condenser, ABC):
-    """A condenser that makes condensations. A strategy defines ``get_condensation``. It may define
-    ``should_condense`` or ``reasons`` to decide when to condense. The reasons are stored with the
-    condensation.
+    """A condenser that makes condensations. A strategy defines ``get_condensation``. A strategy may
+    define ``should_condense`` or ``reasons`` to decide when to condense. The reasons are stored
+    with the condensation.
     """
 
     asks_a_model: ClassVar[bool] = False

@@ -1,8 +1,9 @@
 """Select the part of a View to forget. All strategies use the same rule of cut points.
 
 A View may be cut only at *cut points*, which separate no call from its observation. A strategy says
-how many events it wants to keep at the beginning and at the end of the View. This module moves both
-borders to cut points, and makes a condensation of the events between the borders.
+how many events it wants to keep at the beginning and at the end of the View. This module moves the
+ends of the head and of the tail to cut points, and makes a condensation of the events between head
+and tail.
 """
 
 from __future__ import annotations

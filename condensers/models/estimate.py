@@ -138,7 +138,9 @@ class Estimate(TokenCounter):
 
 
 ESTIMATE = Estimate(_count)
-"""The ``Estimate`` that all condensers share. It caches the counts of messages."""
+"""The ``Estimate`` that all condensers share. The shared ``Estimate`` caches the counts of
+messages.
+"""
 
 
 def counting(agent_llm: AgentModel | None) -> AgentModel:

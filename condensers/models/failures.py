@@ -1,7 +1,7 @@
 """Classify the failure of a model call, and remove secrets from the text of the error.
 
-litellm raises about fifty kinds of errors. This module recognizes them by name and status, so that
-it need not import litellm.
+litellm raises about fifty kinds of errors. This module recognizes litellm's errors by name and
+status, so that it need not import litellm.
 """
 
 from __future__ import annotations

@@ -161,8 +161,8 @@ def _key(message: Mapping[str, Any]) -> Hashable:
 
 
 _PLAIN = 2
-"""This version of marshal's format depends only on values. Later versions may write equal values as
-different bytes.
+"""The version of marshal's format in which the bytes depend only on the values. Later versions may
+write equal values as different bytes.
 """
 
 

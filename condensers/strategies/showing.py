@@ -70,8 +70,8 @@ _MASK = ("content", "<MASKED>")
 _BROWSER_TOOLS = ("browse", "browser")
 
 MASKED = "masked_by"
-"""The key in the ``meta`` of a masked event. Its value is the ``type`` of the condenser that masked
-the event.
+"""The key in the ``meta`` of a masked event. Under this key is the ``type`` of the condenser that
+masked the event.
 """
 
 

@@ -15,8 +15,8 @@ foldlog.
                        FoldlogSteps, a capability
     strands.py         FoldlogSessionRepository, a SessionRepository of Strands Agents
 
-Each of these files is one adapter. ``_shared.py`` has the code that all adapters use. ``_records/``
-has the formats in which SDKs write messages. ``_langgraph/`` stores checkpoints,
+Each file in the list is one adapter. ``_shared.py`` has the code that all adapters use.
+``_records/`` has the formats in which SDKs write messages. ``_langgraph/`` stores checkpoints,
 ``langgraph_deltas.py`` stores lists as differences, and ``_linked.py`` stores trees of messages.
 Extras of foldlog install the SDKs.
 """

@@ -1,10 +1,10 @@
-"""Store entries that name the entry before them, as in pydantic-ai. They form a tree, whose
-branches are consecutive parts of the log.
+"""Store entries that name the entry before them, as in pydantic-ai. Linked entries form a tree,
+whose branches are consecutive parts of the log.
 
 An entry is a record of a format with its source id, ``entry_id`` and ``parent_id``. The View of a
 conversation ends with an entry. To continue after another entry, a retraction returns to the View
-that ended with that entry. So the View at the version after an entry is always the chain of entries
-that leads to it, and a fork there shares that chain.
+that ended with this other entry. So the View at the version after an entry is always the chain of
+entries that leads to the entry, and a fork at this version shares the chain.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Entry = dict[str, Any]
 
 _FEW = 8
 _RETURNS = "version"
-"""The key of a condensation's metadata with the version whose View it returns to."""
+"""The key, in a condensation's metadata, of the version to whose View the condensation returns."""
 
 UNKNOWN = ""
 """The tip if the last entry of a View is unknown. No entry has this id."""
@@ -76,16 +76,16 @@ class LinkedEntries:
         return next(iter(self._histories.find(entry_id, format=self.format)), None)
 
     def chain(self, entry_id: str | None, limit: int | None = None) -> list[Entry]:
-        """Return the entries from the first entry of the tree to this one, or the last ``limit`` of
-        them, in order.
+        """Return the entries from the first entry of the tree to the entry ``entry_id``, or the
+        last ``limit`` entries on this way, in order.
 
-        Raises ``LookupError`` if an entry is in no conversation. Cost: these entries, and a search
-        at each place where the chain does not follow the order of the log.
+        Raises ``LookupError`` if an entry is in no conversation. The returned entries are read. A
+        search is needed wherever the chain does not follow the order of the log.
         """
         return [parse(each.text) for each in self.back(entry_id, limit)][::-1]
 
     def back(self, entry_id: str | None, limit: int | None = None) -> Iterator[StoredEntry]:
-        """Yield the entries of ``chain`` in reverse order, this entry first."""
+        """Yield the entries of ``chain`` in reverse order, the entry ``entry_id`` first."""
         wanted = entry_id
         count = 0
         while wanted is not None and count != limit:
@@ -162,8 +162,8 @@ class LinkedEntries:
         yield from map(self._linked, stored.before(found.event_id))
 
     def _linked(self, text: bytes) -> StoredEntry:
-        """Return an entry with the id of its parent. The rest of a redacted entry does not have
-        this id, so the log is searched for it.
+        """Return an entry with the id of its parent. A redacted entry has lost the id of its
+        parent, so the log is searched for the parent.
         """
         link = _link_in(text)
         if link.parent_id is not UNSET:
@@ -176,7 +176,9 @@ class LinkedEntries:
         return StoredEntry(link.entry_id, parent, json_of({**parse(text), "parent_id": parent}))
 
     def tip(self, history: History, version: int) -> str | None:
-        """Return the id of the last entry at a version. Cost: the events after that entry."""
+        """Return the id of the last entry at a version. The events after the last entry are
+        read.
+        """
         while version:
             (event,) = history.events(version - 1, version)
             origin = event.origin
@@ -207,8 +209,8 @@ class Moves:
     """Collects the events that append entries to a conversation, each after its parent.
 
     ``recorder`` is at the version of the conversation, and ``tip`` is the last entry of its View.
-    If ``compacts`` is true, the new entries replace the entries that they do not continue: these
-    are condensed, not retracted.
+    If ``compacts`` is true, the new entries replace all entries that they do not continue, and the
+    replaced entries are condensed, not retracted.
     """
 
     def __init__(
@@ -240,8 +242,8 @@ class Moves:
             self._added[entry["entry_id"]] = self._version
 
     def go_to(self, entry_id: str | None) -> None:
-        """Make an entry the last entry of the View, by a retraction if needed. Raises
-        ``LookupError`` if the conversation does not have the entry.
+        """Make an entry the last entry of the View, by a retraction if the View ends with another
+        entry. Raises ``LookupError`` if the conversation does not have the entry.
         """
         if entry_id == self._tip:
             return

@@ -1,7 +1,8 @@
-"""Code that adapters share: for the histories of an adapter, the names of its conversations, their
-newest documents and records, and Python values as JSON with their types. No SDK is imported here.
+"""Code that adapters share: for the histories of an adapter, the names of the adapter's
+conversations, the newest documents and records of a conversation, and Python values as JSON with
+their types. This module imports no SDK.
 
-An SDK has values that JSON does not have. They are marked:
+Values of an SDK that JSON does not have are marked:
 
     bytes {"$bytes": base64}    tuple {"$tuple": […]}    a float that is not finite {"$float":
                                 "nan"}
@@ -79,8 +80,8 @@ Attributes = Mapping[str, Any] | None
 
 
 def begin(histories: Histories, conversation: str, attributes: Mapping[str, Any]) -> None:
-    """Begin a conversation with attributes, unless it has begun. An erased conversation may have
-    had the same id.
+    """Begin a conversation with attributes, unless the conversation has begun. An erased
+    conversation may have had the same id.
     """
     with suppress(VersionConflict):
         histories.create(conversation, attributes, replace_erased=True)
@@ -124,9 +125,9 @@ class _Given:
     def _append_or_begin(
         self, history: History, append: Callable[[History], T]
     ) -> tuple[History, T]:
-        """Append to a history, and begin it first if it has no events. If its conversation was
-        erased before this ``history`` used it, begin another conversation with its id. Return the
-        history to which ``append`` was applied, and the result.
+        """Append to a history, and begin it first if it has no events. If the conversation of
+        ``history`` was erased before this ``history`` used it, begin another conversation with the
+        same id. Return the history to which ``append`` was applied, and the result of ``append``.
 
         Raises ``ConversationErased`` if ``history`` wrote to the erased conversation or read it.
         """
@@ -172,10 +173,10 @@ class WithHistories(_Given):
 def in_thread(
     method: Callable[Concatenate[S, P], T], *, finish: bool = False
 ) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
-    """Return the async form of a method of an adapter, with the same arguments. It runs in a thread
-    of ``histories``.
+    """Return the async form of an adapter's method, with the same arguments. The method runs in a
+    thread of ``histories``.
 
-    If ``finish`` is true, a cancelled call still runs to its end, and its caller waits for that.
+    If ``finish`` is true, a cancelled call still runs to its end, and the caller waits for the end.
     """
 
     @wraps(method)
@@ -210,8 +211,8 @@ def effect_of(
 def begin_effect(
     given: _Given, conversation: str, call_id: str, tool: str, arguments: Mapping[str, Any] | str
 ) -> Token[RuntimeCall | None]:
-    """Set the current call of a tool for the rest of the task. Return the token with which it can
-    be reset.
+    """Set the current call of a tool for the rest of the task. Return the token that resets the
+    current call.
     """
     pool = given.histories.pool
     call = RuntimeCall(given._sync, conversation, call_id, tool, arguments, pool, given._attributes)
@@ -249,11 +250,11 @@ def unquoted(part: str) -> str:
 def recent(
     histories: Histories, attributes: Mapping[str, Any]
 ) -> Iterator[RecentConversation | ConversationRow]:
-    """Yield all conversations that have these attributes, the last active first. Cost: these
-    conversations, page by page.
+    """Yield all conversations that have these ``attributes``, the last active conversation first.
+    The conversations are read page by page.
 
-    A store that is open only for reading has no list of them: then all conversations of the store
-    are read and yielded.
+    A store that is open only for reading has no list of conversations by attributes: then all
+    conversations of the store are read and yielded.
     """
     if not histories.store.database.recorder.writable:
         rows = (row for row in histories.store.iter_conversations() if row.erased_at is None)
@@ -269,8 +270,8 @@ def recent(
 
 
 def below(histories: Histories, start: str) -> list[ConversationRow]:
-    """Return the conversations whose ids begin with ``start`` and are longer. Erased conversations
-    are left out.
+    """Return the conversations whose ids begin with ``start`` and are longer than ``start``. Erased
+    conversations are left out.
     """
     return [
         row for row in beginning_with(start, histories.store.conversations) if row.erased_at is None
@@ -288,8 +289,8 @@ def with_those_below(histories: Histories, name: str) -> list[ConversationRow]:
 
 
 def erase_all(histories: Histories, rows: Iterable[ConversationRow], reason: str) -> None:
-    """Erase conversations. Forks that are not among them get copies of the events that they
-    share.
+    """Erase the conversations ``rows``. Forks that are not in ``rows`` get copies of the events
+    that they share with an erased conversation.
     """
     from foldlog.runtimes import erase_conversations
 
@@ -309,8 +310,8 @@ def kept(
     for the id, or if the result is None.
 
     ``make`` is called with the row of a conversation and the stored result of an earlier version,
-    or None. Cost: one statement for all stored results, and a call of ``make`` for each other
-    conversation.
+    or None. One statement reads all stored results. ``make`` is called for each conversation
+    without a current result.
     """
     with KeptBeside(histories.store, name, _KEPT_CODE) as beside:
         for conversation, value, is_present in beside.below(start):
@@ -332,8 +333,8 @@ def newest_document(history: History, name: str) -> tuple[int, Any]:
     None before the first event.
 
     The history remembers which conversation has its id, as with ``History.version``: a later append
-    to another conversation with this id raises ``ConversationErased``. This function raises it too,
-    if the conversation is erased.
+    to another conversation with this id raises ``ConversationErased``. This function also raises
+    ``ConversationErased`` if the conversation is erased.
     """
     try:
         return history._store.query(
@@ -344,8 +345,8 @@ def newest_document(history: History, name: str) -> tuple[int, Any]:
 
 
 def standing_version(read: ReadTransaction, name: str, version: int | None = None) -> int:
-    """Return the version after the newest value of a document that is not redacted; 0 if there is
-    no such value.
+    """Return the version after the newest value of a document that is not redacted; 0 if all values
+    are redacted.
     """
     while (event_id := newest_documents(read, version).get(name)) is not None:
         if newest_value(read, name, version) != REDACTED:
@@ -355,8 +356,8 @@ def standing_version(read: ReadTransaction, name: str, version: int | None = Non
 
 
 def document(history: History, name: str, default: Any = None, version: int | None = None) -> Any:
-    """Return a document as ``History.document`` does, but skip redacted values: the value before
-    them is returned.
+    """Return a document as ``History.document`` does, but skip redacted values: if the newest
+    values are redacted, the value before them is returned.
     """
     value = history.document(name, default, version=version)
     if value != REDACTED:
@@ -371,8 +372,8 @@ def records_of(
     """Yield the records of a format for the events from ``start`` to ``stop``. Events of other
     formats are left out.
 
-    Cost: the records. Their events are read only if one of them was redacted, or was appended
-    without its record.
+    The records are read. The events are read only if a record was redacted, or an event was
+    appended without its record.
     """
     whole = history._all_records(start)
     is_whole = stop in (None, whole.version) and whole.is_whole(format)
@@ -389,8 +390,8 @@ def records_of(
 def newest_records(history: History, stop: int, format: str) -> Iterator[dict[str, Any]]:
     """Yield the records of a format before the event ``stop``, the newest first.
 
-    It must be possible to read each record of the format without the others. Events of other
-    formats are left out. Cost: the yielded records.
+    The format must be one in which each record can be read by itself. Events of other formats are
+    left out. Only the yielded records are read.
     """
     group = list[Event]()
     stored = history._stored_records()
@@ -407,11 +408,11 @@ def newest_records(history: History, stop: int, format: str) -> Iterator[dict[st
 
 
 def sent_whole(history: History, format: str) -> HistoryRecords | None:
-    """Return the stored records of a history if all of them are sent to a model unchanged. Return
-    None if one of them was condensed, taken back, hidden, masked or redacted, or if other events
-    are shown. No View is made.
+    """Return the stored records of a history if all these records are sent to a model unchanged.
+    Return None if a record was condensed, taken back, hidden, masked or redacted, or if events
+    without a record are shown. The function makes no View.
 
-    Cost: some bytes for each record, and the events that foldlog added.
+    The function reads some bytes for each record, and the events that foldlog added.
     """
     whole = history._all_records()
     if whole.changes or not whole.is_whole(format):
@@ -425,9 +426,10 @@ def sent_whole(history: History, format: str) -> HistoryRecords | None:
 
 
 class SentRecords:
-    """The part of a history that is sent to a model. ``log`` is the View of the log, and ``view``
-    is this View as it is sent. If ``condense`` is true, condensations that are due are made first.
-    ``is_all`` is true if all records of the log are sent unchanged.
+    """The part of a history that is sent to a model. ``log`` is the View of the log. ``view`` is
+    the View that is sent, in which events may be hidden, masked or shortened. If ``condense`` is
+    true, condensations that are due are made first. ``is_all`` is true if all records of the log
+    are sent unchanged.
     """
 
     def __init__(self, history: History, *, condense: bool) -> None:
@@ -487,9 +489,9 @@ def empty_session(
 def shown_records(
     shown: Iterable[Event], format: str, history: History, log: Mapping[int, Event] | None = None
 ) -> Iterator[tuple[Sequence[Event], Sequence[Any]]]:
-    """Yield, for each record, its shown events and the record. The stored record is used if all of
-    its events are shown unchanged. If some of its events are missing, or differ from the events in
-    ``log``, the format writes a new record. Cost: these events.
+    """Yield, for each record, the shown events of the record and the record itself. A stored record
+    is used if all events of the record are shown unchanged. If some events of a record are missing,
+    or differ from the events in ``log``, the format writes a new record.
     """
     stored = history._stored_records()
     encoder = Encoder(format, stored=stored)
@@ -515,8 +517,8 @@ def _is_changed(events: Sequence[Event], log: Mapping[int, Event]) -> bool:
 
 
 def _group_at(events: Sequence[Event], place: int) -> list[Event]:
-    """Return the event at ``place``, and the events after it that were made from the same
-    record.
+    """Return the event at ``place``, and the following events that were made from the same record
+    as this event.
     """
     group = [events[place]]
     for next_place in range(place + 1, len(events)):
@@ -529,8 +531,8 @@ def _group_at(events: Sequence[Event], place: int) -> list[Event]:
 
 
 def stood_for(view: View) -> dict[int, list[tuple[int, int]]]:
-    """Return the summaries that a View shows, by their ids. The value is a list of the inclusive
-    intervals of ids that the summary replaces.
+    """For each summary that a View shows, return the inclusive intervals of ids that the summary
+    replaces, by the id of the summary.
     """
     all_of = dict[int, list[tuple[int, int]]]()
     for each in view.condensations:
@@ -557,7 +559,7 @@ def _stored_events(
 
 
 def to_plain(value: Any, *, unknown: bool = False) -> Any:
-    """Return a value as JSON. If pydantic does not know an object, it becomes a text if ``unknown``
+    """Return a value as JSON. An object that pydantic does not know becomes a text if ``unknown``
     is true; otherwise an error is raised.
     """
     kind = type(value)
@@ -610,7 +612,7 @@ def from_plain(plain: Any) -> Any:
 
 def value_in(text: bytes) -> Any:
     """Return the value from which ``to_plain`` made the stored text ``text``. Few texts have marks,
-    and a search for their first bytes takes less time than a check of each value.
+    and a search for the first bytes of a mark takes less time than a check of each value.
     """
     value = parse_stored(text)
     return from_plain(value) if b'{"$' in text else value

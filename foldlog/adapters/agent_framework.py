@@ -5,7 +5,8 @@
     agent.run("hello", session=AgentSession(session_id="7"))
 
 The conversation of a session is ``PREFIX/SESSION``, in the format ``agent-framework``. If a
-compaction of the SDK leaves out loaded messages, the View forgets them too. They stay in the log.
+compaction of the SDK leaves out loaded messages, the View forgets these messages too, but they stay
+in the log.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ _ANSWERS = ("function_result", "function_approval_response")
 
 
 class _Ids(tuple[int, ...]):
-    """The ids of the events of a message. A loaded message has them as its raw representation,
+    """The ids of the events of a message. A loaded message has the ids as its raw representation,
     which is not sent to a model.
     """
 
@@ -123,7 +124,7 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
         self, /, session_id: str | None, *, state: Mapping[str, Any] | None = None, **kwargs: Any
     ) -> list[Message]:
         """Return the messages of a session, in order, as they were saved. A message of the user
-        with the summary replaces condensed messages. Cost: the returned messages.
+        with the summary replaces condensed messages. Only the returned messages are read.
 
         Raises ``NoCondensationAvailable`` if a condensation is required and impossible.
         """
@@ -141,8 +142,8 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
         return _messages(prompt.view, prompt.records(shown, _FORMAT))
 
     def _whole(self, history: History, run: Any) -> list[Message] | None:
-        """Return all stored messages if the View shows all of them unchanged, and a run needs them
-        in this order. Otherwise return None.
+        """Return all stored messages if the View shows every message unchanged and in the order in
+        which a run needs the messages. Otherwise return None.
         """
         whole = sent_whole(history, _FORMAT)
         if whole is None:
@@ -166,9 +167,9 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
         state: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Append messages, all or none. Messages at the beginning that the session already ends
-        with are left out, as in the SDK's own providers. Messages that a compaction of the SDK has
-        excluded are appended and forgotten. Durability: on disk when it returns.
+        """Append messages, all or none. Messages at the beginning with which the session already
+        ends are left out, as in the SDK's own providers. Messages that a compaction of the SDK has
+        excluded are appended and forgotten. The messages are on disk when the method returns.
         """
         conversation = self.conversation(session_id)
         run = (state or {}).get(_RUN)
@@ -187,7 +188,7 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
         self, *, agent: Any, session: Any, context: Any, state: dict[str, Any]
     ) -> None:
         """Load the messages. If a run was killed, its calls without results are left out, because
-        models refuse them.
+        models refuse calls without results.
         """
         await super().before_run(
             agent=agent, session=session, context=context, state={**state, _RUN: context}
@@ -199,8 +200,8 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
     async def after_run(
         self, *, agent: Any, session: Any, context: Any, state: dict[str, Any]
     ) -> None:
-        """Save the messages of a run, with its usage. If a compaction left out loaded messages,
-        forget these.
+        """Save the messages of a run, with the usage of the run. Loaded messages that a compaction
+        left out are forgotten.
         """
         loaded = context.context_messages.get(self.source_id, ())
         run = _Run(loaded, context.metadata.pop(self.source_id, ()), context.response)
@@ -347,8 +348,8 @@ def _compacted(run: _Run, view: View) -> Iterator[Event]:
 
 def _repeated(history: History, view: View, records: list[Any]) -> int:
     """Return how many records at the beginning are already in the View, because the View ends with
-    them or because they contain all its messages. These are left out: the SDK may save all messages
-    of a session again.
+    these records or because the records contain all messages of the View. Records that are already
+    in the View are left out: the SDK may save all messages of a session again.
     """
     start = len(view)
     count = len(records) + 1
@@ -379,7 +380,8 @@ def _identity(record: Any) -> tuple[str, ...]:
 def _before(context: Any, prompt: SentRecords, history: History) -> list[Event]:
     """Return the events that are sent to a run before its input. Each call comes directly before
     its result. The calls that the input answers come last, even if other runs appended or condensed
-    events since. Other open calls, and requests to approve them, are left out.
+    events since. Open calls that the input does not answer, and requests to approve such calls, are
+    left out.
     """
     given = [content for message in context.input_messages for content in message.contents]
     answered = {
@@ -403,8 +405,8 @@ def _before(context: Any, prompt: SentRecords, history: History) -> list[Event]:
 
 
 def _called(history: History, waiting: set[str]) -> list[Event]:
-    """Return the newest messages of the log with these calls. Cost: the events from the first of
-    these messages on.
+    """Return the newest messages of the log with the calls ``waiting``. The events from the first
+    returned message on are read.
     """
     called = list[Event]()
     message = list[Event]()
@@ -439,7 +441,9 @@ def _asks(event: Event) -> str | None:
 
 
 def _ids(message: Message) -> _Ids | None:
-    """Return the ids of the events of a message; None if it was not loaded from the store."""
+    """Return the ids of the events of a message; None if the message was not loaded from the
+    store.
+    """
     if isinstance(message.raw_representation, _Ids):
         return message.raw_representation
     return None
@@ -466,7 +470,8 @@ def _message(record: Any, ids: Iterable[int]) -> Message:
 
 def _in_order(records: Iterable[Any], run: Any) -> Iterator[Any]:
     """Yield the records as long as each call has its results in the records directly after it, and
-    no call waits for an approval. Such messages can be sent to a run unchanged.
+    no call waits for an approval. The messages of the yielded records can be sent to a run
+    unchanged.
     """
     if any(
         content.type in _ANSWERS for message in run.input_messages for content in message.contents

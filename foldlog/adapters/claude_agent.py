@@ -3,9 +3,9 @@
     options = ClaudeAgentOptions(session_store=FoldlogSessionStore("sqlite:///history.db"))
 
 The transcript of a session is a conversation in the format ``claude-code``, and the transcript of a
-sub-agent is another conversation. So ``foldlog view``, ``why`` and ``export`` work on them while
-the session runs. Claude Code decides what its model is shown: a condensation of foldlog does not
-change the entries from which a session is resumed.
+sub-agent is another conversation. So ``foldlog view``, ``why`` and ``export`` work on transcripts
+while the session runs. Claude Code decides what its model is shown: a condensation of foldlog does
+not change the entries from which a session is resumed.
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ from foldlog.runtimes import JsonLines, note_left_behind, record_in, text_or_non
 
 _FORMAT = "claude-code"
 _SUMMARY = "session summary"
-"""The name under which the SDK's summary of a session is stored beside it."""
+"""The name under which the SDK's summary of a session is stored beside the session's
+conversation.
+"""
 _TOGETHER = 1_000
 """The number of lines that are imported in one transaction."""
 _SESSION = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -75,9 +77,9 @@ class FoldlogSessionStore(OpenHistories):
     "u7"}``.
 
     The conversation of a session is ``PREFIX/PROJECT/SESSION``, and the conversation of a sub-agent
-    is ``PREFIX/PROJECT/SESSION/SUBPATH``. Each part is quoted as in a URL. Any number of tasks,
-    processes and stores may write to one session. A store that was opened by its URL is closed by
-    ``close`` or ``async with``.
+    is ``PREFIX/PROJECT/SESSION/SUBPATH``. Each part of the id is quoted as in a URL. Any number of
+    tasks, processes and stores may write to one session. A store that was opened by its URL is
+    closed by ``close`` or ``async with``.
     """
 
     def __init__(
@@ -96,8 +98,9 @@ class FoldlogSessionStore(OpenHistories):
     def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
         """Append entries, all or none. Entries whose ``uuid`` the session already has are left out.
 
-        A session that was deleted begins again. Durability: on disk when it returns. Raises
-        ``ConversationErased`` if other code deleted the session since this store wrote to it.
+        A session that was deleted begins again. The entries are on disk when the method returns.
+        Raises ``ConversationErased`` if other code deleted the session since this store wrote to
+        the session.
         """
         if entries:
             self._append(key, entries)
@@ -107,9 +110,10 @@ class FoldlogSessionStore(OpenHistories):
         """Import the transcripts that Claude Code wrote: ``~/.claude/projects``, or the folder of
         one project.
 
-        The sessions have the keys that Claude Code gives them. Their sub-agents are imported too. A
-        second import adds only new entries, also to sessions that were mirrored to this store. A
-        line that is not an entry is left out and reported as a finding. Cost: all lines.
+        Each session has the key that Claude Code gives it. The sub-agents of the sessions are
+        imported too. A second import adds only new entries, also to sessions that were mirrored to
+        this store. A line that is not an entry is left out and reported as a finding. Each import
+        reads all lines.
         """
         findings: list[str] = []
         sessions = items = 0
@@ -129,8 +133,8 @@ class FoldlogSessionStore(OpenHistories):
 
     @in_thread
     def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
-        """Return all entries in order, as they were appended; None if the session has no
-        entries.
+        """Return all entries in their order and in the form in which they were appended; None if
+        the session has no entries.
         """
         conversation = self.conversation(key)
         # Claude Code closes open calls as interrupted
@@ -153,7 +157,7 @@ class FoldlogSessionStore(OpenHistories):
     def list_session_summaries(self, project_key: str) -> list[SessionSummaryEntry]:
         """Return the SDK's summary of each session of a project.
 
-        Cost: the sessions, and the entries that were appended since the last call.
+        Only the entries that were appended since the last call are read.
         """
         start = self._below(project_key)
         summarize = partial(self._summarized, project_key)
@@ -171,7 +175,7 @@ class FoldlogSessionStore(OpenHistories):
     @to_its_end
     def delete(self, key: SessionKey) -> None:
         """Erase a session with its sub-agents, or a single sub-agent. ``maintenance.vacuum`` then
-        removes the bytes.
+        removes the bytes of the session from a SQLite file.
         """
         conversation = self.conversation(key)
         rows = with_those_below(self.histories.sync, conversation)
@@ -198,8 +202,8 @@ class FoldlogSessionStore(OpenHistories):
     # ----------------------------------------------------------------------------------------------
 
     def effect_hooks(self) -> dict[str, list[HookMatcher]]:
-        """Return ``hooks`` for ``ClaudeAgentOptions``. They announce each call to the tools from
-        ``with_effects``.
+        """Return ``hooks`` for ``ClaudeAgentOptions``. The hooks announce each call to the tools
+        from ``with_effects``.
         """
         return {"PreToolUse": [HookMatcher(hooks=[self._before_tool])]}
 
@@ -260,9 +264,9 @@ class FoldlogSessionStore(OpenHistories):
         self._written[conversation], _ = self._append_or_begin(history, append)
 
     def _summarized(self, project_key: str, row: ConversationRow, before: Any) -> Any:
-        """Return the time and the data of a session's summary, and the version that it covers. It
-        is made from the summary ``before`` and the entries since then. Return None for a session
-        without entries.
+        """Return the time and the data of a session's summary, and the version up to which the
+        summary describes the session. The new summary is made from the summary ``before`` and the
+        entries since then. Return None for a session without entries.
         """
         key: SessionKey = {"project_key": project_key, "session_id": self._session(row.id)}
         history = self.histories.sync[row.id]
@@ -321,7 +325,7 @@ def _transcripts(folder: Path) -> Iterator[tuple[SessionKey, Path]]:
 
 def _lines(path: Path, findings: list[str]) -> Iterator[Any]:
     """Yield the entries of a transcript, and the description of a sub-agent from the file next to
-    it.
+    the transcript.
     """
     beside = path.with_name(f"{path.stem}.meta.json")
     about = [record_in(beside)] if beside.is_file() else []

@@ -117,8 +117,9 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         self._prefix = prefix
 
     def conversation(self, app_name: str, *names: str) -> str:
-        """Return the id of a conversation. With an app, a user and an id, it is the conversation of
-        a session. With an app and a user, or an app alone, it is the conversation with their state.
+        """Return the id of a conversation. An app, a user and a session id name the conversation of
+        the session. An app and a user, or an app alone, name the conversation with the state of the
+        user or of the app.
         """
         return self._below(app_name, *names).removesuffix("/") + ("" if len(names) == 2 else _STATE)
 
@@ -153,8 +154,8 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         session_id: str,
         config: GetSessionConfig | None = None,
     ) -> Session | None:
-        """Return a session with its events, or with its newest events. Cost: the returned
-        events.
+        """Return a session with all its events, or with its newest events. Only the returned events
+        are read.
         """
         names = self._named(app_name, user_id, session_id)
         stored = self._stored(names)
@@ -164,8 +165,8 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
 
     @in_thread
     def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
-        """Return the sessions of an app or a user with their states, in the order of their last
-        updates.
+        """Return the sessions of an app or a user, with the states of the sessions, in the order of
+        their last updates.
         """
         start = self._below(app_name)
         below = start if user_id is None else self._below(app_name, user_id)
@@ -205,12 +206,12 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         return self._shared_state(app_name, user_id)
 
     async def append_event(self, session: Session, event: AdkEvent) -> AdkEvent:
-        """Append an event with its changes of state, all or none. If the same event is appended
-        again, it is stored once. Durability: on disk when it returns.
+        """Append an event together with its changes of state, or append nothing. An event that is
+        appended twice is stored once. The event is on disk when the method returns.
 
         Raises ``SessionNotFoundError``, and ``StaleSessionError`` if the stored session is newer
-        than ``session``. With ``condense`` it also raises ``NoCondensationAvailable``, after the
-        event is stored, if a condensation is required and impossible.
+        than ``session``. With ``condense`` the method also raises ``NoCondensationAvailable``,
+        after the event is stored, if a condensation is required and impossible.
         """
         if event.partial:
             return event
@@ -279,7 +280,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
     # ------------------------------------------------------------------------------------------
 
     def _stored(self, names: _Names) -> _Stored | None:
-        """Return a session; None if it does not exist or is incomplete."""
+        """Return a session; None if the session does not exist or is incomplete."""
         history = self.histories.sync[self.conversation(*names)]
         try:
             version = history.version()
@@ -339,8 +340,9 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         return _values(self._shared(self.conversation(app_name, *user))[2])
 
     def _shared(self, conversation: str) -> tuple[History, int, _Values]:
-        """Return the history of a state that several sessions share, its version, and the state as
-        JSON. If the conversation was erased, an append at version 0 begins it again.
+        """Return the history of a state that several sessions share, the version of the history,
+        and the state as JSON. If the conversation was erased, an append at version 0 begins the
+        conversation again.
         """
         history = self.histories.sync[conversation]
         history._generation.replaces_erased = True
@@ -368,9 +370,9 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
 
     @in_thread
     def _prepared(self, names: _Names) -> EventActions | _Values:
-        """Return the compaction that the condenser makes now. If it makes no compaction, return the
-        changed records by their ids: each record as it is sent to a model, or None for a record
-        that is not sent.
+        """Return the compaction that the condenser makes now. If the condenser makes no compaction,
+        return the changed records by their ids: each record as it is sent to a model, or None for a
+        record that is not sent.
         """
         handler = self.histories.sync._handler
         history = self.histories.sync[self.conversation(*names)]
@@ -427,7 +429,9 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
 
     @to_its_end
     def _append(self, names: _Names, known: float, event: AdkEvent) -> bool:
-        """Append an event unless the session already has it. Return whether it was appended."""
+        """Append an event unless the session already has it. Return whether the event was
+        appended.
+        """
         own, shared = self._by_scope(names, event.actions.state_delta if event.actions else {})
         record = _record_of(event)
         while True:
@@ -461,8 +465,9 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         shared: Mapping[str, _Values],
     ) -> None:
         """Append records and documents to a session at a version. ``shared`` are the changes of the
-        states of its app and its user, by their conversations. Everything is written in one
-        transaction. Raises ``VersionConflict`` and ``ConversationErased``.
+        states of the session's app and user, by the conversations of the states. Records, documents
+        and changes are written in one transaction. Raises ``VersionConflict`` and
+        ``ConversationErased``.
         """
         store = history._store
         together = list[Appending]()
@@ -489,8 +494,8 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         self.histories.sync._recording.keep(history, recorder)
 
     def _by_scope(self, names: _Names, state: _Values) -> tuple[_Values, dict[str, _Values]]:
-        """Split a state into the values of the session and the changes of shared states, by their
-        conversations. The values are JSON, and temporary values are left out.
+        """Split a state into the values of the session and the changes of shared states, by the
+        conversations of the shared states. The values are JSON, and temporary values are left out.
         """
         scopes: dict[str, _Values] = {
             State.APP_PREFIX: {},
@@ -511,8 +516,8 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
 
 def _compacted(history: History, view: View, action: CondensationAction) -> EventCompaction:
     """Return a condensation as a compaction of the SDK, which forgets all messages between two
-    times. It covers the first run of consecutive forgotten messages. The run is shortened if
-    messages with the same time would be separated. Raises ``NoCondensationAvailable``.
+    times. The compaction covers the first run of consecutive forgotten messages. The run is
+    shortened if messages with the same time would be separated. Raises ``NoCondensationAvailable``.
     """
     intervals, summaries = action.forgotten
     earlier = {
@@ -564,7 +569,7 @@ class _Sent(AdkEvent):  # type: ignore[misc] # the SDK is not installed where ty
 
 def _sent(event: AdkEvent, changed: Mapping[str, _Values | None], waiting: set[str]) -> AdkEvent:
     """Return an event in the form that is sent to a model: see ``_prepared`` for ``changed``.
-    Events with a call in ``waiting`` stay whole, because the SDK still reads them.
+    Events with a call in ``waiting`` stay whole, because the SDK still reads such events.
     """
     whole = event._whole if isinstance(event, _Sent) else event
     calls = (*whole.get_function_calls(), *whole.get_function_responses())

@@ -37,8 +37,8 @@ _FORMAT = "langchain"
 
 
 class FoldlogChatMessageHistory(WithHistories, BaseChatMessageHistory):  # type: ignore[misc]
-    """The messages of one session. The function of a ``RunnableWithMessageHistory`` returns such an
-    object.
+    """The messages of one session. The function that you pass to a ``RunnableWithMessageHistory``
+    returns a ``FoldlogChatMessageHistory``.
 
     ``session_id``  the id of the session; its conversation is ``PREFIX/SESSION``, quoted as in a
                     URL, and ``history`` is its history
@@ -74,7 +74,7 @@ class FoldlogChatMessageHistory(WithHistories, BaseChatMessageHistory):  # type:
     @property
     def messages(self) -> list[BaseMessage]:
         """The messages of the View, in order, as they were added. A message of the user with the
-        summary replaces condensed messages. Cost: the returned messages.
+        summary replaces condensed messages. Only the returned messages are read.
 
         Raises ``NoCondensationAvailable`` if a condensation is required and impossible.
         """
@@ -89,10 +89,12 @@ class FoldlogChatMessageHistory(WithHistories, BaseChatMessageHistory):  # type:
         return []
 
     def add_messages(self, messages: Sequence[BaseMessage]) -> None:
-        """Append messages, all or none. Durability: on disk when it returns.
+        """Append all of ``messages``, or none if an error is raised. The messages are on disk when
+        the method returns.
 
-        If the session was erased before this object read or wrote it, a new session begins. Raises
-        ``ConversationErased`` if other code erased the session since then.
+        If the session was erased before this object read or wrote the session, a new session
+        begins. Raises ``ConversationErased`` if other code erased the session after this object
+        read or wrote it.
         """
         records = [to_plain(message_to_dict(message)) for message in messages]
 
@@ -103,7 +105,7 @@ class FoldlogChatMessageHistory(WithHistories, BaseChatMessageHistory):  # type:
             self.history, _ = self._append_or_begin(self.history, append)
 
     def clear(self) -> None:
-        """Retract all messages, or erase them: see the argument ``clear`` of the class."""
+        """Retract or erase all messages: see the argument ``clear`` of the class."""
         self.history = empty_session(self._sync, self.history.id, self._clear)
 
     aget_messages = in_thread(_read)

@@ -6,8 +6,9 @@
 
 The messages of a thread are a conversation in the format ``langchain``: ``saver.history(config)``.
 The other parts of a checkpoint are its documents: ``checkpoint``, with small values of channels,
-and ``channel:NAME`` for each other channel. Values that JSON cannot represent are stored as the
-serializer writes them. Time travel and ``update_state`` of an earlier checkpoint begin a fork.
+and ``channel:NAME`` for each other channel. A value that JSON cannot represent is stored in the
+form that the serializer writes. Time travel and ``update_state`` of an earlier checkpoint begin a
+fork.
 """
 
 from __future__ import annotations
@@ -73,12 +74,14 @@ from foldlog.projections import View, well_formed
 from foldlog.runtimes import Recent, companion_of, format_named
 
 _Names = tuple[str, str, str]
-"""A namespace: its thread, its name, and the id of its first conversation."""
+"""A namespace of a thread: the id of the thread, the name of the namespace, and the id of the
+namespace's first conversation.
+"""
 
 
 class _Listed(NamedTuple):
-    """A checkpoint in a list. ``whole`` is the checkpoint with all that belongs to it, if this was
-    read too.
+    """A checkpoint in a list. ``whole`` is the checkpoint with its documents, records and notes, if
+    they were read too.
     """
 
     names: _Names
@@ -87,9 +90,9 @@ class _Listed(NamedTuple):
 
 
 class _Walked(NamedTuple):
-    """The past of a checkpoint, for channels that are stored as differences. For each channel it
-    has the last checkpoint with the whole value (``seeds``), and the later writes by task
-    (``written``). ``mark`` changes if a part of it is redacted.
+    """The past of a checkpoint, for channels that are stored as differences. ``seeds`` has the last
+    checkpoint with the whole value of each channel, and ``written`` has the later writes of each
+    channel with their tasks. ``mark`` changes if a part of the past is redacted.
     """
 
     id: str
@@ -149,7 +152,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
 
     def get_tuple(self, config: RunnableConfig) -> base.CheckpointTuple | None:
         """Return a checkpoint as it was put, by default the newest checkpoint of the thread. Return
-        None if it does not exist.
+        None if the checkpoint does not exist.
         """
         conf = config["configurable"]
         wanted = conf.get("checkpoint_id")
@@ -176,11 +179,11 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[base.CheckpointTuple]:
-        """Yield checkpoints, the newest first. The order depends on the clocks of their writers.
-        Checkpoints are read lazily.
+        """Yield checkpoints, the newest first. The order depends on the clocks of the processes
+        that wrote the checkpoints. Checkpoints are read lazily.
 
-        Cost: with ``limit``, the most recently active threads; otherwise all threads that the
-        config names.
+        With ``limit``, only the most recently active threads are read. Without ``limit``, all
+        threads that the config names are read.
         """
         conf = config["configurable"] if config else {}
         stop = before and before["configurable"].get("checkpoint_id")
@@ -197,11 +200,11 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         metadata: base.CheckpointMetadata,
         new_versions: base.ChannelVersions,
     ) -> RunnableConfig:
-        """Put a checkpoint after its parent. Return the config of the checkpoint. Durability: on
-        disk when it returns.
+        """Put a checkpoint after its parent. Return the config of the checkpoint. The checkpoint is
+        on disk when the method returns.
 
-        A channel that has the version of the parent and is not in ``new_versions`` has the parent's
-        value.
+        A channel with the same version as in the parent, which is not in ``new_versions``, has the
+        parent's value.
         """
         conf = config["configurable"]
         kept = self._values
@@ -261,8 +264,8 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         task_id: str,
         task_path: str = "",
     ) -> None:
-        """Add writes of a task to a checkpoint, which may be put later. Durability: on disk when it
-        returns.
+        """Add writes of a task to a checkpoint, which may be put later. The writes are on disk when
+        the method returns.
         """
         rows = [
             (base.WRITES_IDX_MAP.get(name, place), name, value)
@@ -277,7 +280,9 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         task_path: str,
         rows: Sequence[tuple[int, str, Any]],
     ) -> None:
-        """Add writes, each with its index."""
+        """Add ``rows`` to the writes of a task on a checkpoint. A row is the index, the channel and
+        the value of a write.
+        """
         conf = config["configurable"]
         data = {
             "task": task_id,
@@ -297,8 +302,8 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         )
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """Hide the checkpoints of these runs. They stay in the log. Cost: all checkpoints of the
-        store.
+        """Hide the checkpoints of the runs ``run_ids``. Hidden checkpoints stay in the log. All
+        checkpoints of the store are read.
         """
         runs = frozenset(run_ids)
         for _, _, thread in self._namespaces() if runs else ():
@@ -318,15 +323,15 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         """Copy all threads of another open saver, with their writes. Return the number of new
         checkpoints.
 
-        A second copy adds only new checkpoints. Cost: all checkpoints.
+        A second copy adds only new checkpoints. Each copy reads all checkpoints of the other saver.
         """
         return self._copied(other.list(None))
 
     def _copied(
         self, checkpoints: Iterable[base.CheckpointTuple], target: str | None = None
     ) -> int:
-        """Copy checkpoints with their writes, to the thread ``target`` if it is named. Return the
-        number of new checkpoints.
+        """Copy checkpoints with their writes to the thread ``target``. If ``target`` is None, copy
+        each checkpoint to the thread that its config names. Return the number of new checkpoints.
         """
         added = 0
         for found in sorted(checkpoints, key=lambda each: str(each.checkpoint["id"])):
@@ -378,7 +383,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         """Return the writes and the seed of channels that are stored as differences: see
         ``BaseCheckpointSaver``.
 
-        Cost: the checkpoints back to the last snapshot, and their writes.
+        The checkpoints back to the last snapshot are read, with their writes.
         """
         if not channels:
             return {}
@@ -487,11 +492,11 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
 
     def pre_model_hook(self, state: Mapping[str, Any], config: RunnableConfig) -> dict[str, Any]:
         """Return the model's input, ``{"llm_input_messages": […]}``: the messages in
-        ``history.sent``. All messages stay in the state.
+        ``history.sent``. All messages stay in the graph's state.
 
         In a middleware, call this method with ``{"messages": request.messages}``. Messages that are
-        in no checkpoint yet stay at the end; with the durability ``sync`` there are none. A call
-        without its result is not sent.
+        in no checkpoint yet stay at the end; with the durability ``sync`` all messages are in a
+        checkpoint. A call without its result is not sent.
         """
         conf = config["configurable"]
         kept = self._values
@@ -547,7 +552,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
             return handler(request)
 
     async def awrap_tool_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
-        """Do the same as ``wrap_tool_call`` for an async handler."""
+        """Do for an async handler what ``wrap_tool_call`` does for a sync handler."""
         with self._effect_of(request):
             return await handler(request)
 
@@ -592,9 +597,9 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         yield from dict.fromkeys(self._names_of(row.id) for row in rows if row.id != self._prefix)
 
     def _last_active(self) -> Iterator[tuple[str, _Names]]:
-        """Yield the namespaces of all threads, the last active first. Each comes with an id that is
-        above all ids that were made when the namespace was last active. Cost: the yielded
-        namespaces, and the conversations that were active between them.
+        """Yield the namespaces of all threads, the last active first. Each namespace comes with an
+        id that is above all ids that were made up to the last activity of the namespace. The
+        conversations are read, the last active first, up to the yielded namespace.
         """
         seen = set[_Names]()
         for row in recent(self._sync, {}):
@@ -610,8 +615,8 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         metadata: Mapping[str, Any],
         limit: int | None,
     ) -> Iterator[_Listed]:
-        """Yield the checkpoints with these metadata that a config names, the newest first. Their
-        ids are smaller than ``before``. They are read lazily.
+        """Yield the checkpoints that a config names, if they have this ``metadata`` and ids smaller
+        than ``before``, the newest first. Checkpoints are read lazily.
         """
         wanted = conf.get("checkpoint_id")
         namespace = conf.get("checkpoint_ns")
@@ -634,7 +639,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
     def _walked(self, there: Iterable[tuple[str, _Names]]) -> Iterator[_Listed]:
         """Yield the checkpoints of namespaces, the newest first. Each namespace comes with an upper
         bound for the ids of its checkpoints and of the checkpoints of later namespaces. So
-        checkpoints above this bound are yielded before the namespace is read.
+        checkpoints above the bound are yielded before the namespace is read.
         """
         heads: list[tuple[_Listed, Iterator[Checkpoint]]] = []
 
@@ -669,8 +674,8 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
     def _tuple(
         self, thread_id: Any, namespace: str, whole: WholeCheckpoint, newest_of: str | None = None
     ) -> base.CheckpointTuple:
-        """Return a checkpoint in LangGraph's format. ``newest_of`` is its thread, if it is the
-        newest checkpoint of the thread.
+        """Return a checkpoint in LangGraph's format. ``newest_of`` is the thread of the checkpoint,
+        if the checkpoint is the newest one of the thread.
         """
         found = whole.checkpoint
         kept = self._values
@@ -706,9 +711,9 @@ class _Values(ChannelValues):
         return self.readable and type(value) is list and all(map(_is_message, value))
 
     def key(self, message: BaseMessage) -> bytes:
-        """Return a key that differs for another message, and also for a message that was changed in
-        place. Keys are compared only within a process. The bytes of the serializer would take three
-        times as long (``benchmarks.adapters``).
+        """Return a key for a message. Different messages have different keys, and a message that is
+        changed in place gets another key. Keys are compared only within a process. A key from the
+        bytes of the serializer would take three times as long (``benchmarks.adapters``).
         """
         kind: Any = type(message)
         named = kind.__qualname__, _fields_of(kind)(vars(message)), message.__pydantic_extra__
@@ -727,7 +732,7 @@ class _Values(ChannelValues):
         return bytes(kind.encode() + written)
 
     def listed(self, messages: Sequence[BaseMessage]) -> Listed:
-        """Return these messages as the records of a checkpoint."""
+        """Return ``messages`` as the records of a checkpoint."""
         ids = [message.id for message in messages]
         return Listed(
             list(map(self.key, messages)), ids, lambda place: self.record(messages[place])
@@ -753,8 +758,9 @@ class _Values(ChannelValues):
 
 @cache
 def _fields_of(kind: type[BaseMessage]) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
-    """Return a function that returns the fields of a message of this kind. It is cached, because
-    pydantic takes longer to list the fields than to encode them (``benchmarks.adapters``).
+    """Return a function that returns the fields of a message of this ``kind``. The function is
+    cached, because pydantic takes longer to list the fields than to encode their values
+    (``benchmarks.adapters``).
     """
     return itemgetter(*kind.model_fields)
 

@@ -1,11 +1,11 @@
-"""Compute the messages of a ``DeltaChannel``. Its checkpoints have no list of messages, only the
-writes of their parents.
+"""Compute the messages of a ``DeltaChannel``. The checkpoints of a ``DeltaChannel`` have no list of
+messages, only writes since the parent checkpoint.
 
-The list after the writes is computed as by ``_messages_delta_reducer`` of LangGraph, which
-``deepagents`` uses: a message replaces the message with the same id, and a ``RemoveMessage``
-removes the message with its id. This list is only the history. A graph reads the value that
-LangGraph computes from the writes with the graph's own reducer. Now and then a checkpoint has the
-whole value, a snapshot, and the history then has the same messages.
+The list after the writes is computed like the list of LangGraph's ``_messages_delta_reducer``,
+which ``deepagents`` uses: a message replaces the message with the same id, and a ``RemoveMessage``
+removes the message with its id. The computed list is only for the history. A graph reads the value
+that LangGraph computes from the writes with the graph's own reducer. Now and then a checkpoint has
+the whole value, a snapshot. At a snapshot, the history has the messages of the snapshot.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def after_writes(
     record: Callable[[BaseMessage], Any],
     record_before: Callable[[int], Any],
 ) -> Listed:
-    """Return the list after these writes to the list ``before``. ``record_before(n)`` returns a
-    record of the list ``before``.
+    """Return the list that results if ``writes`` change the list ``before``. ``record_before(n)``
+    returns the record at the place ``n`` of the list ``before``.
     """
     order: list[int | BaseMessage | None] = [*range(len(before.keys))]
     places = {name: place for place, name in enumerate(before.ids) if name is not None}

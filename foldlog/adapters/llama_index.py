@@ -4,7 +4,7 @@
     memory = ChatMemoryBuffer.from_defaults(chat_store=store, chat_store_key="user-7")
 
 The messages of a key are a conversation in the format ``llama-index``. Deleted messages, and
-messages that ``set_messages`` replaces, are forgotten or retracted. They stay in the log.
+messages that ``set_messages`` replaces, are forgotten or retracted, and stay in the log.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _REASON = "the runtime took these messages out of its list"
 
 
 class _Shown(NamedTuple):
-    """A message that a View shows: the ids of its events, and its record."""
+    """A message that a View shows: the ids of the message's events, and the message's record."""
 
     ids: list[int]
     record: Any
@@ -58,7 +58,7 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not in
     ``attributes``  the attributes of each new conversation, such as ``{"user": "u7"}``
 
     The conversation of a key is ``PREFIX/KEY``, quoted as in a URL: ``store.history(key)``. Any
-    number of threads, processes and stores may use it.
+    number of threads, processes and stores may use one conversation.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -84,7 +84,7 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not in
 
     def get_messages(self, key: str) -> list[ChatMessage]:
         """Return the messages of a key in the View, in order. A message of the user with the
-        summary replaces condensed messages. Cost: the returned messages.
+        summary replaces condensed messages. Only the returned messages are read.
         """
         history = self.history(key)
         with suppress(ConversationErased):
@@ -92,7 +92,7 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not in
         return []
 
     def add_message(self, key: str, message: ChatMessage) -> None:
-        """Append a message. Durability: on disk when it returns."""
+        """Append a message. The message is on disk when the method returns."""
         records = [_record(message)]
 
         def append(history: History) -> Any:
@@ -102,8 +102,8 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not in
 
     def set_messages(self, key: str, messages: list[ChatMessage]) -> None:
         """Replace the messages of a key, in one transaction. Old messages that are also at the
-        beginning of ``messages`` stay. The other old messages are forgotten, or retracted if they
-        are the last ones. New messages are appended.
+        beginning of ``messages`` stay. Old messages that do not stay are forgotten, or retracted if
+        they are at the end. New messages are appended.
         """
         records = list(map(_record, messages))
 
@@ -114,8 +114,8 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not in
         self._opened._append_or_begin(self.history(key), lambda history: _change(history, others))
 
     def delete_message(self, key: str, idx: int) -> ChatMessage | None:
-        """Forget the message at the index ``idx``, and return it; None if there is no such
-        message.
+        """Forget the message at the index ``idx``, and return the message. Return None if ``idx``
+        is out of range.
         """
         deleted = list[Any]()
 
@@ -133,20 +133,20 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not in
         return _message(deleted[0]) if deleted else None
 
     def delete_last_message(self, key: str) -> ChatMessage | None:
-        """Retract the last message and return it; None if there is no message."""
+        """Retract the last message and return it; None if the key has no message."""
         return self.delete_message(key, -1)
 
     def delete_messages(self, key: str) -> list[ChatMessage] | None:
-        """Retract all messages of a key, or erase them: see ``clear``. Return the messages; None if
-        there are none.
+        """Retract or erase all messages of a key: see ``clear``. Return the messages; None if the
+        key has no messages.
         """
         messages = self.get_messages(key)
         empty_session(self._opened._sync, self.history(key).id, self.clear)
         return messages or None
 
     def get_keys(self) -> list[str]:
-        """Return the keys that have messages, in the order of their names. Cost: the View of each
-        key.
+        """Return the keys that have messages, in alphabetical order. The method reads the View of
+        each key.
         """
         start = f"{self.prefix}/"
         rows = below(self._opened._sync, start)
@@ -189,8 +189,9 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not in
 def _change(
     history: History, decide: Callable[[Sequence[_Shown]], tuple[list[int], list[Any]]]
 ) -> None:
-    """Change the View as ``decide`` says. ``decide`` is called with the shown messages. It returns
-    the indices of the messages that stay, and the records of new messages after them.
+    """Change which messages a View shows. ``decide`` is called with the shown messages. ``decide``
+    returns the indices of the messages that stay, and the records of new messages that come after
+    these messages.
     """
     while True:
         view = history.view()

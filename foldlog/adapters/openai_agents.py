@@ -104,10 +104,11 @@ class FoldlogSession(OpenHistories):
     @in_thread
     def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """Return the newest ``limit`` items of the View, by default all items, in order, as they
-        were added. With ``condense`` the View is condensed first. ``history.events()`` returns all
-        items of the log.
+        were added. If the session was made with ``condense``, the View is condensed first.
+        ``history.events()`` returns all items of the log.
 
-        A message of the user with the summary replaces condensed items. Cost: the returned items.
+        A message of the user with the summary replaces condensed items. Only the returned items are
+        read.
         """
         if limit is None:
             limit = _settings(self.session_settings).limit
@@ -131,12 +132,14 @@ class FoldlogSession(OpenHistories):
 
     @to_its_end
     def add_items(self, items: list[TResponseInputItem]) -> None:
-        """Append items, all or none. Durability: on disk when it returns.
+        """Append all of ``items``, or none if an error is raised. The items are on disk when the
+        method returns.
 
         If items with a compaction are added directly after ``clear_session``, as by the SDK's own
-        compaction, they replace the cleared items: a condensation forgets the items that they leave
-        out. If the session was erased before this object read or wrote it, a new session begins.
-        Raises ``ConversationErased`` if other code erased the session since then.
+        compaction, the added items replace the cleared items: a condensation forgets each cleared
+        item that is not among the added items. If the session was erased before this object read or
+        wrote the session, a new session begins. Raises ``ConversationErased`` if other code erased
+        the session after this object read or wrote it.
         """
         if items:
             self._appended(
@@ -146,8 +149,8 @@ class FoldlogSession(OpenHistories):
             )
 
     async def pop_item(self) -> TResponseInputItem | None:
-        """Retract the newest item and return it. Return None if there is no item, or if the newest
-        item is a summary.
+        """Retract the newest item and return it. Return None if the session has no item, or if the
+        newest item is a summary.
         """
         try:
             events = await self.history.pop(1, "the runtime took the newest item back")
@@ -162,14 +165,14 @@ class FoldlogSession(OpenHistories):
 
     @to_its_end
     def clear_session(self) -> None:
-        """Retract all items, or erase them: see ``clear``."""
+        """Retract or erase all items: see ``clear``."""
         empty_session(self.histories.sync, self.history.id, self._clear)
         if self._clear == "erase":
             self.history = self.histories[self.history.id]
 
     def with_effects(self, agent: Agent[Any]) -> Agent[Any]:
-        """Return the agent for runs with this session. Its tools with the mark ``foldlog.effect``
-        run at most once.
+        """Return a copy of the agent for runs with this session. In the copy, tools with the mark
+        ``foldlog.effect`` run at most once.
         """
         tools = [
             self._around(tool) if isinstance(tool, FunctionTool) else tool for tool in agent.tools
@@ -210,8 +213,8 @@ class FoldlogSession(OpenHistories):
         return ModelInputData(input=shown, instructions=given.instructions)
 
     def _sent(self, given: Sequence[Any]) -> list[Any] | None:
-        """Return the items that are sent to a model instead of the items in ``given``; None if
-        these are sent unchanged.
+        """Return the items that are sent to a model instead of the items in ``given``; None if the
+        items in ``given`` are sent unchanged.
         """
         known = self.history.sync._asked_at
         prompt = SentRecords(self.history.sync, condense=self._condense)
@@ -252,7 +255,9 @@ class FoldlogSession(OpenHistories):
 
     @property
     def hooks(self) -> RunHooks[Any]:
-        """Hooks for a run that call ``record_usage``: ``Runner.run(..., hooks=session.hooks)``."""
+        """Hooks that call ``record_usage`` for each response of a run: ``Runner.run(...,
+        hooks=session.hooks)``.
+        """
         return _Usage(self)
 
     @to_its_end
@@ -261,7 +266,7 @@ class FoldlogSession(OpenHistories):
         ``on_llm_end``, because the SDK does not report the usage to a session. Views do not show
         the usage; ``foldlog stats`` counts it.
 
-        Raises the errors of ``add_items``. Durability: on disk when it returns.
+        Raises the errors of ``add_items``. The usage is on disk when the method returns.
         """
         used = response.usage
         model = _name_of(agent.model)
@@ -291,9 +296,9 @@ class FoldlogSession(OpenHistories):
 
 
 def _compacted(history: History, items: Sequence[Any]) -> tuple[Recorded, ...]:
-    """If the items have a compaction and replace items that the SDK has just cleared, append them:
-    the earlier View returns, and forgets the events that are not among the items. Otherwise append
-    nothing and return an empty tuple.
+    """If ``items`` have a compaction and replace items that the SDK has just cleared, append
+    ``items``: the View before the clearing returns, without the events that are not among
+    ``items``. Otherwise append nothing and return an empty tuple.
     """
     if not any(isinstance(item, dict) and item.get("type") == "compaction" for item in items):
         return ()
@@ -363,8 +368,9 @@ def _name_of(model: Any) -> str | None:
 
 
 def _items(prompt: SentRecords, shown: Iterable[Event]) -> list[Any]:
-    """Return the items of these events. If the reasoning before calls was cleared, the calls have
-    no ids, because the server requires the reasoning of calls whose ids it knows.
+    """Return the items of the events ``shown``. If the reasoning before calls was cleared, the
+    calls have no ids, because a server that knows the id of a call requires the reasoning before
+    the call.
     """
     items = list[Any]()
     cleared = False
@@ -380,7 +386,7 @@ def _items(prompt: SentRecords, shown: Iterable[Event]) -> list[Any]:
 
 def _after(given: Sequence[Any], newest: Any) -> list[Any] | None:
     """Return the items of a run after the newest item of the session; None if the run does not have
-    that item.
+    the newest item of the session.
     """
     for place in range(len(given) - 1, -1, -1):
         if _same(given[place], newest):

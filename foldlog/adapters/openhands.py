@@ -75,7 +75,8 @@ _MARKER = re.compile(r"events/\.eventlog-len-(\d+)\.marker")
 
 
 class FoldlogFileStore(WithHistories, FileStore):
-    """The files of one conversation. Any number of threads, processes and stores may use it.
+    """The files of one conversation. Any number of threads, processes and stores may use one
+    conversation.
 
     ``histories``        the URL of a store, or open histories, sync or async. A store that was
                          opened by its URL is closed by ``close`` or ``with``
@@ -84,8 +85,8 @@ class FoldlogFileStore(WithHistories, FileStore):
     ``attributes``       the attributes of a new conversation, such as ``{"user": "u7", "title":
                          "Refunds"}``
 
-    An event is written once: it cannot be changed or deleted. ``histories.erase`` erases the whole
-    conversation.
+    An event file is written once, and cannot be changed or deleted. ``histories.erase`` erases the
+    whole conversation.
     """
 
     def __init__(
@@ -107,10 +108,10 @@ class FoldlogFileStore(WithHistories, FileStore):
         self._locks: defaultdict[str, Lock] = defaultdict(Lock)
 
     def write(self, path: str, contents: str | bytes) -> None:
-        """Write a file. Durability: on disk when it returns.
+        """Write a file. The file is on disk when the method returns.
 
-        If the conversation was erased before this object used it, it begins again. Raises
-        ``InvalidEvent`` if an event file has no event, or a number that the log already has;
+        If the conversation was erased before this object used it, the conversation begins again.
+        Raises ``InvalidEvent`` if an event file has no event, or a number that the log already has;
         ``ValueError`` if the contents are not UTF-8; ``ConversationErased`` if the conversation was
         erased since this object used it.
         """
@@ -219,7 +220,7 @@ class FoldlogFileStore(WithHistories, FileStore):
                 )
 
     def exists(self, path: str) -> bool:
-        """Return whether there is a file or a folder with this path."""
+        """Return whether a file or a folder has this ``path``."""
         path = normal_path(path)
         marker = _MARKER.fullmatch(path)
         with self._lock:
@@ -232,7 +233,9 @@ class FoldlogFileStore(WithHistories, FileStore):
             return True
 
     def get_absolute_path(self, path: str) -> str:
-        """Return a name for the file. No file of this name is on disk."""
+        """Return an absolute name for a file of the store. The name is not the path of a file on
+        disk.
+        """
         return f"foldlog:{self.history.id}/{normal_path(path)}"
 
     @contextmanager
@@ -253,7 +256,9 @@ class FoldlogFileStore(WithHistories, FileStore):
             lock.release()
 
     def _begin(self) -> None:
-        """Begin another conversation if this one was erased before this object used it."""
+        """Begin another conversation with the same id if the conversation was erased before this
+        object used it.
+        """
         if not self._files.version:
             history, _ = self._append_or_begin(self.history, History.version)
             if history is not self.history:
@@ -319,9 +324,9 @@ class FoldlogCondenser(CondenserBase):
     condenser=FoldlogCondenser())``.
 
     ``config`` is the configuration of the condenser, such as ``{"type": "digest", "max_size":
-    100}``. By default it is foldlog's default condenser, which needs no model. The SDK stores
-    ``config`` in ``base_state.json``, so it must not contain keys: a model's key comes from the
-    environment. The prompt also stays below the limit of the agent's model, by an estimate of
+    100}``. The default is foldlog's default condenser, which needs no model. The SDK stores
+    ``config`` in ``base_state.json``, so ``config`` must not contain keys: a model's key comes from
+    the environment. The prompt also stays below the limit of the agent's model, by an estimate of
     tokens.
     """
 
@@ -338,7 +343,7 @@ class FoldlogCondenser(CondenserBase):
         return config
 
     def handles_condensation_requests(self) -> bool:
-        """Return whether the condenser fulfils requests."""
+        """Return whether the condenser fulfils condensation requests."""
         return _made(self.config).handles_condensation_requests()
 
     async def acondense(
@@ -382,8 +387,8 @@ class _Model:
 
 
 def _theirs(result: Condensation, shown: View, view: SdkView) -> SdkCondensation:
-    """Return a condensation with the SDK's ids. Its offset counts the events that stay in the SDK's
-    view.
+    """Return a condensation with the SDK's ids. The offset of the condensation counts the events
+    that stay in the SDK's view.
     """
     action = result.action
     intervals, summaries = action.forgotten
@@ -419,8 +424,8 @@ def _sent(result: View, shown: View, view: SdkView) -> SdkView:
 
 
 def _masked(event: Any, mask: Event | None) -> Any:
-    """Return an event of the SDK with the content of its mask. Return the event unchanged if it has
-    no mask.
+    """Return an event of the SDK with the content from its mask. Return the event unchanged if it
+    has no mask.
     """
     if isinstance(mask, Action) and isinstance(event, ActionEvent):
         call = event.tool_call.model_copy(update={"arguments": json_text(mask.arguments)})

@@ -5,10 +5,10 @@ every message of a run.
     capabilities=[FoldlogSteps(store)]) await agent.run("hello", conversation=await store.load("c7")
     or Conversation(conversation_id="c7"))
 
-Each conversation is a conversation of foldlog in the format ``pydantic-ai``. Its record without the
-messages is its document ``record``, which is written in the same transaction as the messages. A
-fork shares the events of its parent. A branch is a retraction: the View returns to an earlier
-version, and all events stay in the log.
+Each conversation is a conversation of foldlog in the format ``pydantic-ai``. The record of a
+conversation, without the messages, is the document ``record``, which is written in the same
+transaction as the messages. A fork shares the events of its parent. A branch is a retraction: the
+View returns to an earlier version, and all events stay in the log.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ _RECORD = "record"
 _NEVER = "1970-01-01T00:00:00Z"
 _NO_OFFSET = timedelta(0)
 _KNOWN = 256
-"""The number of records that are remembered, so that most saves need not read the record."""
+"""The number of records that stay in memory, so that most saves need not read the record."""
 _records = TypeAdapter(ConversationRecord)
 
 
@@ -90,9 +90,10 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
     besides ``runtime`` and ``scope``.
 
     The conversation ``ID`` is ``PREFIX/ID`` in foldlog, quoted as in a URL. Any number of tasks,
-    processes and stores may use it. ``delete`` erases a conversation, and forks get copies of the
-    messages that they share with it; ``maintenance.vacuum`` then removes the bytes from a SQLite
-    file. A store that was opened by its URL is closed by ``close`` or ``async with``.
+    processes and stores may use one conversation. ``delete`` erases a conversation, and forks get
+    copies of the messages that they share with the conversation; ``maintenance.vacuum`` then
+    removes the bytes from a SQLite file. A store that was opened by its URL is closed by ``close``
+    or ``async with``.
     """
 
     def __init__(
@@ -106,8 +107,8 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         self._prefix = prefix
         self._entries = LinkedEntries(self.histories.sync, _FORMAT)
         self._written = Recent[str, tuple[History, Any, int]](_KNOWN)
-        """By conversation, the record that this object wrote last, in its stored form, with the
-        history and the version after it.
+        """By conversation, the history, the record that this object wrote last, in its stored form,
+        and the version after this record.
         """
 
     def conversation(self, conversation_id: str) -> str:
@@ -116,15 +117,15 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
 
     @in_thread
     def read_record(self, conversation_id: str) -> ConversationRecord | None:
-        """Return the record of a conversation; None if it does not exist."""
+        """Return the record of a conversation; None if the conversation does not exist."""
         return self._stored(conversation_id)[1]
 
     @in_thread
     def read_records(
         self, *, scope: str | None = None, limit: int | None = None
     ) -> list[ConversationRecord]:
-        """Return all records, or the records of a scope, the last saved record first. Cost: these
-        records, or ``limit`` of them.
+        """Return all records, or the records of a scope, the last saved record first. With
+        ``limit``, return at most ``limit`` records, and do not read older records.
         """
         if limit is None:
             return self._all(scope)
@@ -147,7 +148,9 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         new_entries: Sequence[ConversationEntry] = (),
         expected_revision: str | None,
     ) -> None:
-        """Store a record and new entries, all or none. Durability: on disk when it returns."""
+        """Store a record and new entries, or nothing if an error is raised. The record and the
+        entries are on disk when the method returns.
+        """
         while True:
             try:
                 return self._write_once(record, list(new_entries), expected_revision)
@@ -156,7 +159,9 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
 
     @to_its_end
     def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
-        """Erase a conversation. Forks keep copies of the messages that they share with it."""
+        """Erase a conversation. Forks keep copies of the messages that they share with the erased
+        conversation.
+        """
         erase = partial(
             self.histories.sync.erase, reason="the conversation was deleted", detach_forks=True
         )
@@ -179,16 +184,17 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
     def read_history(
         self, head_id: str | None, *, limit: int | None = None
     ) -> list[ConversationEntry]:
-        """Return the entries of the branch that ends with ``head_id``, or the last ``limit`` of
-        them, in order. Cost: these entries.
+        """Return the entries of the branch that ends with ``head_id``, or the last ``limit``
+        entries of this branch, in order. Only the returned entries are read.
         """
         return self._history(head_id, limit)
 
     async def copy_from(self, other: ConversationStore) -> int:
-        """Copy all conversations of another store that this store does not have, with their
+        """Copy each conversation of another store that this store does not have, with all its
         branches. Return the number of copied conversations.
 
-        A fork shares the same events as in the other store, if its parent is older than the fork.
+        If the parent of a fork is older than the fork, the copies of the fork and of its parent
+        also share their events.
         """
         copied = 0
         for record in reversed(await other.list_conversations()):
@@ -206,14 +212,17 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
     def _stored(
         self, conversation_id: str
     ) -> tuple[History, ConversationRecord | None, int | None]:
-        """Return a history, its version, and its record at this version. The record and the version
-        are None if the conversation was erased.
+        """Return the history of a conversation, the record of the conversation, and the version of
+        the history with this record. The record and the version are None if the conversation was
+        erased.
         """
         history, value, version = self._value(conversation_id)
         return history, self._record_in(value), version
 
     def _value(self, conversation_id: str) -> tuple[History, Any, int | None]:
-        """Return the same as ``_stored``, with the record in its stored form."""
+        """Return the history, the record and the version as ``_stored`` does, but with the record
+        in its stored form.
+        """
         conversation = self.conversation(conversation_id)
         with suppress(ConversationErased):  # another conversation may have the id now
             written = self._written.get(conversation)
@@ -257,14 +266,14 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         ]
 
     def _told(self, row: ConversationRow, before: object) -> Any:
-        """Return the stored record of a conversation, and when it was last active. Lists need
-        both.
+        """Return the stored record of a conversation, and when it was last active. A list of
+        conversations needs the record and the time.
         """
         value = self._kept_of(row.id)
         return value and {"record": value, "active": row.updated_at.timestamp()}
 
     def _kept_of(self, conversation: str) -> Any:
-        """Return the stored record of a conversation; None if there is no record."""
+        """Return the stored record of a conversation; None if the conversation has no record."""
         if not conversation.startswith(f"{self._prefix}/"):
             return None
         return self._value(unquoted(conversation.removeprefix(f"{self._prefix}/")))[1]
@@ -335,8 +344,8 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
             self._asked.pop(history.id, None)
 
     def _are_older(self, history: History, entries: list[ConversationEntry]) -> bool:
-        """Return whether one of the entries was read before a redaction. Such an entry has the time
-        of a redacted part, but not the part in its redacted form.
+        """Return whether one of the entries was read before a redaction. An entry that was read
+        before a redaction has the time of a redacted part, but not the part in its redacted form.
         """
         if not self.histories.sync.store.conversation(history.id).redactions:
             return False
@@ -394,7 +403,7 @@ def _plain(message: ModelMessage) -> Any:
 
 def _tip_of(stored: ConversationRecord | None, version: int | None) -> str | None:
     """Return the last entry of a conversation. Return None for a new conversation, and ``UNKNOWN``
-    if it has events but no record.
+    for a conversation with events and without a record.
     """
     if stored is not None:
         head_id: str | None = stored.head_id
@@ -408,7 +417,7 @@ def _entry(entry: ConversationEntry) -> dict[str, Any]:
 
 def _messages_in(texts: Sequence[bytes]) -> list[ModelMessage]:
     """Return the messages of records. If the records are strict JSON without foldlog's marks, the
-    SDK reads all of them at once, which takes half of the time.
+    SDK reads all records at once, which takes half as long as reading each record by itself.
     """
     text = b"[%b]" % b",".join(texts)
     if b'{"$' in text or b"\\ud" in text:
@@ -424,7 +433,7 @@ def _messages_in(texts: Sequence[bytes]) -> list[ModelMessage]:
 
 
 def _messages(records: Iterable[dict[str, Any]]) -> list[ModelMessage]:
-    """Return the SDK's messages for records. Their times are ``datetime`` objects."""
+    """Return the SDK's messages for records. The times in the messages are ``datetime`` objects."""
     values: list[Any] = []
     for record in records:
         value = from_plain(
@@ -442,15 +451,16 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
     """Saves each message of a run immediately, under the run's ``conversation_id``, so that a
     killed run can continue. ``store`` is a ``FoldlogConversationStore``, or its argument
     ``histories``. ``scope`` is the scope of ``store.save``, which a run with this capability need
-    not call. If ``condense`` is true, the View is condensed if the condenser of the histories finds
-    a condensation due.
+    not call. If ``condense`` is true and the condenser of the histories finds a condensation due,
+    the View is condensed.
 
     The View is sent to the model: a summary replaces the messages that a condensation forgot. The
     messages of the run and of the conversation stay whole.
 
     If two runs save to one conversation at the same time, one of them fails with
-    ``ConversationConflict``. A run that does not begin with the newest stored message fails too.
-    Load the conversation again, or ``branch`` it to leave messages out.
+    ``ConversationConflict``. A run that does not begin with the newest stored message fails with
+    ``ConversationConflict`` too. After a conflict, load the conversation again, or ``branch`` the
+    conversation to leave messages out.
     """
 
     def __init__(
@@ -542,7 +552,7 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
     async def wrap_tool_execute(
         self, ctx: RunContext[Any], *, call: Any, args: Any, handler: Any, **told: Any
     ) -> Any:
-        """Run a tool. If it has the mark ``foldlog.effect``, each call runs at most once."""
+        """Run a tool. If the tool has the mark ``foldlog.effect``, each call runs at most once."""
         conversation = self.store.conversation(str(ctx.conversation_id))
         with effect_of(
             self.store, conversation, call.tool_call_id, call.tool_name, call.args_as_dict()
@@ -552,15 +562,15 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
     async def after_tool_execute(
         self, ctx: RunContext[Any], *, call: Any, result: Any, **told: Any
     ) -> Any:
-        """Remember the result until the model is called again."""
+        """Remember the result of a tool until the model is called again."""
         self._results[call.tool_call_id] = (
             result if isinstance(result, ToolReturn) else ToolReturn(result)
         )
         return result
 
     def _unseen(self, ended: Conversation) -> list[ModelRequest]:
-        """Return the request with the results of the last response's calls. ``run_stream`` does not
-        pass this request to any capability.
+        """Return the request with the results of the last response's calls. ``run_stream`` passes
+        the request with these results to no capability.
         """
         last = ended.messages[-1] if ended.messages else None
         waits = ended.deferred_tool_requests
@@ -613,8 +623,8 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
 
     async def _continued(self, conversation_id: str) -> Conversation:
         """Return the stored conversation that the run continues, without messages. Raises
-        ``ConversationConflict`` if the run does not have the newest stored message. A newest
-        message that is a request without an answer may be missing.
+        ``ConversationConflict`` if the run does not have the newest stored message. If the newest
+        stored message is a request without an answer, the run need not have this message.
         """
         record = await self.store.read_record(conversation_id)
         if record is None or record.head_id is None:
@@ -637,8 +647,8 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
 
     async def _stored_of(self, head_id: str, given: int | None) -> int | None:
         """Return how many of the last stored messages the run begins with. Return None if the run
-        begins with another message, such as a summary. Then all messages are compared, and stored
-        messages that the run does not have become a branch.
+        begins with another message, such as a summary. After None, the caller compares all
+        messages, and stored messages that the run does not have become a branch.
         """
         if given is None:
             return None

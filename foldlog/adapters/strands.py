@@ -49,24 +49,24 @@ if TYPE_CHECKING:
 _FORMAT = "strands"
 _AGENT = "agent"
 _REWRITTEN = "rewritten"
-"""The document with the messages that were updated. The key is the id of the first event of the
-message, the value has all its events and the new record.
+"""The document with the messages that were updated. Its keys are the ids of the messages' first
+events. A value has the ids of all events of the message, and the new record.
 """
 _MANAGER = "conversation_manager_state"
 _TIME = {"updated_at": None}
 _SUMMARY = "condensation"
 """The key in an agent's state with the id of a condensation. The summary of the conversation
-manager is stored only in this condensation.
+manager is stored only in the condensation with this id.
 """
 _GONE: Any = {"role": "user", "content": [{"text": REDACTED}]}
 _REPLACED = "the runtime replaced the message"
 
 
 class _Held:
-    """What an agent of this process remembers of a conversation since it was begun or read, at
-    ``version``. ``messages`` are the messages that the SDK still has, by the ids of their first
-    events; a mark on such a message pins it. ``state`` is the state of the agent at the version
-    ``state_at``.
+    """The facts about a conversation that this process remembers for an agent. ``version`` is the
+    version at which the agent was begun or read. ``messages`` are the messages that the SDK still
+    has, by the ids of their first events; a mark on one of these messages pins the message.
+    ``state`` is the state of the agent at the version ``state_at``.
     """
 
     state: dict[str, Any] | None = None
@@ -87,10 +87,10 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
                     its URL is closed by ``close`` or ``with``
     ``attributes``  the attributes of each new conversation, such as ``{"user": "u7"}``
 
-    Any number of threads, processes and repositories may use one store. Durability: when a method
-    returns, its changes are on disk. A session that was deleted or erased can begin again. If this
-    repository read or created an agent of the erased session, its methods then raise
-    ``ConversationErased`` for this agent.
+    Any number of threads, processes and repositories may use one store. When a method returns, its
+    changes are on disk. A session that was deleted or erased can begin again. If this repository
+    read or created an agent before the agent's session was erased, later calls for the agent raise
+    ``ConversationErased``.
     """
 
     def __init__(
@@ -120,14 +120,14 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
         begin_effect(self, conversation, used["toolUseId"], used["name"], to_plain(used["input"]))
 
     def create_session(self, session: Session, **kwargs: Any) -> Session:
-        """Begin a session. Raises ``SessionException`` if it exists."""
+        """Begin a session. Raises ``SessionException`` if the session exists."""
         if self.read_session(session.session_id) is not None:
             raise SessionException(f"Session {session.session_id} already exists")
         self._keep(self.conversation(session.session_id), "session", session.to_dict())
         return session
 
     def read_session(self, session_id: str, **kwargs: Any) -> Session | None:
-        """Return a session; None if it does not exist."""
+        """Return a session; None if the session does not exist."""
         redacted = {"session_id": session_id, "session_type": SessionType.AGENT}
         session = _kept(
             self._holding(self.conversation(session_id), begins=True).history, "session", redacted
@@ -150,14 +150,14 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
             )
 
     def create_agent(self, session_id: str, session_agent: SessionAgent, **kwargs: Any) -> None:
-        """Begin an agent, or write its state again."""
+        """Begin an agent, or write the state of an agent that exists."""
         self._holding(self.conversation(session_id, session_agent.agent_id), begins=True)
         self._keep(
             self.conversation(session_id, session_agent.agent_id), _AGENT, session_agent.to_dict()
         )
 
     def read_agent(self, session_id: str, agent_id: str, **kwargs: Any) -> SessionAgent | None:
-        """Return the state of an agent; None if it does not exist."""
+        """Return the state of an agent; None if the agent does not exist."""
         conversation = self.conversation(session_id, agent_id)
         # the SDK reports open calls as interrupted
         note_left_behind(self._sync, conversation)
@@ -167,9 +167,9 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
         return SessionAgent.from_dict(from_plain(state))
 
     def update_agent(self, session_id: str, session_agent: SessionAgent, **kwargs: Any) -> None:
-        """Write the state of an agent, in one transaction, and forget the messages that its
-        conversation manager has removed since the last state. Raises ``SessionException`` if the
-        agent does not exist.
+        """Write the state of an agent and, in the same transaction, forget the messages that the
+        agent's conversation manager has removed since the last state. Raises ``SessionException``
+        if the agent does not exist.
         """
         agent_id = session_agent.agent_id
         held = self._holding(self.conversation(session_id, session_agent.agent_id))
@@ -222,7 +222,9 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
     def read_message(
         self, session_id: str, agent_id: str, message_id: int, **kwargs: Any
     ) -> SessionMessage | None:
-        """Return a message; None if it does not exist. Cost: the messages of the agent."""
+        """Return a message; None if the message does not exist. All messages of the agent are
+        read.
+        """
         found = self._found(self._sync[self.conversation(session_id, agent_id)], message_id)
         if found is None:
             return None
@@ -232,8 +234,8 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
         self, session_id: str, agent_id: str, session_message: SessionMessage, **kwargs: Any
     ) -> None:
         """Replace the content of a message. The old content is erased for good: see
-        ``History.redact``. Raises ``SessionException`` if the message does not exist. Cost: the
-        same as for ``History.redact``.
+        ``History.redact``. Raises ``SessionException`` if the message does not exist. The call
+        takes as long as ``History.redact``.
         """
         history = self._holding(self.conversation(session_id, agent_id)).history
         found = self._found(history, session_message.message_id)
@@ -266,7 +268,7 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
         **kwargs: Any,
     ) -> list[SessionMessage]:
         """Return the messages of an agent in order, also removed messages. Raises
-        ``SessionException`` if there is no such agent. Cost: the messages of the agent.
+        ``SessionException`` if the agent does not exist. All messages of the agent are read.
         """
         conversation = self.conversation(session_id, agent_id)
         if conversation not in self._sync:
@@ -295,7 +297,7 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
     def read_multi_agent(
         self, session_id: str, multi_agent_id: str, **kwargs: Any
     ) -> dict[str, Any] | None:
-        """Return the state of agents that work together; None if it does not exist."""
+        """Return the state of agents that work together; None if no state was written."""
         held = self._holding(self.conversation(session_id), begins=True)
         state: dict[str, Any] | None = from_plain(
             _kept(held.history, f"multi-agent/{multi_agent_id}")
@@ -305,7 +307,9 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
     def update_multi_agent(
         self, session_id: str, multi_agent: MultiAgentBase, **kwargs: Any
     ) -> None:
-        """Write the state again. Raises ``SessionException`` if it does not exist."""
+        """Write the state of agents that work together again. Raises ``SessionException`` if no
+        state was written before.
+        """
         if (
             self._holding(self.conversation(session_id)).history.document(
                 f"multi-agent/{multi_agent.id}"
@@ -338,8 +342,8 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
 
 
 def _kept(history: History, name: str, redacted: Any = None) -> Any:
-    """Return a document; None if it does not exist, and ``redacted`` if all its values were
-    redacted.
+    """Return a document; None if the document does not exist, and ``redacted`` if all values of the
+    document were redacted.
     """
     try:
         value = history.document(name)
@@ -349,7 +353,7 @@ def _kept(history: History, name: str, redacted: Any = None) -> Any:
 
 
 def _state(history: History, agent_id: str) -> Any:
-    """Return the state of an agent, with the summary from its condensation."""
+    """Return the state of an agent. The summary in the state comes from a condensation."""
     manager = SlidingWindowConversationManager().get_state()
     kept = _kept(history, _AGENT, {"agent_id": agent_id, "state": {}, _MANAGER: manager})
     if kept is not None and _SUMMARY in kept:
@@ -389,8 +393,8 @@ def _records(history: History) -> Iterator[tuple[list[int], Any]]:
 def _reduced(held: _Held, now: Any, then: Any) -> list[Event]:
     """Return the condensation after which a View shows only the messages that a conversation
     manager has left. The manager removes the first messages that are not pinned. If content was
-    redacted since the agent read it, the manager's new summary may contain this content, and is not
-    stored.
+    redacted after the agent read the content, the manager's new summary may contain the content, so
+    the summary is not stored.
     """
     history = held.history
     names = ("removed_message_count", "summary_message")
@@ -425,8 +429,8 @@ def _reduced(held: _Held, now: Any, then: Any) -> list[Event]:
 
 
 def _replaced(history: History, events: list[int], text: str) -> list[Event]:
-    """Return the condensation that replaces these events by a text in the View. Results of tools
-    have no text: they stay with their calls.
+    """Return the condensation that replaces ``events`` by a text in the View. Return no event for
+    an empty text, such as the text of a tool's result, which stays with its call.
     """
     shown = [event.id for event in history.view()]
     if not text.strip() or set(events).isdisjoint(shown):

@@ -1,9 +1,9 @@
-"""A summary without a model: a digest of the facts in the events. It is deterministic and has a
-largest length.
+"""A summary without a model: a digest of the facts in the events. A digest is deterministic and has
+a largest length.
 
 A digest is a fold over all forgotten events of the log, never over the last digest: a long digest
-can thus list facts that a short earlier digest left out. It is a text of headings and lines. A line
-ends with the id of the event that it comes from, so that the agent can read the event again.
+can thus list facts that a short earlier digest left out. A digest is a text of headings and lines.
+A line ends with the id of the event that it comes from, so that the agent can read the event again.
 
     # Digest of 57 events, up to [56]; the conversation goes on
     ## Asked by the user

@@ -1,9 +1,9 @@
 """Find facts about calls and their results, from the events alone, without a model.
 
 A tool is recognized by its arguments, because every runtime names its tools differently. A command
-is a text under ``command``, ``cmd`` or ``code``. A file is named under ``path`` or a similar key.
-It counts as changed if the call has new text for it. A patch can be under any key, and names its
-files itself.
+is a text under ``command``, ``cmd`` or ``code``. A file is named under ``path`` or a similar key. A
+file counts as changed if the call has new text for the file. A patch can be under any key, and
+names its files itself.
 """
 
 from __future__ import annotations

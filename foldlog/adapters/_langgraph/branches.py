@@ -1,10 +1,10 @@
 """Find the checkpoints of a thread of LangGraph: the newest checkpoint of each branch, and any
 checkpoint by its id.
 
-A *thread* is named by the id of its first conversation. Its other branches are forks,
-``THREAD/@CHECKPOINT``, which are named after the first checkpoint of their own. A checkpoint is a
-version of a branch. Its events are found by an idempotency key, which is made of its id and a
-number.
+A *thread* is named by the id of its first conversation. All other branches of a thread are forks,
+``THREAD/@CHECKPOINT``. A fork is named after its first own checkpoint. A checkpoint is a version of
+a branch. The events of a checkpoint are found by an idempotency key, which is made of the
+checkpoint's id and a number.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ HIDDEN = "hidden"
 
 _FORKS = "/@"
 KEPT = 64
-"""The number of threads and of branches that are remembered."""
+"""The number of threads, and the number of branches, that stay in memory."""
 
 _id_of = attrgetter("id")
 
 
 class Checkpoint(NamedTuple):
-    """A version of a branch. ``value`` is its document; it is None if the branch has no checkpoint
-    yet.
+    """A version of a branch. ``value`` is the checkpoint's document; ``value`` is None if the
+    branch has no checkpoint yet.
     """
 
     branch: str
@@ -61,7 +61,7 @@ class Checkpoint(NamedTuple):
 
     @property
     def id(self) -> str:
-        """The id of the checkpoint; empty if there is no checkpoint yet."""
+        """The id of the checkpoint; empty if the branch has no checkpoint yet."""
         return "" if self.value is None else str(self.value["id"])
 
     @property
@@ -75,26 +75,28 @@ class Checkpoint(NamedTuple):
 
     @property
     def ranges(self) -> list[int] | None:
-        """The ids of the events of the checkpoint's records; None if it has no list of records."""
+        """The ids of the events of the checkpoint's records; None if the checkpoint has no list of
+        records.
+        """
         return None if self.value is None else self.value["records"]
 
     @property
     def delta(self) -> str:
-        """If the list is stored as differences, ``WRITES`` or ``SNAPSHOT``: whether the checkpoint
-        has only writes or the whole list. Otherwise empty.
+        """``WRITES`` if the checkpoint has only writes, and ``SNAPSHOT`` if it has the whole list;
+        empty if the list is not stored as differences.
         """
         return "" if self.value is None else self.value.get("delta", "")
 
     @property
     def removed(self) -> int:
-        """The id of the last event that forgot records before the end of the list; -1 if there is
-        no such event.
+        """The id of the last event that forgot records before the end of the list; -1 if no event
+        forgot such records.
         """
         return -1 if self.value is None else self.value.get("removed", -1)
 
     def precedes(self, parent: str | None, checkpoint_id: str) -> bool:
-        """Return whether this checkpoint is the parent of another one and has a smaller id. Ids
-        ascend in a branch.
+        """Return whether this checkpoint can come directly before ``checkpoint_id`` in a branch:
+        whether it is the ``parent`` and has a smaller id.
         """
         return self.value is not None and self.id == parent and parent < checkpoint_id
 
@@ -103,8 +105,8 @@ class ThreadBranch(NamedTuple):
     """A branch: its newest checkpoint, the version at which its own events begin, and which
     checkpoints are hidden.
 
-    ``documents`` are all documents of the branch, if they were read too. The caller may change
-    them.
+    ``documents`` are all documents of the branch, or None if only the checkpoint was read. The
+    caller may change ``documents``.
     """
 
     tip: Checkpoint
@@ -130,8 +132,8 @@ class ThreadBranches:
         self._known = Recent[str, tuple[bytes | None, ThreadBranch]](KEPT)
 
     def of(self, thread: str) -> list[ThreadBranch]:
-        """Return the branches of a thread, as they are at one moment. Cost: the branches, and a
-        read of each branch that has grown.
+        """Return the branches of a thread, as they are at one moment. Each branch that has grown
+        since the last call is read.
         """
         return query_all(self._store.database, partial(self.at_moment, thread))
 
@@ -155,8 +157,8 @@ class ThreadBranches:
 
     def led_to(self, checkpoint: Checkpoint, limit: int) -> list[Checkpoint]:
         """Return at most ``limit`` ancestors of ``checkpoint`` in its branch, the nearest first.
-        Stop at a checkpoint whose parent is not in the branch. Cost: these checkpoints, in one
-        transaction.
+        Stop at a checkpoint whose parent is not in the branch. The returned checkpoints are read in
+        one transaction.
         """
 
         def read(reading: ReadTransaction) -> list[Checkpoint]:
@@ -171,19 +173,20 @@ class ThreadBranches:
         return self._store.query(checkpoint.branch, read)
 
     def walk(self, branches: list[ThreadBranch]) -> Iterator[Checkpoint]:
-        """Yield the checkpoints of these branches, the newest first. Cost: the yielded checkpoints.
+        """Yield the checkpoints of ``branches``, the newest first. Only the yielded checkpoints are
+        read.
 
         A fork that was detached, or copied from another store, also contains the checkpoints that
-        it shared. Each checkpoint is yielded once.
+        it shared with its parent. Each checkpoint is yielded once.
         """
         lines = [self._line(branch) for branch in branches]
         return (next(same) for _, same in groupby(merge(*lines, key=_id_of, reverse=True), _id_of))
 
     def locate(self, branches: list[ThreadBranch], checkpoint_id: str) -> Checkpoint | None:
-        """Return the checkpoint with an id; None if the thread does not have it. If the checkpoint
-        is redacted, return the last checkpoint before it that is not redacted, without its
-        channels, or None. Cost: nothing for the newest checkpoint of a branch; otherwise a read of
-        each newer branch.
+        """Return the checkpoint with an id; None if the thread does not have the checkpoint. If the
+        checkpoint is redacted, return the last earlier checkpoint that is not redacted, without the
+        channels of the earlier checkpoint, or None. The newest checkpoint of a branch needs no
+        read; any other checkpoint needs a read of each newer branch.
         """
         for branch in branches:
             if branch.tip.value is not None and branch.tip.id == checkpoint_id:
@@ -217,10 +220,10 @@ class ThreadBranches:
     def to_continue(self, thread: str, checkpoint_id: str, parent: str | None) -> Checkpoint:
         """Return the newest checkpoint of the branch to which a new checkpoint is appended.
 
-        The branch ends in ``parent``, or already has the new checkpoint, or was begun for it.
-        Otherwise, if the parent is an earlier checkpoint, begin a fork from it. If there is no such
-        parent, begin the thread itself. If the thread has a checkpoint already, begin a branch
-        without a past.
+        The branch ends in ``parent``, or already has the new checkpoint, or was begun for the new
+        checkpoint. If no branch does, and the parent is an earlier checkpoint, a fork begins at the
+        parent. If the parent does not exist, the thread itself begins, or, if the thread has a
+        checkpoint already, a branch without a past.
         """
         branches = self.of(thread)
         name = f"{thread}{_FORKS}{checkpoint_id}"
@@ -242,14 +245,16 @@ class ThreadBranches:
         begin(self._histories, conversation, self._attributes)
 
     def begin_new(self, conversation: str) -> None:
-        """Begin a conversation with the attributes, if there are any and it has no events."""
+        """Begin a conversation with the attributes, if there are attributes and the conversation
+        has no events.
+        """
         with suppress(ConversationErased):
             if self._attributes and not self._histories[conversation].version():
                 self.begin(conversation)
 
     def _begun(self, branch: str) -> Checkpoint:
         """Return the newest checkpoint of a branch. If the branch was erased, begin a new
-        conversation with its id.
+        conversation with the branch's id.
         """
         self.begin_new(branch)
         try:
@@ -295,8 +300,8 @@ def _tip_at(reading: ReadTransaction, version: int) -> Checkpoint:
 
 
 def standing_documents(reading: ReadTransaction, version: int | None = None) -> dict[str, Any]:
-    """Return the documents of a checkpoint. If it is redacted, return the documents of the last
-    checkpoint before it that is not redacted.
+    """Return the documents of a checkpoint. If the checkpoint is redacted, return the documents of
+    the last earlier checkpoint that is not redacted.
     """
     documents = newest_values(reading, version)
     if documents.get(CHECKPOINT) != REDACTED:
@@ -305,8 +310,8 @@ def standing_documents(reading: ReadTransaction, version: int | None = None) -> 
 
 
 def _before_redacted(documents: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the document of the last checkpoint before a redacted one, without its channels: all
-    of them may have had other values in the redacted checkpoint.
+    """Return the document of the last checkpoint before a redacted checkpoint, without the
+    channels: every channel may have had another value in the redacted checkpoint.
     """
     if CHECKPOINT in documents:
         return {**copied(documents[CHECKPOINT]), "channels": [], "small": {}}

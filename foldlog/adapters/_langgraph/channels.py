@@ -1,5 +1,5 @@
 """Convert the values of a graph's channels into JSON. Small values are in the document of a
-checkpoint, other values are documents.
+checkpoint. Each larger value is a document.
 """
 
 from __future__ import annotations
@@ -105,8 +105,8 @@ class ChannelValues:
 
 
 def next_version(current: Any) -> Any:
-    """Return the version of a channel that follows ``current``. It has the same type: ``int``, or
-    the text that other savers use.
+    """Return the version of a channel that follows ``current``. The next version has the type of
+    ``current``: ``int``, or the text that some savers use.
     """
     if isinstance(current, str):
         return f"{int(current.split('.')[0]) + 1:032}.{random():016}"
@@ -114,11 +114,11 @@ def next_version(current: Any) -> Any:
 
 
 def pending_writes(notes: Iterable[Mapping[str, Any]]) -> list[tuple[str, str, Any]]:
-    """Return the writes of a checkpoint in LangGraph's order. Each write is a task, a channel and a
-    packed value.
+    """Return the writes of a checkpoint in LangGraph's order. A write is returned as a task, a
+    channel and a packed value.
 
-    If a task has several writes with the same index, the first one counts. For an index below 0,
-    such as the index of an error, the last one counts.
+    If a task has several writes with the same index, the first write counts. For an index below 0,
+    such as the index of an error, the last write counts.
     """
     writes: dict[tuple[str, int], tuple[str, str, Any]] = {}
     for note in notes:

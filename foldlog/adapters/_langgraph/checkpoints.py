@@ -1,9 +1,9 @@
 """Store the checkpoints of a runtime as versions of conversations.
 
-The records of a checkpoint, in the format of an adapter, are events of its branch. All other values
-are documents, mainly ``checkpoint``. Checkpoints that follow one another are in the same branch. A
-second child of a checkpoint begins a fork. Notes on a checkpoint may come before it and after its
-children, so they are in a separate conversation, ``THREAD/+writes``.
+The records of a checkpoint, in the format of an adapter, are events of its branch. All values that
+are not records are documents, mainly ``checkpoint``. Checkpoints that follow one another are in the
+same branch. A second child of a checkpoint begins a fork. Notes on a checkpoint may come before the
+checkpoint and after its children, so notes are in a separate conversation, ``THREAD/+writes``.
 """
 
 from __future__ import annotations
@@ -60,17 +60,17 @@ _NOTES = "writes"
 """The name of the companion conversation with the notes of a thread."""
 
 _PLACE = frozenset(("checkpoint", "number"))
-"""The fields of a note that foldlog adds: its checkpoint, and how many notes on the same checkpoint
-came before it.
+"""The fields of a note that foldlog adds: the checkpoint of the note, and the number of earlier
+notes on the same checkpoint.
 """
 _NONE = Listed((), (), lambda place: None)
 
 
 class WholeCheckpoint(NamedTuple):
-    """A checkpoint with all that belongs to it.
+    """A checkpoint with its documents, records and notes.
 
-    ``spans`` are the ids of the events of each record, and ``values`` the runtime's values of these
-    records. ``notes`` are in the order in which they were appended.
+    ``spans`` are the ids of the events of each record, and ``values`` are the runtime's values of
+    the records. ``notes`` are in the order in which they were appended.
     """
 
     checkpoint: Checkpoint
@@ -84,9 +84,9 @@ class WholeCheckpoint(NamedTuple):
 class _Newest:
     """The newest checkpoint of a branch with its records.
 
-    ``history`` remembers which conversation has the id of the branch; it is None if the branch was
-    only read. As far as this process knows, no shown event with an id below ``alone`` follows the
-    records.
+    ``history`` remembers which conversation has the id of the branch; ``history`` is None if the
+    branch was only read. As far as this process knows, no shown event with an id below ``alone``
+    follows the records.
     """
 
     checkpoint: Checkpoint
@@ -98,10 +98,10 @@ class _Newest:
 class Checkpoints:
     """Reads and writes the checkpoints of all threads of a store.
 
-    ``format`` is the format of the records, in which each record can be read without the others.
+    ``format`` is the format of the records. In this format each record can be read by itself.
     ``value`` returns the runtime's value of a record, and ``listed`` returns the keys and ids of
-    such values. New conversations get ``attributes``. Any number of threads and processes may use
-    the checkpoints.
+    the runtime's values. New conversations get ``attributes``. Any number of threads and processes
+    may use the checkpoints.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class Checkpoints:
         self._newest = Recent[str, _Newest](KEPT)
         self._noted = Recent[tuple[str, str], tuple[History, list[Any]]](KEPT)
         """By thread and checkpoint, the history and the notes that this process wrote, if no other
-        process wrote notes on this checkpoint.
+        process wrote notes on the checkpoint.
         """
 
     # -- reading
@@ -129,9 +129,10 @@ class Checkpoints:
     def find(
         self, thread: str, checkpoint_id: str | None = None, *, hidden: bool = False
     ) -> Checkpoint | None:
-        """Return a checkpoint, by default the newest one; None if it does not exist or is hidden.
+        """Return a checkpoint, by default the newest one; None if the checkpoint does not exist or
+        is hidden.
 
-        Cost: the branches of the thread.
+        The branches of the thread are read.
         """
         if checkpoint_id is None:
             return next(self.walk(thread, hidden=hidden), None)
@@ -141,8 +142,8 @@ class Checkpoints:
         return self.branches.locate(branches, checkpoint_id)
 
     def walk(self, thread: str, *, hidden: bool = False) -> Iterator[Checkpoint]:
-        """Yield the checkpoints of a thread, the newest first. Cost: the yielded checkpoints, and
-        the branches of the thread.
+        """Yield the checkpoints of a thread, the newest first. The branches of the thread and the
+        yielded checkpoints are read.
         """
         return self._shown(self.branches.of(thread), hidden)
 
@@ -156,9 +157,9 @@ class Checkpoints:
     def newest(
         self, thread: str, *, hidden: bool = False
     ) -> tuple[WholeCheckpoint | None, Iterator[Checkpoint]]:
-        """Return the newest checkpoint with all that belongs to it, read at one moment, and the
-        earlier checkpoints, which are read lazily. Cost: the branches of the thread, and the
-        documents, records and notes of the newest checkpoint.
+        """Return the newest checkpoint with its documents, records and notes, read at one moment,
+        and an iterator over the earlier checkpoints, which reads them lazily. The call itself reads
+        the branches of the thread and the newest checkpoint.
         """
 
         def work(moment: Moment) -> tuple[list[ThreadBranch], WholeCheckpoint | None]:
@@ -180,7 +181,7 @@ class Checkpoints:
         return whole, walked
 
     def whole(self, thread: str, checkpoint: Checkpoint) -> WholeCheckpoint:
-        """Return a checkpoint with all that belongs to it, read at one moment."""
+        """Return a checkpoint with its documents, records and notes, read at one moment."""
         return query_all(self.histories.store.database, partial(self._whole, thread, checkpoint))
 
     def _whole(
@@ -204,8 +205,8 @@ class Checkpoints:
         self, checkpoint: Checkpoint, read: Callable[[Any], Any], moment: Moment
     ) -> tuple[list[Span], list[Any]]:
         """Return the ids of the events of each record of a checkpoint, and the results of ``read``
-        for these records. Each record is read before the next record is parsed: many objects at
-        once would start Python's garbage collection.
+        for the records. Each record is read before the next record is parsed: many objects at once
+        would start Python's garbage collection.
         """
         found = checkpoint.ranges
         if not found:
@@ -239,8 +240,8 @@ class Checkpoints:
         return spans, values
 
     def mark(self, thread: str, branch: str) -> list[tuple[int, int]]:
-        """Return a value that changes if a part of a branch or of the notes is redacted, or if one
-        of them is erased and begun again.
+        """Return a value that changes if a part of a branch or of the notes is redacted, or if the
+        conversation of the branch or of the notes is erased and begun again.
         """
 
         def read(moment: Moment) -> list[tuple[int, int]]:
@@ -266,8 +267,8 @@ class Checkpoints:
             count = min(2 * count, KEPT)
 
     def all_notes(self, thread: str, ids: Sequence[str]) -> dict[str, list[Any]]:
-        """Return the data of the notes on each of these checkpoints, in the order in which they
-        were appended. Cost: all notes since the first of them.
+        """Return the data of the notes on the checkpoints ``ids``, in the order in which the notes
+        were appended. All notes since the first note on one of these checkpoints are read.
         """
 
         def read(moment: Moment) -> dict[str, list[Any]]:
@@ -291,18 +292,16 @@ class Checkpoints:
         return query_all(self.histories.store.database, read)
 
     def notes(self, thread: str, checkpoint_id: str) -> list[Any]:
-        """Return the data of the notes on a checkpoint, in the order in which they were appended.
-        Cost: these notes.
-        """
+        """Return the data of the notes on a checkpoint, in the order of their appends."""
         return query_all(self.histories.store.database, partial(_notes, thread, checkpoint_id))
 
     # -- the newest one in memory
     # --------------------------------------------------------------------------------------
 
     def newest_records(self, thread: str, branch: str, version: int) -> list[tuple[Span, bytes]]:
-        """Return the event ids and the key of the records of the newest checkpoint that a branch
-        has at a version. If the newest checkpoint is in another branch, return an empty list. Cost:
-        none if the checkpoint is in memory.
+        """Return the event ids and the key of each record of a thread's newest checkpoint that a
+        branch has at a version. If the newest checkpoint is in another branch, return an empty
+        list. A checkpoint that is in memory is not read again.
         """
         newest = self.find(thread)
         if newest is None or newest.branch != branch:
@@ -315,7 +314,9 @@ class Checkpoints:
         ]
 
     def remember(self, thread: str, whole: WholeCheckpoint) -> None:
-        """Keep the newest checkpoint in memory, for the next call, if it is not there yet."""
+        """Keep the newest checkpoint in memory for the next call, unless it is in memory
+        already.
+        """
         newest = self._newest.get(thread)
         found = whole.checkpoint
         if newest is None or newest.checkpoint != found:
@@ -335,13 +336,14 @@ class Checkpoints:
         channels: Callable[[Checkpoint], tuple[Mapping[str, Any], Mapping[str, Any]]],
         listed: Callable[[Checkpoint, RecordList], Listed | None],
     ) -> None:
-        """Write a checkpoint after its parent, in one transaction: its document ``body``, its
-        changed documents, and its records. ``channels`` is called with the checkpoint before. It
-        returns further fields of ``body``, and the changed documents. ``listed`` is called with the
-        checkpoint before and its records. It returns the records of the new checkpoint, or None if
-        it has no list of records.
+        """Write a checkpoint after its parent, in one transaction: the checkpoint's document
+        ``body``, its changed documents, and its records. ``channels`` is called with the checkpoint
+        before the new one, and returns further fields of ``body``, and the changed documents.
+        ``listed`` is called with the checkpoint before the new one and the records of that
+        checkpoint. ``listed`` returns the records of the new checkpoint, or None if the new
+        checkpoint has no list of records.
 
-        Durability: on disk when it returns.
+        The checkpoint is on disk when the method returns.
         """
         number = 0
         newest = self._newest.pop(thread, None)
@@ -404,7 +406,7 @@ class Checkpoints:
             newest = None
 
     def note(self, thread: str, checkpoint_id: str, name: str, data: Mapping[str, Any]) -> None:
-        """Add a note on a checkpoint. Durability: on disk when it returns."""
+        """Add a note on a checkpoint. The note is on disk when the method returns."""
         conversation = companion(thread, _NOTES)
         history, known = self._noted.pop(
             (thread, checkpoint_id), (self.histories[conversation], [])
@@ -431,8 +433,8 @@ class Checkpoints:
                 self.branches.begin(conversation)
 
     def notes_here(self, thread: str, checkpoint_id: str) -> list[Any]:
-        """Return the same as ``notes``. If this process wrote all notes on the checkpoint, none of
-        them is read.
+        """Return the same list as ``notes``. If this process wrote all notes on the checkpoint, no
+        note is read.
         """
         history, known = self._noted.get((thread, checkpoint_id), (None, []))
 
@@ -449,8 +451,9 @@ class Checkpoints:
         return self.notes(thread, checkpoint_id)
 
     def hide(self, thread: str, ids: Iterable[str] = (), *, below: str = "") -> None:
-        """Hide these checkpoints, and all checkpoints whose ids are smaller than ``below``. They
-        stay in the log. Each branch records this, because all other branches may be deleted later.
+        """Hide the checkpoints ``ids``, and all checkpoints whose ids are smaller than ``below``.
+        Hidden checkpoints stay in the log. Each branch records which checkpoints are hidden,
+        because all other branches may be deleted later.
         """
         for branch in self.branches.of(thread):
             self._hide(self.histories[branch.tip.branch], {*ids}, below)
@@ -471,8 +474,8 @@ class Checkpoints:
         self, newest: _Newest, history: History, new: Listed
     ) -> tuple[list[Event], RecordList, HistoryRecorder | None]:
         """Return the events that turn the records of a checkpoint into the new records, the list of
-        the new records, and the recorder that decoded records that were not there before. Raises
-        ``VersionConflict``.
+        the new records, and the recorder that decoded the new records; None if no record is new.
+        Raises ``VersionConflict``.
         """
         before = newest.checkpoint
         taken = list[HistoryRecorder]()
@@ -505,7 +508,8 @@ class Checkpoints:
 
     def _standing(self, newest: _Newest, new: Listed) -> Sequence[bytes]:
         """Return the keys of the new records. If the runtime still has a record that was redacted
-        since, use the key of the rest of this record, found by its id.
+        since, return the key of the redacted record in its place. The redacted record is found by
+        its id.
         """
         old = newest.records
         instead = dict[Any, bytes]()
@@ -531,8 +535,8 @@ class Checkpoints:
         return new.keys
 
     def _loaded(self, checkpoint: Checkpoint, known: _Newest | None) -> _Newest:
-        """Return a checkpoint with its records. Use the records of ``known`` if it is the same
-        checkpoint, otherwise read them from the log.
+        """Return a checkpoint with its records. If ``known`` is the same checkpoint, use the
+        records of ``known``. Otherwise read the records from the log.
         """
         history = self.histories[checkpoint.branch]
         if known is not None and known.checkpoint.value == checkpoint.value:
@@ -546,7 +550,7 @@ class Checkpoints:
         )
 
     def record(self, checkpoint: Checkpoint, place: int) -> Any:
-        """Return one of the records of a checkpoint. Cost: all records of the checkpoint."""
+        """Return one of the records of a checkpoint. All records of the checkpoint are read."""
         return query_all(self.histories.store.database, partial(self._records, checkpoint, _same))[
             1
         ][place]
@@ -559,8 +563,8 @@ def _shown(branch: str, intervals: list[Span], moment: Moment) -> list[Event]:
 
 
 def _are_stored(ranges_of: Iterable[Span], spans: Sequence[Span]) -> bool:
-    """Return whether each range begins and ends with one of these records. If so, all of its
-    records are stored.
+    """Return whether each range begins and ends with one of the stored records, which have
+    ``spans``. Then all records of the ranges are stored.
     """
     starts = {start for start, _ in spans}
     stops = {stop for _, stop in spans}
@@ -572,9 +576,7 @@ def _same(record: Any) -> Any:
 
 
 def _notes(thread: str, checkpoint_id: str, moment: Moment) -> list[Any]:
-    """Return the data of the notes on a checkpoint, in the order in which they were appended. Cost:
-    these notes.
-    """
+    """Return the data of the notes on a checkpoint, in the order of their appends."""
     conversation = companion(thread, _NOTES)
     with suppress(ConversationErased, ConversationNotFound):
         reading = moment.conversation(conversation)

@@ -1,9 +1,8 @@
 """Store a list of records, which changes from checkpoint to checkpoint, as events of a
 conversation.
 
-New records are appended. For removed records, ``change_of_prompt`` decides whether they are
-retracted or forgotten, so that the View follows the list. Ranges of ids say which events are in the
-list.
+New records are appended. ``change_of_prompt`` decides whether removed records are retracted or
+forgotten, so that the View follows the list. Ranges of ids say which events are in the list.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ SNAPSHOT = "snapshot"
 
 class Listed(NamedTuple):
     """The records of a new checkpoint: their keys and source ids. ``record(n)`` returns the record
-    at the place ``n``, if it is new.
+    at the place ``n``, if the record is new.
     """
 
     keys: Sequence[bytes]
@@ -40,8 +39,8 @@ class Listed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RecordList:
-    """The records of a checkpoint: for each record the ids of its events, the key that identifies
-    it, and its id in the source.
+    """The records of a checkpoint: the ids of the events of each record, the key that identifies
+    the record, and the record's id in the source.
     """
 
     spans: Sequence[Span] = ()
@@ -58,13 +57,13 @@ def changes(
     removed: int,
     summaries: Callable[[], Mapping[int, Sequence[Span]]],
 ) -> tuple[list[Event], list[Span]]:
-    """Return the events that turn a list into another one, and the ids of the events of its
-    records.
+    """Return the events that turn one list of records into another list, and the ids of the events
+    of each record in the other list.
 
     If there are new records, ``recorder()`` and ``record(n)`` are called; the recorder is at the
     version of the next event. ``removed`` is the id of the last event that forgot records before
-    the end of the list, or -1. ``summaries()`` returns the shown summaries. A summary is forgotten
-    too if it replaces no record that stays.
+    the end of the list, or -1. ``summaries()`` returns the shown summaries. A summary that replaces
+    no remaining record is forgotten too.
     """
     places = staying(old.keys, new)
     spans = [old.spans[place] for place in places]
@@ -94,9 +93,9 @@ def changes(
 
 
 def ranges(old: RecordList, spans: Sequence[Span], joins: Callable[[int, int], bool]) -> list[int]:
-    """Return ranges of ids that contain exactly the records of these spans: start, stop, start,
-    stop, … ``joins(start, stop)`` returns whether there are no other records between the end of the
-    old list and the new records.
+    """Return ranges of ids that contain exactly the records of ``spans``: start, stop, start, stop,
+    … ``joins(start, stop)`` returns whether there are no other records between the end of the old
+    list and the new records.
     """
     known = {*old.spans}
     after = dict(pairwise(old.spans))

@@ -19,10 +19,10 @@ The parts of an event's content, and the events of foldlog that they become:
     actions.rewind_before_invocation_id   Retraction of that invocation and of all later events,
                                           after the Annotation
 
-The SDK's server writes these names in camel case (``functionCall``), which foldlog also reads. As
-in the SDK, a compaction within the times of an earlier compaction changes nothing; it becomes an
-Annotation. Each part is one event of foldlog: see ``parts.py``. An adapter writes the bytes of a
-tool as ``{"$bytes": base64}``.
+The SDK's server writes the names of fields in camel case (``functionCall``), which foldlog also
+reads. As in the SDK, a compaction within the times of an earlier compaction changes nothing, and
+becomes an Annotation. Each part is one event of foldlog: see ``parts.py``. An adapter writes the
+bytes of a tool as ``{"$bytes": base64}``.
 """
 
 from __future__ import annotations
@@ -100,8 +100,8 @@ _USAGE = {
 
 
 def _accepts(record: Any) -> bool:
-    """Return whether ``record`` names its author and its invocation, and whether its content, if
-    there is one, has parts.
+    """Return whether ``record`` names its author and its invocation, and whether the content of
+    ``record``, if it has a content, has parts.
     """
     if type(record) is dict:
         named = {"invocation_id": record.get("invocationId"), **record}
@@ -136,8 +136,8 @@ def _snake_case(record: Any, levels: int = 8) -> Any:
 
 
 class _Span(NamedTuple):
-    """The times of a shown event. They are equal, except for a summary, which is about the events
-    between two times.
+    """The times of a shown event. The two times are equal, except for a summary, which is about the
+    events between the two times.
     """
 
     first: datetime
@@ -179,8 +179,8 @@ class _Decoder(PartsDecoder):
             read.add(Retraction, version=version)
 
     def _condense(self, read: RecordEvents, record: dict[str, Any]) -> bool:
-        """Add the condensation of a compaction. As in the SDK, the summary comes at the time of the
-        last event that it replaces. Return whether a condensation was added.
+        """Add the condensation of a compaction. As in the SDK, the summary has the time of the last
+        event that the summary replaces. Return whether a condensation was added.
         """
         compaction = within(record, "actions", "compaction")
         span = _span_in(compaction)
@@ -263,7 +263,7 @@ def _read(part: dict[str, Any] | None, record: dict[str, Any]) -> Made:
 
 def _signature(part: dict[str, Any]) -> str | None:
     """Return the signature of Anthropic's server, which is a text. Return None if there is no
-    signature, or if it comes from Google's server.
+    signature, or if the signature comes from Google's server.
     """
     with suppress(ValueError):
         data = text_or_empty(part.get("thought_signature")).replace("-", "+").replace("_", "/")

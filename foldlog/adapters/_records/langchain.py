@@ -9,13 +9,13 @@
     tool                                           Observation
     every other type, such as remove               Annotation, which no View shows
 
-LangChain accepts any role in a chat message. A role that foldlog does not know (``critic``) is
-neither the user nor the agent: such a message is from the environment. An export to another format
-writes it with the role of the user.
+LangChain accepts any role in a chat message. A message whose role foldlog does not know
+(``critic``) is from the environment, because its author is neither the user nor the agent. An
+export to another format writes a message of an unknown role with the role of the user.
 
 Each message is read and written separately, so any part of a history can be written. A message may
-have other keys besides ``data``, which are stored: ``foldlog.adapters.langgraph`` writes such a key
-for values that JSON cannot represent.
+have other keys besides ``data``, which are stored: ``foldlog.adapters.langgraph`` writes a key of
+its own for values that JSON cannot represent.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@
     system, developer              SystemMessage
 
 Calls are blocks ``tool_call``, or ``tool_calls`` in ``additional_kwargs`` in OpenAI's format. Each
-message is read and written separately. No SDK is imported here.
+message is read and written separately. This module imports no SDK.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Read and write the events of a conversation as files of the OpenHands SDK, and follow the head of
 its tree.
 
-The SDK's events are a tree, and its model is shown the branch that ends in the head. The View of
-the conversation is the same branch: before an event that continues another branch, a retraction
-returns the View to the version after the event's parent.
+The SDK's events are a tree, and the SDK shows its model the branch that ends in the head. The View
+of the conversation is this branch that ends in the head: before an event that continues another
+branch, a retraction returns the View to the version after the event's parent.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _NOT_A_HEAD = "ConversationStateUpdateEvent"
 
 
 class EventFiles:
-    """The SDK's events of a conversation, in order, with the names of their files."""
+    """The SDK's events of a conversation, in order, with the names of the event files."""
 
     def __init__(self, history: History) -> None:
         self._history = history
@@ -65,12 +65,14 @@ class EventFiles:
         self.documents: set[str] = set()
         self.head: str | None = None
         self._heads: tuple[list[int], list[str | None]] = ([], [])
-        """The ids of the events that moved the head, each with its target."""
+        """The ids of the events that moved the head, and for each the event to which the head
+        moved.
+        """
         self._events: dict[str, int] = {}
         self._read: dict[int, Event] = {}
         self._stored = history._stored_records()
         self._read_at = 0
-        """The version at which ``_read`` and ``_stored`` were read. They are read again at a later
+        """The version at which ``_read`` and ``_stored`` were read. Both are read again at a later
         version, because a redaction may have changed them.
         """
         self._counted: dict[str, int] | None = None
@@ -79,9 +81,9 @@ class EventFiles:
         """
 
     def catch_up(self) -> None:
-        """Read the events that were appended since the last call. Cost: these events.
+        """Read the events that were appended since the last call.
 
-        If the conversation was erased before this object read it, it has no events. The log is read
+        A conversation that was erased before this object read it has no events. The log is read
         only if a program has committed since the last call, because the SDK reads its files one by
         one.
         """
@@ -116,8 +118,8 @@ class EventFiles:
         return source_id in self._events
 
     def text(self, source_id: str) -> str | None:
-        """Return the text of an event; None if there is no such event. Cost: the events of its
-        record.
+        """Return the text of an event; None if there is no such event. Only the events of the
+        event's record are read.
         """
         self.catch_up()
         event_id = self._events.get(source_id)
@@ -154,8 +156,8 @@ class EventFiles:
         return json_text(record if head is None else {**record, "parent_id": head})
 
     def _event(self, event_id: int) -> Event:
-        """Return an event, and read the events after it too, because the SDK reads its files in
-        order.
+        """Return an event. The events after this event are read too, because the SDK reads its
+        files in order.
         """
         if event_id not in self._read:
             self._read = {
@@ -164,8 +166,8 @@ class EventFiles:
         return self._read[event_id]
 
     def append(self, records: Sequence[dict[str, Any]]) -> None:
-        """Append events, all or none, after all events of other writers. The first event continues
-        the branch that it names. Each later event continues the event before it.
+        """Append events, all or none, after all events of other writers. The first new event
+        continues the branch that it names. Each later event continues the event before it.
         """
         parent = records[0].get("parent_id")
 
@@ -177,7 +179,7 @@ class EventFiles:
         self.follow(self._at_the_end(appended))
 
     def append_all(self, records: Iterable[dict[str, Any]]) -> None:
-        """Append events, each to its own branch."""
+        """Append events. Each event continues the branch that it names."""
         run: list[dict[str, Any]] = []
         head: str | None = None
         for record in records:
@@ -193,9 +195,9 @@ class EventFiles:
             self.append(run)
 
     def write_state(self, name: str, state: dict[str, Any]) -> None:
-        """Store the SDK's state and show the branch that it names, in one transaction. If the event
-        that it names is absent, the View stays. Each call of a model that is in this state and not
-        in the last one becomes an event, which no View shows.
+        """Store the SDK's state and show the branch that the state names, in one transaction. If
+        the event that the state names is absent, the View stays. Each call of a model that is in
+        the new state and not in the last state becomes an event, which no View shows.
         """
         head = state.get("leaf_event_id")
         metrics = metrics_in(state)
@@ -236,7 +238,7 @@ class EventFiles:
                 continue  # another process appended
 
     def _go_to(self, head: str | None) -> None:
-        """Retract the events that are not on the branch that ends in ``head``, or bring that branch
+        """Retract the events that are not on the branch that ends in ``head``, or bring the branch
         back.
         """
         if head is not None and head not in self._events:

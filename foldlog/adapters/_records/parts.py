@@ -1,7 +1,7 @@
 """Convert records that are made of parts: one event for each part, and back.
 
-A record is read and written without the records before it. So any part of a history can be written,
-if it begins with a record.
+A record is read and written without the records before it. So any part of a history that begins
+with the first event of a record can be written.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _NO_PARTS = (None,)
 
 class PartsEncoder(RepliesEncoder):
     """Writes a record for each message, for the calls of a reply and for their results. For a
-    redacted record, it also writes parts that are annotations.
+    redacted record, the encoder also writes parts that are annotations.
     """
 
     rules: PartsFormat
@@ -129,9 +129,9 @@ class PartsFormat(Format):
     ``thought``   the part for thinking, from its text and its signature. A redacted block has an
                   empty text, and its data as the signature. The result is empty if the format has
                   no such part
-    ``written``   the record of an event that was not imported, with these parts
-    ``response``  the id of a record's response, if this is not ``source_id``
-    ``part_time``  the time of a part at a place, if this is not the time of the record
+    ``written``   the record of an event that was not imported, with the given parts
+    ``response``  the id of a record's response, if the response has another id than ``source_id``
+    ``part_time``  the time of a part at a place, if a part has another time than its record
     ``usage``     the ``meta`` with a record's usage
     ``again``     the parts for an annotation from ``kept``, which may be redacted
     """
@@ -164,8 +164,8 @@ def called(tool: str, arguments: Any, call_id: Any) -> Made:
 def answered(
     call_id: Any, content: Any, *, is_error: bool, tool: str = "", parts: Sequence[Any] = ()
 ) -> Made:
-    """Return the result of a call. Its content is a text, or a value as JSON. If one of ``parts``
-    is a file, the content is these parts.
+    """Return the result of a call. The content of the result is a text, or a value as JSON. If one
+    of ``parts`` is a file, the content is ``parts``.
     """
     result = tuple(parts) if any(map(file_in, parts)) else text_of(content)
     return Observation, {
@@ -177,13 +177,13 @@ def answered(
 
 
 def kept(name: str, data: Any, *, shown: bool = True) -> Made:
-    """Return an annotation for a part that only this format knows."""
+    """Return an annotation for a part that only the format of the record knows."""
     return Annotation, {"name": name, "data": data, "shown": shown}
 
 
 def thought(text: Any, signature: Any = None, *, is_redacted: bool = False) -> Made:
-    """Return an annotation with the model's thinking, which stays with the next part. The signature
-    of a redacted block is its data.
+    """Return an annotation with the model's thinking, which stays with the next part. If the block
+    is redacted, the annotation has the data of the block as the signature.
     """
     if is_redacted:
         data = {"type": "redacted_thinking", "data": signature}
@@ -196,7 +196,9 @@ _THOUGHT = "reasoning"
 
 
 def named(key: str, event: Event) -> dict[str, Any]:
-    """Return the id of an event's record under ``key``; an empty dict if the record has no id."""
+    """Return a dict with the id of an event's record under ``key``; an empty dict if the record has
+    no id.
+    """
     known = id_of_source(event)
     return {} if known is None else {key: known}
 
@@ -216,9 +218,9 @@ def text_of(value: Any) -> str:
 
 
 def file_of(held: Any) -> dict[str, Any] | None:
-    """Return a part with the file in ``held``, which has its type and its bytes. The bytes are
-    base64, base64 for URLs, or marked by an adapter (``{"$bytes": base64}``). Return None for other
-    values.
+    """Return a part with the file in ``held``, which has the type and the bytes of the file. The
+    bytes are base64, base64 for URLs, or marked by an adapter (``{"$bytes": base64}``). Return None
+    for other values.
     """
     data, *kinds = (dict_or_empty(held).get(key) for key in ("data", "media_type", "mime_type"))
     kind = text_or_empty(kinds[0] or kinds[1])

@@ -161,7 +161,7 @@ def _read(part: dict[str, Any] | None, record: dict[str, Any]) -> Made:
 
 def _is_of_claude(part: dict[str, Any], record: dict[str, Any]) -> bool:
     """Return whether Anthropic's server made the signature of a part, also through Bedrock.
-    Responses of 2025 do not say which server made it.
+    Responses of 2025 do not say which server made a signature.
     """
     provider = part.get("provider_name")
     system = record.get("canonical_system")
@@ -181,8 +181,8 @@ def _time(record: dict[str, Any], part: dict[str, Any] | None, place: int) -> So
 
 
 def _shown(content: Any) -> Content:
-    """Return the content of a user's message: a text, or texts and files. Any other item becomes a
-    text with the name of its kind.
+    """Return the content of a user's message: a text, or texts and files. An item that is neither a
+    text nor a file becomes a text with the name of its kind.
     """
     if type(content) is list:
         return tuple(map(_shown_item, content))
@@ -286,7 +286,7 @@ def _thought(text: str, signed: str) -> dict[str, Any]:
 
 
 def _again(event: Annotation) -> list[Any]:
-    """Return the part for an annotation that only this format knows. If it is redacted, return a
+    """Return the part from which an annotation was made. If the annotation is redacted, return a
     part with a text.
     """
     if isinstance(event.data, dict):
@@ -304,7 +304,7 @@ def _item(url: str, _name: str = "") -> Any:
 
 
 def _usage_in(record: dict[str, Any]) -> dict[str, Any]:
-    """Return the usage of a response. Its input tokens include cached tokens."""
+    """Return the usage of a response. The input tokens of pydantic-ai include cached tokens."""
     usage = record.get("usage")
     reply = record.get("provider_response_id")
     return usage_meta(
