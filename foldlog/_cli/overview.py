@@ -112,13 +112,10 @@ def _of_programs(store: Store) -> Iterator[AttentionDocument]:
 
         found = look_at(store, program, Path(home_folder(), FIRED))
         if found.soon and found.not_here:
-            missing = (
-                f"{len(found.not_here):,} of its {count(found.transcripts, 'transcript')} are not"
-                " here"
-            )
+            missing = f"{len(found.not_here):,} of its {count(found.transcripts, 'transcript')}"
             problem = (
-                f"{found.program} deletes {count(found.soon, 'transcript')} within a week, and"
-                f" {missing}"
+                f"{found.program} deletes {count(found.soon, 'transcript')} within a week; missing"
+                f" here: {missing}"
             )
             yield AttentionDocument(
                 problem=problem, command=command("import", "--from", found.format)

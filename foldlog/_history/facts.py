@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from foldlog._reports.as_sent import Sent, sent
 from foldlog._search import SearchTerms, events_with
+from foldlog._words.gist import count
 from foldlog._words.texts import text_of
 from foldlog.eventstore import CondensationAction, Event, Retraction, Store, summary_of
 from foldlog.eventstore.inside import is_structural
@@ -108,7 +109,9 @@ def fact(store: Store, views: Views, conversation: str, words: str, at: int | No
             f"retraction is {by.id}"
         )
     if unread_problems:
-        reason += f"; {len(unread_problems)} events could not be read: {unread_problems[0]}"
+        reason += (
+            f"; {count(len(unread_problems), 'event')} could not be read: {unread_problems[0]}"
+        )
     return Fact(
         words,
         view.version,

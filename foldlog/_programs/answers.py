@@ -24,7 +24,7 @@ from foldlog._programs.asking import Asked, Asking, Unclear
 from foldlog._reports.as_sent import sent, why_sent
 from foldlog._reports.dropped import Dropped, DroppedTerm, condensations, dropped_by
 from foldlog._search import Hit, Searched, search
-from foldlog._words.gist import gist
+from foldlog._words.gist import count, gist
 from foldlog._words.safe_text import printable
 from foldlog._words.times import moment_of
 from foldlog.condensers import is_masked
@@ -125,7 +125,7 @@ class Answers:
         version = self._store.version(subject.conversation)
         compaction_ids = [action.id for action in condensations(self._store, name)]
         compactions = ", ".join(map(str, compaction_ids)) or "none"
-        yield f"{_name(name)}: {version} events; compactions: {compactions}"
+        yield f"{_name(name)}: {count(version, 'event')}; compactions: {compactions}"
         newest_first = compaction_ids[::-1]
         described = newest_first[:_NEWEST] if compaction is None else [compaction]
         for action_id in described:
@@ -193,7 +193,7 @@ class Answers:
             hits.setdefault(hit.conversation, []).append(hit)
         names = [name for name in hits if in_folder_ids is None or name in in_folder_ids]
         for name in names[: max(1, limit)]:
-            yield f"{len(hits[name])} events, the newest: {_hit_line(hits[name][0])}"
+            yield f"{count(len(hits[name]), 'event')}, the newest: {_hit_line(hits[name][0])}"
         yield from _unsearched_lines(result)
 
     def _everywhere(self, query: str) -> Iterator[str]:
@@ -222,7 +222,7 @@ class Answers:
             parts = (overview.last_event_at, attributes.get("cwd"), overview.title)
             events = overview.events or row.version
             quoted = _quoted(" ".join(filter(None, parts)), _LONG)
-            yield f"{_name(row.id)}: {program}, {events} events, {quoted}"
+            yield f"{_name(row.id)}: {program}, {count(events, 'event')}, {quoted}"
 
 
 def _compaction_lines(dropped: Dropped) -> Iterator[str]:

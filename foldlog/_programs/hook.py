@@ -12,6 +12,7 @@ from typing import Any
 from foldlog._archive.compacting import note_compaction
 from foldlog._archive.importing import Failed, Import
 from foldlog._programs.programs import PROGRAMS
+from foldlog._words.gist import count
 from foldlog.eventstore import Store
 
 FIRED = "hooks"
@@ -66,7 +67,7 @@ def answer_hook(
     if event == "PreCompact" or (is_compacted and is_claude_code):
         noted = note_compaction(store, conversation)
     if starts_after_compaction:
-        about = f"about {noted.events} events" if noted else "earlier events"
+        about = f"about {count(noted.events, 'event')}" if noted else "earlier events"
         return {
             "hookSpecificOutput": {
                 "hookEventName": event,

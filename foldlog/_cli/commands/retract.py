@@ -41,8 +41,8 @@ def run(
         version = store.conversation(whole(store, conversation)).version
         if not 0 <= to < version:
             raise Refused(
-                f"conversation {conversation!r} has {version:,} events; --to {to} takes nothing"
-                f" back (use 0 to {version - 1})"
+                f"conversation {conversation!r} has {count(version, 'event')}; --to {to} takes"
+                f" nothing back (use 0 to {version - 1})"
             )
         history = Histories(store)[conversation]
         history.at(version)  # if no View can be made, nothing is taken back

@@ -17,7 +17,7 @@ from foldlog._cli.stores import open_existing, resolved
 from foldlog._documents import DocumentsDocument, ShownDocument
 from foldlog._reports.own_ids import in_own_ids
 from foldlog._words.event_json import shown_document
-from foldlog._words.gist import id_words
+from foldlog._words.gist import count, id_words
 from foldlog.eventstore import ATTRIBUTES, CondensationAction, Documents, Store
 from foldlog.eventstore.inside import said
 from foldlog.projections import summary_event
@@ -100,8 +100,8 @@ def _show_documents(store: Store, conversation: str, at: int | None) -> None:
     version = present if at is None else at
     if version > present:
         raise Refused(
-            f"conversation {conversation!r} has {present:,} events, so --at {at} is after its end "
-            f"(use 0 to {present})"
+            f"conversation {conversation!r} has {count(present, 'event')}, so --at {at} is after"
+            f" its end (use 0 to {present})"
         )
     documents = Documents(store).all(conversation, version=version)
     documents.pop(ATTRIBUTES, None)
