@@ -12,8 +12,8 @@ refreshing.py  import the new records of a file; compacting.py: a compaction tha
 redacting.py   redact records of a source
 stored.py      the records of a conversation as they came, for an export
 
-What figures show of a source is in ``foldlog._figures.of_sources``. How sources are stored is in
-``foldlog.eventstore.sources``; which formats there are, in ``foldlog._formats``.
+``foldlog._figures.of_sources`` counts the figures of a source. ``foldlog.eventstore.sources``
+stores sources. ``foldlog._formats`` has the formats.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 
 def makes_events(store: Store) -> Store:
-    """Return a store that makes the events of an imported conversation when a transaction first
-    asks for them. If the store is read-only, it makes them in memory. It also restores an archived
-    conversation at that time.
+    """Return a store that makes the events of an imported conversation in the first transaction
+    that needs these events. A read-only store makes the events in memory. The returned store also
+    restores an archived conversation when a transaction first needs its events.
     """
     in_memory: EventsInMemory | None = None
 

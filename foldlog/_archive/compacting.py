@@ -1,9 +1,9 @@
 """A compaction that a program reported to a hook, but has not yet written into its file.
 
-Claude Code writes a compaction only after its hooks ran. Until then the View of the file shows
-events that the compaction has dropped. So foldlog notes the compaction in the source, and reports
-it as missing. An import deletes the note when the file has the compaction, or a later reply of the
-model without a compaction.
+Claude Code writes a compaction only after its hooks ran. While its hooks run, the View of the file
+shows events that the compaction has dropped. So foldlog notes a compaction in the source, and
+reports the compaction as missing. An import deletes the note when the file has the compaction, or a
+later reply of the model without a compaction.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _SHOWN = ("user", "agent", "action", "observation", "error", "environment")
 
 
 class Compacting(NamedTuple):
-    """A compaction that is not written yet. ``at`` is the time of the hook, ``events`` about how
-    many events were shown at that time.
+    """A compaction that is not written yet. ``at`` is the time when the hook ran. ``events`` is
+    about how many events were shown when the hook ran.
     """
 
     at: str
@@ -37,10 +37,10 @@ class Compacting(NamedTuple):
 
 
 class _Note(msgspec.Struct):
-    """The note of a source. ``at`` is the time of the hook, or empty if no compaction is missing.
-    ``compactions``, ``replies`` and ``shown`` (shown events) are the counts in the records at that
-    time; one more compaction or reply ends the note. ``since`` is ``shown`` at the compaction
-    before.
+    """The note of a source. ``at`` is the time when the hook ran, or empty if no compaction is
+    missing. ``compactions``, ``replies`` and ``shown`` (shown events) are the counts in the records
+    when the hook ran; one more compaction or reply ends the note. ``since`` is the value of
+    ``shown`` at the previous compaction.
     """
 
     at: str = ""
@@ -51,8 +51,9 @@ class _Note(msgspec.Struct):
 
 
 def note_compaction(store: Store, conversation: str) -> Compacting | None:
-    """Note that a program compacts a conversation now. Return None if its format has no
-    compactions, or if it has no source. Noting the same compaction again changes nothing.
+    """Note that a program compacts a conversation now. Return None if the conversation has no
+    source, or a source whose format has no compactions. Noting one compaction twice changes
+    nothing.
     """
 
     def note(transaction: Transaction) -> Compacting | None:

@@ -30,8 +30,8 @@ _APART: Final = (
 class NewSource(NamedTuple):
     """A source that is read as a whole and not written yet. ``size`` is in bytes.
 
-    ``begin`` writes it in a transaction. It returns None if another process has stored the source
-    first, or if the source is refused.
+    ``begin`` writes the source in a transaction. ``begin`` returns None if another process has
+    stored the source first, or if the source is refused.
     """
 
     source_import: SourceImport
@@ -41,8 +41,8 @@ class NewSource(NamedTuple):
 
 
 class SourceImport(SourceWriter):
-    """The import of one source. ``named`` returns the name of its conversation. Its argument is the
-    name that the records of the source have, or None.
+    """The import of one source. ``named`` returns the name of the source's conversation. The
+    argument of ``named`` is the name that the records of the source have, or None.
     """
 
     def __init__(
@@ -60,8 +60,8 @@ class SourceImport(SourceWriter):
         """The hashes of the earlier records that the source continues but does not contain."""
 
     def import_source(self) -> Imported:
-        """Import the source. Raises ``VersionConflict`` if another process was first,
-        ``SourceRefused``, ``NotAHistory``.
+        """Import the source. Raises ``VersionConflict`` if another process has stored the source
+        first, ``SourceRefused``, and ``NotAHistory``.
         """
         places: list[Place] = self.query(lambda sources: sources.places(self.place))
         if self._is_refused(self.place):
@@ -120,8 +120,8 @@ class SourceImport(SourceWriter):
 
     def _append_grown(self, place: Place, source: Source) -> Imported | None:
         """Append the new records of a log. Return None if the log does not begin with the bytes of
-        its last import, if records came from another place since, or if somebody continued its
-        conversation in foldlog.
+        its last import, if the conversation got records from another place after that import, or if
+        somebody continued the conversation in foldlog.
         """
         reading = self.reading
         if type(self.found.reader) is not JsonLines or self.found.reader.is_packed:
@@ -137,7 +137,7 @@ class SourceImport(SourceWriter):
         return self._append_rest(source)
 
     def _append_rest(self, source: Source, skip: int = 0) -> Imported:
-        """Append the records of the reading from number ``skip`` on; the earlier records are
+        """Append the records from number ``skip`` on. The records before that number are already
         stored.
         """
         records_before = source.records
@@ -148,8 +148,8 @@ class SourceImport(SourceWriter):
         return self.outcome(self.reading.records - records_before)
 
     def _is_continued_here(self, source: Source) -> bool:
-        """Return whether somebody continued the conversation of a source in foldlog. If so, new
-        records of the source become a fork.
+        """Return whether somebody continued the conversation of a source in foldlog. New records of
+        a continued conversation's source become a fork.
         """
         name = self.name_of(source.conversation)
         events_made = self.query(lambda sources: sources.made(source))
@@ -190,10 +190,8 @@ class SourceImport(SourceWriter):
 
     def _go_on(self, skeleton: Skeleton, name: str) -> Imported | None:
         """Import a source that continues another history but does not contain it. Return None if
-        that history is not stored.
-
-        The records of the source belong to the conversation ``name``. They are appended if they
-        continue at its end, and otherwise become a fork.
+        the continued history is not stored. Records that continue at the end of the conversation
+        ``name`` are appended to it; other records become a fork.
         """
         if skeleton.follows is None:
             return None
@@ -210,8 +208,8 @@ class SourceImport(SourceWriter):
         return self._import_compared(self._own_forks(base, name))
 
     def _own_forks(self, source: Source, name: str) -> list[Source]:
-        """Return the sources of a family that belong to this conversation, or to a fork that an
-        import made of it.
+        """Return the sources of a family that belong to the conversation ``name``, or to a fork
+        that an import made of this conversation.
         """
         family = [(self.name_of(member.conversation), member) for member in self._family(source)]
         return [
@@ -241,8 +239,8 @@ class SourceImport(SourceWriter):
         return [*self.query(lambda sources: [*sources.family(source.root)])]
 
     def _read_beginning(self, sources: list[Source]) -> None:
-        """Note the hashes of the records that a source continues but does not contain, unless the
-        stored source does not contain them either.
+        """Note the hashes of the records that a source continues but does not contain, if a stored
+        source contains these records.
         """
         skeleton = new_counter(self.found.format)
         if isinstance(skeleton, DecodedRecords):
@@ -276,17 +274,17 @@ class SourceImport(SourceWriter):
         )
 
     def _read_again(self) -> None:
-        """Begin another pass over the source. Its first record is numbered after the records that
-        it continues.
+        """Begin another pass over the source. The first record of the source gets the number after
+        the records that the source continues.
         """
         self.reading = reading_of(self.found.path, self.found.reader)
         self.reading.records = len(self._hashes_shared) // HASH_BYTES
         self.skeleton = new_counter(self.found.format)
 
     def _import_compared(self, sources: list[Source], place: Place | None = None) -> Imported:
-        """Import a source that may differ from the stored sources. If it is the same as at its last
-        import, it stays with its conversation. Otherwise it continues the source with which it
-        shares the most records.
+        """Import a source that may differ from the stored sources. A source that is unchanged since
+        its last import stays with its conversation. A changed source continues the stored source
+        with which it shares the most records.
         """
         self._read_again()
         reading = self.reading
@@ -320,8 +318,8 @@ class SourceImport(SourceWriter):
         return self._fork(source, shared_count)
 
     def _check_redactions(self, sources: list[Source], shared_count: int) -> None:
-        """Raise ``SourceRefused`` for a source with a redacted record, if the source was rewritten
-        before that record, or if its later records repeat it.
+        """Raise ``SourceRefused`` for a source with a redacted record if the source was rewritten
+        before the redacted record, or if later records of the source repeat the redacted record.
         """
         for source in sources:
             redacted_numbers: set[int] = self.query(partial(Sources.all_redacted, source=source))
@@ -338,8 +336,8 @@ class SourceImport(SourceWriter):
             )
 
     def _is_provisional(self, source: Source, shared_count: int) -> bool:
-        """Return whether only the last record differs and no event was made of it. If so, the
-        program was still writing this record at the earlier import.
+        """Return whether only the last record differs and no event was made of it. In that case the
+        program was still writing the last record at the earlier import.
         """
         is_last = shared_count == source.records - 1 and shared_count >= source.from_record
         return is_last and source.made <= shared_count and shared_count not in source.redacted

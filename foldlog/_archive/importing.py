@@ -1,11 +1,11 @@
-"""Import the sources at some paths: append the new records of each, or begin a fork at the first
-record that differs.
+"""Import the sources at some paths. The new records of a source are appended. If a source differs
+from its stored records, its first different record begins a fork.
 
-A *place* is a path, the number of a source in this file, and the options of the import. An import
-is a copy. It never removes or repairs stored records, and it decides nothing twice: a row of
-``places`` stores which conversation a place became, and a hash identifies each record. An import
-refuses an erased source. It also refuses a source that was rewritten before a redacted record,
-since the redacted text could come back unrecognized.
+A *place* is the path of a file, the number of a source in the file, and the options of the import.
+An import is a copy. An import never removes or repairs stored records. A row of ``places`` stores
+which conversation a place became, and a hash identifies each record, so a second import decides
+nothing again. An import refuses an erased source. An import also refuses a source that was
+rewritten before a redacted record, since the redacted text could come back unrecognized.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ _NO_HISTORY: Final = "contains no history that can be imported"
 
 
 class Failed(NamedTuple):
-    """A source whose import failed, and the error. ``added`` is the number of its records that were
-    stored before the error.
+    """A source whose import failed, and the error. ``added`` is the number of records of the source
+    that were stored before the error.
     """
 
     conversation: str
@@ -57,8 +57,8 @@ class Failed(NamedTuple):
 
 
 class Import:
-    """Imports the sources at some paths with the same options. Iterate over it to import them; it
-    yields an outcome for each source.
+    """Imports the sources at some paths with the same options. Iterate over an ``Import`` to import
+    the sources; the iteration yields an outcome for each source.
 
     After an iteration, ``findings`` are the problems that belong to no source. ``left_out`` are the
     files in folders that have no known format. ``not_opened`` are the files that were not read
@@ -131,7 +131,7 @@ class Import:
         return _is_as_it_was(path, self._places(self._place(path, 0)))
 
     def nothing(self) -> NotAHistory:
-        """Return the error for paths from which nothing could be imported."""
+        """Return the error that names the paths from which nothing could be imported."""
         path = self._paths[0] if self._paths else Path()
         first = next(iter(self.findings), None)
         if first is not None and first.place == str(path):
@@ -171,7 +171,7 @@ class Import:
         yield from self._write_waiting()
 
     def _sources_below(self, root: Path) -> Iterator[tuple[Found | Unchanged, bytes]]:
-        """Yield the sources, each with its place. Report what is not a source."""
+        """Yield each source below a folder with its place. Report files that are not sources."""
         numbers = dict[Path, Iterator[int]]()
         for found in histories(root, self._recognize, partial(self._look, root)):
             if isinstance(found, Unchanged):
@@ -192,9 +192,9 @@ class Import:
     # ----------------------------------------------------------------------------------
 
     def _look(self, root: Path, path: Path) -> Found | Unchanged | None:
-        """Return what a file is if a quick check shows it: the file is unchanged, or its first
-        lines or its last import show its format. Return None if the file has to be examined. Cost:
-        the status of the file; for a log also its first lines, or all lines of its last import.
+        """Return whether a file is unchanged, or else its format, if the first lines of the file or
+        its last import show the format. Return None if the file has to be examined. Cost: the
+        status of the file; for a log also its first lines, or all lines of its last import.
         """
         place = self._place(path, 0)
         places = self._places(place)
@@ -210,8 +210,8 @@ class Import:
 
     def _recorded(self, path: Path, places: list[Place]) -> Format | None:
         """Return the format that the last import of a log recorded, if the log still begins with
-        the lines of that import. Otherwise return None. New lines are not checked again, since they
-        may have no known format.
+        the lines of that import. Return None for a log that does not begin with these lines. The
+        format of new lines is not checked, since new lines may have no known format.
         """
         if not places or not places[-1].taken:
             return None
@@ -282,8 +282,8 @@ class Import:
         return SourceImport(self._store, found, place, self._options, name, state)
 
     def _short_and_new(self, found: Found, place: bytes) -> NewSource | None:
-        """Read a source whose place is new as a whole, if it is short. Return None for any other
-        source.
+        """Read a short source as a whole if its place is new. Return None for a long source, and
+        for a source at a known place.
         """
         places = self._looked_up.pop(place, None)
         try:
@@ -296,9 +296,9 @@ class Import:
             return None  # the import of this source alone reports the error
 
     def _write_waiting(self) -> Iterator[Imported | Failed]:
-        """Write the short new sources in one transaction. If another process has begun one of them,
-        it is imported in its own transaction. If one of them cannot be written, each is imported in
-        its own transaction.
+        """Write the short new sources in one transaction. A source that another process has begun
+        to store is imported in its own transaction. If one of the sources cannot be written, each
+        source is imported in its own transaction.
         """
         waiting = self._waiting
         self._waiting = []

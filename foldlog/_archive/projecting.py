@@ -2,8 +2,8 @@
 records.
 
 A decoder always begins at the first record. The ids of the events of each record are stored
-together with the events. So their ids never change if other events are appended between them, or if
-they are redacted.
+together with the events. So the ids of the events of a record never change if other events are
+appended between these events, or if these events are redacted.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ _TRIES: Final = 5
 
 class ReadOtherwise(EventStoreError):
     """This version of foldlog makes more or fewer events of a record than the version that made the
-    stored events. The stored events stay. To read the source again, import it under another name.
+    stored events. The stored events stay. To read a source again with this version, import the
+    source under another name.
     """
 
     def __init__(self, conversation: str, number: int) -> None:
@@ -67,10 +68,11 @@ class ReadOtherwise(EventStoreError):
 def make_events(store: Store, conversation: str) -> None:
     """Make the missing events of a conversation.
 
-    Each transaction writes some events, and which records they came from. After a crash, the next
-    call continues there. Raises ``ReadOtherwise``. Raises ``VersionConflict`` if other writers were
-    first several times and none of them made events. The events are on disk when it returns. Cost:
-    nothing if all events are made, otherwise all records.
+    Each transaction writes some events, and the numbers of the records from which these events were
+    made. After a crash, the next call continues after the last stored event. Raises
+    ``ReadOtherwise``. Raises ``VersionConflict`` if other writers appended first several times
+    without making events. The events are on disk when the function returns. Cost: the function
+    reads nothing if all events are made, and otherwise all records.
     """
     tries = 0
     before = -1
@@ -97,9 +99,9 @@ def decoded(
     decoder: RecordDecoder | None = None,
 ) -> Iterator[tuple[int, list[Event]]]:
     """Yield the number of each record, and the events that are made of it. ``events_of_records``
-    maps the number of a record to the id of its first event and the number of its events, if these
-    are stored; the events get the same ids again. The events of record ``start`` and of all later
-    records get the ids from ``version`` on.
+    maps the number of each record whose events are stored to the id of its first event and the
+    number of its events; the yielded events have the stored ids. The events of record ``start`` and
+    of all later records get the ids from ``version`` on.
     """
     format = format_named(source.format)
     if decoder is None:
@@ -125,8 +127,8 @@ def change_of_documents(
     documents: Mapping[str, Any],
     attributes: Mapping[str, Any] | None = None,
 ) -> DocumentChanges | None:
-    """Return the event that changes documents and attributes to these values. Return None if
-    nothing changes.
+    """Return the event that changes the documents and attributes of a conversation to the values
+    ``documents`` and ``attributes``. Return None if the conversation has these values already.
     """
     database = store.database
 

@@ -39,12 +39,13 @@ def check_json(record: bytes, hashed: bytes) -> None:
 
 
 class Reading(Protocol):
-    """One pass over a source. At each moment, ``records`` and ``taken`` are the numbers of records
-    and of bytes that were read, and ``digest`` is the hash of these bytes. ``findings`` are the
-    problems with records that could not be read, and ``unread`` has for each finding the number of
-    records before it. ``place`` is the place of the present record. ``is_done`` is whether the end
-    was reached, ``waits`` whether the last line is incomplete. At the end of a document, ``frame``
-    is the text between its records.
+    """One pass over a source. During the pass, ``records`` is the number of records that were read,
+    ``taken`` is the number of bytes that were read, and ``digest`` is the hash of the bytes that
+    were read. ``findings`` are the problems with records that could not be read, and ``unread`` has
+    for each finding the number of records before the unread record. ``place`` is the place of the
+    present record. ``is_done`` says whether the end of the source was reached, and ``waits`` says
+    whether the last line is incomplete. At the end of a document, ``frame`` is the text between its
+    records.
     """
 
     path: Path
@@ -100,7 +101,7 @@ class LineReading(_Findings):
         self._is_packed = is_packed
         self._line = 1
         self._is_rest = False
-        """Whether the next bytes are the rest of a line that was too long. The line is already a
+        """Whether the next bytes are the rest of a line that was too long, and that is already a
         finding.
         """
 
@@ -109,8 +110,8 @@ class LineReading(_Findings):
         return f"{self.path}:{self._line}"
 
     def begins_with(self, size: int, digest: bytes, records: int) -> bool:
-        """Return whether the file begins with these bytes. If so, the next blocks begin behind
-        them, with record number ``records``.
+        """Return whether the first ``size`` bytes of the file have the hash ``digest``. If they
+        have it, the next block begins after these bytes, with record number ``records``.
         """
         with self.path.open("rb") as file:
             left = size
@@ -141,7 +142,9 @@ class LineReading(_Findings):
         self.is_done = True
 
     def _taken(self, block: Block, held: bytes) -> Block:
-        """Take notice of a block that goes out, with the bytes before it that have no record."""
+        """Count the bytes of a block that is yielded, and the bytes without a record before the
+        block.
+        """
         if held:
             places = array("I", [place + len(held) for place in block.places])
             block = block._replace(places=places, raw=held + block.raw)
@@ -155,14 +158,14 @@ class LineReading(_Findings):
         return self.path.open("rb")
 
     def _next(self, file: BinaryIO) -> bytes:
-        """Return some whole lines, and at the end of the file what is there."""
+        """Return some whole lines. At the end of the file, also return an incomplete last line."""
         data = file.read(SIZE)
         if data and not data.endswith(b"\n"):
             data += file.readline(RECORD_SIZE_MAX)
         return data
 
     def _block(self, data: bytes, add: Add) -> tuple[Block, int]:
-        """Return the records in some lines, and where the last whole one ends."""
+        """Return the records in some lines, and the position at which the last whole line ends."""
         places = array("I")
         hashes = list[bytes]()
         first = self.records
@@ -215,7 +218,7 @@ def _problem(error: Exception) -> str:
 
 
 class WholeReading(_Findings):
-    """Records that are in one document or database. Each import reads all of them."""
+    """Records that are in one document or database. Each import reads all records."""
 
     def __init__(self, path: Path, reader: RecordReader) -> None:
         super().__init__(path)
@@ -255,7 +258,9 @@ class WholeReading(_Findings):
         self.is_done = True
 
     def _accepted(self, located: Located, add: Add) -> bytes | None:
-        """Return the bytes of a record. If it cannot be read, note a finding and return None."""
+        """Return the bytes of a record. For a record that cannot be read, note a finding and return
+        None.
+        """
         problem = located.problem
         if problem is None:
             record = located.text or bytes_of(located.value)
@@ -279,7 +284,8 @@ def reading_of(path: Path, reader: RecordReader) -> LineReading | WholeReading:
 
 def state_of(path: Path) -> bytes:
     """Return a value that changes when a file, or its log file of SQLite, is changed or replaced.
-    It is empty if there is no such file. Cost: the status of both files.
+    The value is empty if the file does not exist. Cost: the function asks for the status of both
+    files.
     """
     found = list[str]()
     for name in (path, f"{path}-wal"):

@@ -1,9 +1,10 @@
 """Store the records that a runtime appends one by one, each in one transaction with its events.
 
 Each append writes its records as one small block, which is one row beside the events. Later appends
-join small blocks: eight at a time, and again when they have 128 kB. They join the stored blocks,
-since a redaction may have changed them. The decoder of a conversation stays in memory; the first
-append of a process decodes all earlier records.
+join eight small blocks into one block, and join small blocks again when they have 128 kB. An append
+reads the blocks that it joins from the store, since a redaction may have changed the stored blocks.
+The decoder of a conversation stays in memory; the first append of a process decodes all earlier
+records.
 """
 
 from __future__ import annotations
@@ -58,8 +59,8 @@ class Recording:
         self._recorders = Recent[tuple[str, str], tuple[HistoryRecorder, int | None]](
             _RECORDERS_MAX
         )
-        """The recorders by conversation and format. Each comes with the key of its conversation,
-        since a new conversation may have the id of an erased conversation.
+        """The recorders by conversation and format. Each recorder is stored with the key of its
+        conversation, since a new conversation may have the id of an erased conversation.
         """
         self._repeating = Recent[str, bool](_RECORDERS_MAX)
         """The histories whose programs append stored records again."""
@@ -72,7 +73,9 @@ class Recording:
         expected_version: ExpectedVersion,
         dedupe: Literal["origin"] | None,
     ) -> tuple[Recorded, ...]:
-        """Append these records and their events, all or none; see ``History.append_records``."""
+        """Append either all ``records`` with their events or none of them; see
+        ``History.append_records``.
+        """
         if not isinstance(records, Iterable):
             raise TypeError(f"records must be a list of the format's records, not {records!r:.60}")
         record_list = list(records)
@@ -126,8 +129,8 @@ class Recording:
     def recorder(
         self, history: History, format: Format, version: int | None = None
     ) -> HistoryRecorder:
-        """Return a recorder that continues at a version, by default at the end of the history. No
-        other caller uses it.
+        """Return a recorder that continues at a version, by default at the end of the history.
+        While the caller uses the recorder, no other caller gets it.
         """
         with self._lock:
             recorder, key = self._recorders.pop((history.id, format.name), (None, None))
@@ -139,8 +142,8 @@ class Recording:
 
 
 def _unknown(history: History, records: list[Any], format: Format) -> list[Any]:
-    """Return the records whose source ids are not in the history. If several records have the same
-    id, return only the first.
+    """Return the records whose source ids are not in the history. If several records have one
+    source id, return only the first of these records.
     """
     ids = [format.source_id(record) for record in records]
     is_known = origins.find_known(history._store.database, history.id, format.name, ids)
@@ -152,7 +155,7 @@ def _unknown(history: History, records: list[Any], format: Format) -> list[Any]:
 
 
 class HistoryRecorder:
-    """The decoder of one conversation. It continues after the stored records.
+    """The decoder of one conversation, which continues after the stored records.
 
     Decode the next records, append their events at ``version`` together with ``write``, and return
     the recorder to ``Recording.keep``. After a failed append, use a new recorder.
@@ -178,11 +181,11 @@ class HistoryRecorder:
         self._bodies = list[bytes]()
         """The decoded records that are not stored yet."""
         self._made = dict[int, tuple[int, int]]()
-        """For the number of each of these records, the id of its first event and the number of its
-        events.
+        """Maps the number of each record that is not stored yet to the id of its first event and
+        the number of its events.
         """
         self._new: Block | None = None
-        """The block of these records after it is written."""
+        """The block of the decoded records after the block is written."""
         self._head_then = GENESIS
         self._version_then = version
         if version:
@@ -224,7 +227,7 @@ class HistoryRecorder:
                     self._small.clear()
 
     def go_to(self, version: int) -> None:
-        """Continue after events that others appended."""
+        """Continue after events that other writers appended."""
         if version != self.version:
             self._stored_as = None  # others may have appended records too
         self.skip(version - self.version)
@@ -271,7 +274,7 @@ class HistoryRecorder:
         return events
 
     def write(self, writing: WriteTransaction, conversation: str) -> None:
-        """Write the records that were decoded last, in the transaction of their events."""
+        """Write the records that were decoded last, in the transaction that writes their events."""
         if not self._bodies:
             return
         new_block = self._new = of_records(self._records, self._bodies)
@@ -311,8 +314,9 @@ class HistoryRecorder:
             raise VersionConflict(conversation, self.version, writing.version)
 
     def committed(self) -> bool:
-        """Continue after the records that were decoded last. Return whether they are stored. They
-        are not if the append returned events that were recorded before.
+        """Continue after the records that were decoded last. Return whether these records are
+        stored. These records are not stored if the append returned events that were recorded
+        before.
         """
         if self._new is None and self._bodies:
             return False
@@ -332,9 +336,9 @@ class HistoryRecorder:
         return True
 
     def _fingerprint(self) -> bytes:
-        """Return the hash by which foldlog refuses imports of a source after its erasure. For a
-        log, it is the hash of the first line. For a document it is random and refuses nothing,
-        since many documents begin with the same prompt.
+        """Return the hash by which foldlog refuses imports of a source after its erasure. The hash
+        of a log is the hash of its first line. The hash of a document is random and refuses
+        nothing, since many documents begin with one common prompt.
         """
         assert self._new is not None
         is_document = self._format.skeleton is None
@@ -379,9 +383,9 @@ def _size_of(blocks: Iterable[_Stored]) -> int:
 
 
 def _to_join(blocks: list[_Stored]) -> list[_Stored]:
-    """Return the blocks to join: all small blocks if they have 128 kB, otherwise the short blocks
-    at the end if there are more than eight. So each record is written at most three times, and a
-    reader of 128 kB reads about sixteen blocks.
+    """Return the blocks to join: all small blocks if they have 128 kB together, otherwise the short
+    blocks at the end if the source has more than eight short blocks. So each record is written at
+    most three times, and a reader of 128 kB reads about sixteen blocks.
     """
     if _size_of(blocks) >= SIZE:
         return blocks
@@ -390,8 +394,8 @@ def _to_join(blocks: list[_Stored]) -> list[_Stored]:
 
 
 def source_of(sources: Sources, conversation: str) -> Source | None:
-    """Return the source of a conversation. For a fork without a source of its own, it is the shared
-    part of its parent's source: the records whose events the fork has.
+    """Return the source of a conversation. The source of a fork without a source of its own is the
+    shared part of its parent's source: the records whose events the fork has.
     """
     return source_in(sources, sources.database.find(sources.reader, conversation, pending=True))
 
@@ -414,9 +418,9 @@ def source_in(sources: Sources, conversation: Conversation | None) -> Source | N
 
 
 def _before(sources: Sources, source: Source, version: int, conversation: int) -> Source:
-    """Return the source of a fork without records of its own. It shares the records whose events
-    are before ``version``. Its head is empty, since computing the head would read the hashes of all
-    these records.
+    """Return the source of a fork without records of its own. The fork shares the records whose
+    events are before ``version``. The head of the returned source is empty, since computing the
+    head would read the hashes of all shared records.
     """
     records = sources.records_before(source, version)
     return source._replace(

@@ -1,8 +1,9 @@
 """Redact the source records of events, in all sources of a family.
 
 A *family* is the set of sources that share their first records. A redacted record is looked up by
-its hash in all of them, since a fork may contain it again. Its skeleton without texts stays, and
-also its hash, by which later imports recognize it. All events of these records are redacted too.
+its hash in all sources of a family, since a fork may contain the record again. The skeleton of a
+redacted record, without texts, stays. The hash of the record stays too, so later imports recognize
+the record. All events of a redacted record are redacted too.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ T = TypeVar("T")
 def events_of_records(
     store: Store, ids_by_name: Mapping[str, Iterable[int]]
 ) -> dict[str, set[int]]:
-    """Return these events and all other events of the same records, by conversation. The records
-    are searched in all sources of their families. Cost: the indexes of the blocks of these
-    families.
+    """Return the given events and all other events of the records of these events, by conversation.
+    The records are searched in all sources of their families. Cost: the function reads the indexes
+    of the blocks of these families.
     """
     result = {name: set(ids) for name, ids in ids_by_name.items()}
 
@@ -53,12 +54,13 @@ def events_of_records(
 def redact_records(
     store: Store, common_events: Collection[tuple[str, int]] = ()
 ) -> Callable[[Transaction, Mapping[str, Iterable[int]]], None]:
-    """Return a function for the transaction that redacts events. It blanks the records of the
-    events in all sources of their families, and counts the sums of these sources again.
+    """Return a function for the transaction that redacts events. The returned function blanks the
+    records of the redacted events in all sources of their families, and counts the sums of these
+    sources again.
 
-    Later imports refuse these records in any other history. But another history may have the
-    records of ``common_events`` by chance. An import refuses these only if its earlier records are
-    the same too.
+    Later imports refuse the blanked records in any other history. But another history may have the
+    records of ``common_events`` by chance. An import refuses the records of ``common_events`` only
+    if the records before them are redacted ones of this family too.
     """
 
     def redact(transaction: Transaction, ids_by_name: Mapping[str, Iterable[int]]) -> None:
@@ -81,7 +83,7 @@ def redact_records(
 
 def redact_beside(store: Store, conversation: str) -> None:
     """Remove the title, the texts between records, and the records without events from the source
-    of a conversation and from its family. Later imports do not bring them back.
+    of a conversation and from its family. Later imports do not bring the removed texts back.
     """
 
     def redact(transaction: Transaction) -> None:
@@ -124,9 +126,9 @@ def _hashes_of_events(
 
 
 def _beginnings(sources: Sources, root: int, hashes: set[bytes]) -> Iterator[bytes]:
-    """Yield a fingerprint for each source of a family: the hash of its records up to the first
-    record with one of these hashes. Every source with the same first records has the same
-    fingerprint.
+    """Yield a fingerprint for each source of a family: the hash of its records, up to the first
+    record whose hash is in ``hashes``. Two sources with equal first records have equal
+    fingerprints.
     """
     if not hashes:
         return
@@ -140,8 +142,8 @@ def _beginnings(sources: Sources, root: int, hashes: set[bytes]) -> Iterator[byt
 
 
 def _numbers_with(sources: Sources, source: Source, hashes: set[bytes]) -> Iterator[int]:
-    """Yield the numbers of the records with one of these hashes that a source does not share with
-    its parent.
+    """Yield the numbers of the source's own records whose hash is in ``hashes``. The records that
+    the source shares with its parent are left out.
     """
     for first, source_hashes in sources.indexes(source):
         for offset in range(0, len(source_hashes), 16):
@@ -150,8 +152,8 @@ def _numbers_with(sources: Sources, source: Source, hashes: set[bytes]) -> Itera
 
 
 def _clear_beside(sources: SourcesToWrite, root: int) -> None:
-    """Remove all texts beside the events that may repeat a redacted record from all sources of a
-    family: records without events, damaged lines, titles. Count the sums of the sources again.
+    """Remove records without events, damaged lines and titles from all sources of a family, since
+    these texts may repeat a redacted record. Count the sums of the sources again.
     """
     for source in sources.family(root):
         events_made = sources.made(source)
@@ -190,8 +192,8 @@ def _blank(sources: SourcesToWrite, source: Source, record_numbers: Iterable[int
 
 def _count_again(sources: SourcesToWrite, source: Source) -> None:
     """Count the sums of a source again from its stored records, since a redacted record may have
-    contained the title. The title outside the records and the texts between records may repeat a
-    record, so they are removed too.
+    contained the title. The title outside the records and the texts between records are removed
+    too, since they may repeat a record.
     """
     sources.reader.forget_figures(source.conversation)
     format = format_named(source.format)
@@ -227,7 +229,7 @@ def source_files(store: Store, names: Sequence[str]) -> dict[str, tuple[str, ...
 
 def imported_at(store: Store) -> dict[str, datetime]:
     """Return the time of the last import into each conversation, by their ids. Conversations whose
-    keys are missing are left out. Cost: a row of each.
+    keys are missing are left out. Cost: the function reads one row of each conversation.
     """
 
     def read(reader: Reader) -> dict[str, datetime]:

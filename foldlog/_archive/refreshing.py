@@ -1,4 +1,6 @@
-"""Import the records that the file of a conversation got since its last import."""
+"""Import the records that were added to the file of a conversation since the last import of the
+file.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,12 @@ def refreshed(
     """Import the file of a conversation again, if the file still exists and was imported without
     another name.
 
-    Return the id of the newest conversation of this file, and a problem, which is empty if the file
-    could be read. If the program has rewritten earlier records, the import begins a fork, and the
-    id is the fork's id ``ID@VERSION``. Otherwise the id is the same.
+    Return two texts: the id of the newest conversation of the file, and the problem if the file
+    could not be read, otherwise an empty text. If the program has rewritten earlier records, the
+    import begins a fork, and the id is the fork's id ``ID@VERSION``. In every other case, the
+    returned id is the id of the conversation.
 
-    Cost: the status of an unchanged file; otherwise the new records of the file.
+    Cost: the function asks for the status of the file, and reads the new records of a changed file.
     """
     # A fork and its parent have the same file, and the same name in it.
     name_in_file = conversation.partition("@")[0]

@@ -1,4 +1,4 @@
-"""The stored records of a conversation, by the events that were made of them."""
+"""Finds the stored records of a conversation by the events that were made of these records."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _TOGETHER: Final = 8
 """The number of blocks that are read together. Blocks that a runtime appended are small."""
 
 _BACK: Final = 192
-"""The number of events before an id whose records are looked up together. They are in fewer than
-four rows of ``made``.
+"""The number of events before an id whose records are looked up together. The records of so many
+events are in fewer than four rows of ``made``.
 """
 _FEW: Final = 4
 """Up to this number of reads costs less than one read of all events."""
@@ -44,7 +44,7 @@ Query = Callable[[Callable[[Reader], Any]], Any]
 
 
 class RecordSpan(NamedTuple):
-    """A record: its number, the id of its first event, and the id after its last one."""
+    """A record: its number, the id of its first event, and the id after its last event."""
 
     number: int
     start: int
@@ -56,7 +56,7 @@ _new = tuple.__new__  # RecordSpan(...) would take twice as long: ``benchmarks.a
 
 
 def _spans_in(made: Made, start: int, stop: int) -> list[RecordSpan]:
-    """Return the records of ``made`` whose first event is one of ``start`` to ``stop``."""
+    """Return the records of ``made`` whose first event has an id from ``start`` up to ``stop``."""
     return [
         _new(RecordSpan, (number, first, first + count))
         for number, (first, count) in made.items()
@@ -81,17 +81,17 @@ class Records:
         """The block of the record that was read last."""
         self._start = 0
         self._stop = 0
-        """Each event between these ids was made of a record in ``_near``, or of none."""
+        """Each event between these two ids was made of a record in ``_near``, or of no record."""
         self._near = dict[int, tuple[int, int]]()
         """By the id of the first event of a record: the number of the record, and the number of its
         events.
         """
         self._firsts = list[int]()
-        """The ids of these events, in order."""
+        """The ids of the first events of the records in ``_near``, in order."""
 
     @cached_property
     def _source(self) -> tuple[Source | None, set[int]]:
-        """The source, and which records are redacted."""
+        """The source of the conversation, and the numbers of its redacted records."""
 
         def read(reader: Reader) -> tuple[Source | None, set[int]]:
             sources = self._have_events(reader)
@@ -103,13 +103,13 @@ class Records:
 
     def _have_events(self, reader: Reader) -> Sources:
         """Make the events of the conversation, and return the sources of the database that has
-        them. For a read-only store, this database is in memory.
+        these events. For a read-only store, this database is in memory.
         """
         self._database.find(reader, self._conversation)
         return Sources(self._database, reader)
 
     def _look(self, event_id: int) -> None:
-        """Look up which records the events near this event were made of."""
+        """Look up the records from which the events near this event were made."""
         source, _ = self._source
         if source is None or self._start <= event_id < self._stop:
             return
@@ -120,15 +120,15 @@ class Records:
         self._firsts = sorted(self._near)
 
     def count(self, event: Event) -> int:
-        """Return how many events were made of a record if this event is the first of them;
-        otherwise 0.
+        """Return how many events were made of a record whose first event is ``event``. Return 0 for
+        an event that is not the first event of a record.
         """
         self._look(event.id)
         return self._near.get(event.id, (0, 0))[1]
 
     def ids(self, event: Event) -> range:
-        """Return the ids of all events of the record of this event. If its record is not stored,
-        the last id is the event's own.
+        """Return the ids of all events that were made of the record of this event. If the record is
+        not stored, the last id is the id of ``event``.
         """
         self._look(event.id)
         place = bisect_right(self._firsts, event.id)
@@ -161,8 +161,8 @@ class Records:
         return self._block_of(number).record(number)
 
     def between(self, start: int, stop: int) -> Iterator[tuple[RecordSpan, bytes]]:
-        """Yield the stored records of the events from ``start`` to ``stop`` in order, redacted
-        records too. Cost: these records.
+        """Yield the stored records of the events from ``start`` to ``stop`` in order, including
+        redacted records. Cost: the method reads the records that it yields.
         """
         source, _ = self._source
         if source is None:
@@ -193,7 +193,7 @@ class Records:
 
     def before(self, stop: int) -> Iterator[bytes]:
         """Yield the stored records of the events before an id, the newest first. Stop at a redacted
-        record. Cost: these records.
+        record. Cost: the method reads the records that it yields.
         """
         source, redacted = self._source
         block: Block | None = None
@@ -215,8 +215,8 @@ class Records:
             stop = begin
 
     def all(self) -> Iterator[tuple[int, Any]]:
-        """Yield the id of the first event and the record, for each record that is not redacted.
-        Cost: the records.
+        """Yield, for each record that is not redacted, the id of its first event and the record.
+        Cost: the method reads all records.
         """
         source, redacted = self._source
         if source is None:
@@ -228,8 +228,8 @@ class Records:
                     yield made[number][0], parse(record)
 
     def _block_of(self, number: int) -> Block:
-        """Return the block of a record. Read several blocks at once: the next blocks, or the
-        earlier blocks if records are read backwards.
+        """Return the block of a record. If the block is not in memory, read several blocks at once:
+        this block with the next blocks, or with the earlier blocks if records are read backwards.
         """
         block, (source, _) = self._block, self._source
         assert source is not None
@@ -251,15 +251,15 @@ class Records:
 
 
 class HistoryRecords:
-    """The records of a history in one transaction, and the numbers of its events. For readers that
-    need all records but no events.
+    """The records of a history in one transaction, and the numbers of its events. The class is for
+    readers that need all records but no events.
 
     ``spans``    the records of the events from ``start`` on, in order
     ``version``  the number of events, ``shown`` how many of them are messages, calls or results
                  that a View may show,
                  and ``changes`` how many change what it shows, or were redacted
 
-    Raises ``ConversationErased``. Cost: some bytes a record.
+    Raises ``ConversationErased``. Memory: some bytes for each record.
     """
 
     def __init__(self, store: Store, conversation: str, start: int = 0) -> None:
@@ -299,13 +299,15 @@ class HistoryRecords:
         return self._source is not None and not self._is_redacted and self._source.format == format
 
     def records(self, last: int | None = None) -> Iterator[Any]:
-        """Yield the records, or only the last ones. Memory: a megabyte of blocks."""
+        """Yield the records, or only the ``last`` ones if ``last`` is set. Memory: a megabyte of
+        blocks.
+        """
         # One by one: many new objects at once make Python look for garbage
         # (``benchmarks.adapters``).
         return map(parse, self.texts(last))
 
     def texts(self, last: int | None = None) -> Iterator[bytes]:
-        """Yield the same records as they are stored: JSON."""
+        """Yield the records that ``records`` yields as JSON, as they are stored."""
         if last is None:
             spans = self.spans
         else:
@@ -320,8 +322,8 @@ class HistoryRecords:
 
     def added(self, read: Callable[[int, int], Iterator[Event]]) -> Iterator[Event]:
         """Yield the events that were made of no record, because a program appended them.
-        ``read(start, stop)`` yields events. Cost: these events, or all events if there are many
-        ranges of them.
+        ``read(start, stop)`` yields events. Cost: the method reads the events that it yields, or
+        all events if the events to yield are in many ranges.
         """
         ends = [self._start, *(end for span in self.spans for end in span[1:]), self.version]
         places = [
@@ -338,8 +340,9 @@ class HistoryRecords:
 
 
 class SourceBytes(NamedTuple):
-    """A source for an export: its bytes, and the events that were appended after it, which are not
-    in the bytes. The bytes contain the ``redacted`` records without their texts.
+    """A source for an export: the bytes of the source, and the events that were appended after the
+    source, which are not in these bytes. The bytes contain the ``redacted`` records without their
+    texts.
     """
 
     format: str
@@ -350,11 +353,13 @@ class SourceBytes(NamedTuple):
 
 
 def source_bytes(store: Store, conversation: str, format: str | None = None) -> SourceBytes | None:
-    """Return the source of a conversation for an export in the source's own format. Return None for
-    another format. Also return None if the events differ from the source: if some were retracted,
-    or if foldlog can write the format and other events were appended or redacted.
+    """Return the source of a conversation for an export in the source's own format. Return None if
+    ``format`` is not the source's own format. Also return None if the events differ from the
+    source: if some events were retracted, or if foldlog can write the format and events were
+    appended or redacted.
 
-    Cost: what was appended; no events are made. Raises ``ConversationNotFound``.
+    Cost: the function reads the appended events, and makes no events. Raises
+    ``ConversationNotFound``.
     """
     row = store.conversation(conversation, pending=True)
 
@@ -383,8 +388,8 @@ def source_bytes(store: Store, conversation: str, format: str | None = None) -> 
 
 
 def unread_in(store: Store, conversation: str) -> list[int]:
-    """Return the number of records before each record of a conversation's source that could not be
-    read.
+    """Return, for each unreadable record of a conversation's source, the number of records before
+    it.
     """
     database = store.database
     source = database.recorder.query(
@@ -394,8 +399,8 @@ def unread_in(store: Store, conversation: str) -> list[int]:
 
 
 def stored_records(store: Store, conversation: str) -> Iterator[Any]:
-    """Yield each stored record of a conversation's source, also the records without events. Cost:
-    the records.
+    """Yield each stored record of a conversation's source, including the records without events.
+    Cost: the function reads the records that it yields.
     """
     database = store.database
     source = database.recorder.query(
@@ -406,10 +411,10 @@ def stored_records(store: Store, conversation: str) -> Iterator[Any]:
 
 
 def beside_records(store: Store, conversation: str) -> tuple[str, list[Any]]:
-    """Return the name of the conversation that has the source of this conversation; for a fork
-    without a source, that is its parent. Also return the texts and values of the source that are in
-    no event: the title, the texts between records, and the records without events. Cost: its
-    records.
+    """Return the name of the conversation that has the source of this conversation; a fork without
+    a source has the source of its parent. Also return the texts and values of the source that are
+    in no event: the title, the texts between records, and the records without events. Cost: the
+    function reads the records of the source.
     """
 
     def read(reader: Reader) -> tuple[str, list[Any]]:

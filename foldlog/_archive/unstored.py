@@ -1,5 +1,5 @@
 """Make events in memory for conversations in a read-only store. Each conversation is copied into
-memory when it is first needed, and keeps its key.
+memory when a caller first needs the conversation. The copy keeps the key of the conversation.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class EventsInMemory:
 
     def of(self, conversation: str) -> Recorder:
         """Return a store in memory that contains only the present state of this conversation, with
-        all its events. Cost: its events and records if it has changed since the last call,
-        otherwise nothing.
+        all its events. Cost: the method reads the events and records of a conversation that has
+        changed since the last call, and nothing of an unchanged conversation.
         """
         with self._lock:
             present = self._find(conversation)

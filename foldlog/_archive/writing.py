@@ -56,11 +56,11 @@ _FIRST: Final = 4
 class Imported(NamedTuple):
     """The outcome for one source.
 
-    ``conversation``  the conversation that it became
-    ``added``         how many of its ``records`` are new
-    ``forked_at``     the first record that differs from the stored records, if it became a fork now
-    ``is_older``      whether more records are stored than it has
-    ``waits``         whether its last line is incomplete: the next import reads it
+    ``conversation`` the conversation that the source became
+    ``added`` how many of the source's ``records`` are new
+    ``forked_at`` the first record that differs from the stored records, if the import made a fork
+    ``is_older`` whether more records are stored than the source has
+    ``waits`` whether the last line of the source is incomplete; the next import reads this line
     """
 
     conversation: str
@@ -87,7 +87,8 @@ class SourceOptions(NamedTuple):
 
 
 class SourceWriter:
-    """Writes one source with its figures and facts, some blocks in each transaction.
+    """Writes one source with its figures and facts. Each transaction writes some blocks of the
+    source.
 
     The caller prepares ``skeleton`` and ``reading``. Then ``begin`` writes a new conversation, and
     ``append`` writes behind the stored records of one.
@@ -101,7 +102,9 @@ class SourceWriter:
         options: SourceOptions,
         state: bytes | None = None,
     ) -> None:
-        """``state`` is the state of the file, by default its present state."""
+        """``state`` is the state of the file (``state_of``), by default the present state of the
+        file.
+        """
         self.store = store
         self.found = found
         self.place = place
@@ -149,8 +152,8 @@ class SourceWriter:
 
     def new_blocks(self, source: Source, skip: int) -> Iterator[Block]:
         """Yield the blocks from record ``skip`` on. Records that were redacted in any source of the
-        family are blank. If there are any, the texts between records are left out, since they may
-        repeat a redacted record.
+        family are blank. If a record is blank, the texts between records are left out, since they
+        may repeat a redacted record.
         """
         forbidden = self.query(lambda sources: sources.redacted_hashes(source.root))
         is_whole = self.query(lambda sources: _is_whole(sources, source.root))
@@ -170,7 +173,7 @@ class SourceWriter:
             yield block if is_whole else block.alone()
 
     def blank_records(self, block: Block, hashes: set[bytes]) -> Block:
-        """Return the block in which the records with these hashes are blank."""
+        """Return the block with the records whose hashes are in ``hashes`` made blank."""
         for number in block.numbers_of(hashes) if hashes else ():
             block = block.with_record(number, self.skeleton.left_of(block.record(number)))
             self._redacted_numbers.append(number)
@@ -179,8 +182,8 @@ class SourceWriter:
     def append(
         self, source: Source, skip: int, first: Callable[[SourcesToWrite], None] | None = None
     ) -> None:
-        """Append the blocks of the reading, from record ``skip`` on, to a source. In the
-        transaction of the first blocks, ``first`` is called before they are written.
+        """Append the blocks of the reading, from record ``skip`` on, to a source. ``first`` is
+        called in the transaction of the first blocks, before the blocks are written.
         """
         self.key = source.conversation
         self._append_groups(source, _group_blocks(self.new_blocks(source, skip)), first)
@@ -218,10 +221,11 @@ class SourceWriter:
         self.finish(source)
 
     def finish(self, source: Source) -> None:
-        """Write the figures and the place of a source if its last transaction did not.
+        """Write the figures and the place of a source if the last transaction did not write them.
 
-        If the source is a fork, make its events at once. The figures of its records would count the
-        records that it shares with its parent twice; the figures of events count them once.
+        If the source is a fork, make its events at once. Figures from the records of a fork would
+        count twice the records that the fork shares with its parent; figures from events count
+        these records once.
         """
         if not self._is_counted:
             source = self._append_blocks(source, ())
@@ -399,7 +403,7 @@ class SourceWriter:
 
     def _check_refused(self, sources: Sources, source: Source, blocks: Sequence[Block]) -> None:
         """Raise ``SourceRefused`` if records were redacted in another history. Records that were
-        redacted in this family are already blank.
+        redacted in the source's own family are already blank.
         """
         if not sources.refuse_any():
             return
@@ -430,8 +434,9 @@ class SourceWriter:
     def _texts_beside(
         self, sources: Sources, source: Source, *, is_whole: bool = True
     ) -> dict[str, Any]:
-        """Return the title of a source, and the texts between its records if it is a document. Both
-        are empty if a record of the family is redacted, since they may repeat its text.
+        """Return the title of a source, and the texts between its records if it is a document. The
+        title and the texts are empty if a record of the family is redacted, since they may repeat
+        the text of the redacted record.
         """
         fields = dict[str, Any]()
         title = self.found.title
@@ -446,8 +451,8 @@ class SourceWriter:
         return fields
 
     def counting_function(self) -> Callable[[bytes, bytes], None]:
-        """Return a function that counts a record of the reading. It also notes which records are
-        secret, and the problems that a decoder finds.
+        """Return a function that counts a record of the reading. The returned function also notes
+        which records are secret, and the problems that a decoder finds.
         """
         skeleton = self.skeleton
         if isinstance(skeleton, Skeleton):
@@ -471,15 +476,15 @@ class SourceWriter:
         return add_decoded
 
     def _blank_if_secret(self, record: bytes, record_hash: bytes) -> bytes:
-        """Return the record, or its skeleton without texts if it is secret."""
+        """Return a record. For a secret record, return its skeleton without texts."""
         if self.options.is_secret is None or not self.options.is_secret(record):
             return record
         self.secret.add(record_hash)
         return self.skeleton.left_of(record)
 
     def note(self, source: Source) -> None:
-        """Write the row of this place, and the present title and texts between records of the
-        source.
+        """Write the row of this place, the present title of the source, and the present texts
+        between its records.
         """
 
         def note(transaction: Transaction) -> None:
@@ -502,8 +507,8 @@ class SourceWriter:
 
     def _note_usage(self) -> None:
         """Write the present usage of a source whose records are unchanged. If the events of all
-        records are made, also append an event with the usage, since figures are then counted from
-        events.
+        records are made, also append an event with the usage, since the figures of a source whose
+        events are all made are counted from events.
         """
         source = None if self.key is None else self.source(self.key)
         if source is None or not self.found.usage or self.reading.records != source.records:
@@ -596,7 +601,7 @@ def _merge_usage(earlier: Sequence[Any], present: Sequence[Any]) -> list[Any]:
 
 
 def _is_whole(sources: Sources, root: int) -> bool:
-    """Return whether all records of a family still have their texts."""
+    """Return whether no record of a family was blanked: all records still have their texts."""
     return not any(member.redacted or REDACTED in about(member) for member in sources.family(root))
 
 
@@ -610,9 +615,9 @@ def _sum_usage(usage: Sequence[Any]) -> tuple[int, float]:
 
 
 def fingerprint(skeleton: Skeleton | DecodedRecords, blocks: Sequence[Block]) -> bytes:
-    """Return the hash by which a source is refused after an erasure. For a log it is the hash of
-    the first line, which has an id or a time. For a document it is the chained hash of the first
-    records, since many documents begin with the same prompt.
+    """Return the hash by which a source is refused after an erasure. The hash of a log is the hash
+    of its first line, which has an id or a time. The hash of a document is the chained hash of its
+    first records, since many documents begin with one common prompt.
     """
     hashes = b"".join(block.hashes for block in blocks)
     if isinstance(skeleton, Skeleton):

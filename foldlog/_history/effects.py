@@ -1,8 +1,8 @@
-"""Run the tool of a call at most once, or under the same key, and record its outcome.
+"""Run the tool of a call at most once, or again under one key, and record the outcome of the call.
 
 The state of each call is a fold of the log: ``foldlog.projections.effects``. A tool begins only
-under the lease. Its outcome is a fact, so it is always recorded, even if another worker has the
-lease by then.
+under the lease. The outcome of a tool is always recorded, even if another worker has the lease when
+the tool ends.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ class EffectRule:
 def rule_for(
     tool: Callable[..., Any], repeat: Repeat | None, check: Check | None
 ) -> tuple[Callable[..., Any], EffectRule]:
-    """Return the tool without its mark, and the rule for one run. The arguments of the caller
-    override the mark. The default rule is ``never``.
+    """Return the tool without its mark, and the rule for one run of the tool. The arguments of the
+    caller override the mark. The default rule is ``never``.
     """
     marked_rule = getattr(tool, RULE, None)
     if not isinstance(marked_rule, EffectRule):
@@ -146,9 +146,10 @@ class Attempt:
     """One attempt to run the tool of an open call.
 
     The caller asks ``ended_before``, then ``checked`` if the call ``is_in_doubt`` and its rule has
-    a check, then ``begin``. Each of them returns the recorded outcome if the tool must not run.
-    Otherwise the caller runs the tool, and calls ``end`` or ``failed``. The constructor reads the
-    events since the call, and raises ``InvalidEvent`` if the call is not open.
+    a check, then ``begin``. These three methods return the recorded outcome if the tool must not
+    run. Otherwise the caller runs the tool, and calls ``end`` or ``failed``. The constructor of
+    ``Attempt`` reads the events since the call, and raises ``InvalidEvent`` if the call is not
+    open.
     """
 
     def __init__(
@@ -181,7 +182,7 @@ class Attempt:
     @property
     def is_in_doubt(self) -> bool:
         """Whether the tool may have run before. A fork shares calls with its parent, and cannot
-        know whether the tool ran there.
+        know whether the parent ran the tool.
         """
         return bool(self._trace.marks) or self._is_shared
 
@@ -206,7 +207,7 @@ class Attempt:
 
     def begin(self) -> Recorded | None:
         """Record that the tool begins now, and return None. If the arguments do not fit the tool,
-        record that it did not begin, and return this outcome.
+        record as the outcome that the tool did not begin, and return this outcome.
 
         Raises ``LeaseTaken`` if the lease is over, and ``InvalidArgument`` outside of
         ``history.lease()``.
@@ -243,8 +244,9 @@ class Attempt:
         return None
 
     def end(self, content: Any, *, is_error: bool = False) -> Recorded:
-        """Record the outcome. If the call was closed in the meantime, it is recorded as a late
-        outcome. If the lease is over by now, raise ``LeaseTaken`` after the outcome is recorded.
+        """Record the outcome of the call. If the call was closed while the tool ran, record a late
+        outcome. If the lease was lost while the tool ran, raise ``LeaseTaken`` after the outcome is
+        recorded.
         """
         block = block_of(self._history)
         recorded = record_outcome(self._history, self.call, self.key, _storable(content), is_error)
@@ -260,7 +262,9 @@ class Attempt:
         return self.end(f"{problem} (key {self.key})", is_error=True)
 
     def _bind_arguments(self) -> dict[str, Any]:
-        """Return the arguments for the tool, with the key if the tool has such an argument."""
+        """Return the arguments for the tool, with the key of the call if the tool has an argument
+        ``key``.
+        """
         if isinstance(self.call.arguments, str):
             raise ValueError("the arguments are not a JSON object")  # noqa: TRY004 - of the model, not of the caller
         arguments = dict(self.call.arguments or {})
@@ -284,8 +288,9 @@ def record_outcome(
     fields: Mapping[str, Any] | None = None,
     extras: Mapping[str, Any] | None = None,
 ) -> Recorded:
-    """Record the outcome of a call. While the call is open, the outcome is its observation;
-    otherwise it is a message of one line that the model is shown. The lease is not checked.
+    """Record the outcome of a call. The outcome of an open call is recorded as the observation of
+    the call; the outcome of a closed call is recorded as a message of one line that the model is
+    shown. The lease is not checked.
     """
     extras = {**(extras or {}), MARK: {"key": key, **(fields or {})}}
     generation = _unfenced(history)
@@ -376,8 +381,9 @@ def effects(history: History, state: EffectState | None) -> tuple[Effect, ...]:
 
 
 def closing(history: History, reason: str, calls: Sequence[Action]) -> list[Observation]:
-    """Return observations that close these open calls. Each says what the log shows about the call:
-    that it may have run, that it was not begun, or only that it was interrupted.
+    """Return observations that close these open calls. Each observation says what the log shows
+    about its call: that the call may have run, that the call was not begun, or only that the call
+    was interrupted.
     """
     traces, keys = read_traces(history, min(_start_of(history, call) for call in calls))
     tools_with_marks = {call_trace.call.tool for call_trace in traces.values() if call_trace.marks}
@@ -398,7 +404,8 @@ def closing(history: History, reason: str, calls: Sequence[Action]) -> list[Obse
 
 def taken_back(history: History, version: int) -> Message | None:
     """Return a message that tells the model which effects happened although a retraction to
-    ``version`` takes their events back; None if there are no such effects.
+    ``version`` takes the events of these effects back. Return None if the retraction takes back no
+    effect that happened.
     """
     lines = []
     keys_taken_back = []
@@ -419,15 +426,16 @@ def taken_back(history: History, version: int) -> Message | None:
 
 
 def each_once(traces: Mapping[int, CallTrace]) -> Iterator[CallTrace]:
-    """Yield each trace once. If a runtime stored an intent before the call itself, the two events
-    have one trace under both ids. The call of the trace is the intent.
+    """Yield each trace once. If a runtime stored an intent before the call itself, the intent and
+    the call have one trace under both ids. The ``call`` of this trace is the intent.
     """
     return (trace for event_id, trace in traces.items() if event_id == trace.call.id)
 
 
 def read_traces(history: History, start: int = 0) -> tuple[dict[int, CallTrace], dict[int, str]]:
-    """Return the traces of the calls from ``start`` on, and their keys. Both are maps by the ids of
-    the actions, and of the intents that a runtime stored before the actions. Cost: these events.
+    """Return two maps: the traces of the calls from ``start`` on, and the keys of these calls. The
+    keys of both maps are the ids of the actions, and the ids of the intents that a runtime stored
+    before the actions. Cost: the function reads the events from ``start`` on.
     """
     keys = dict[int, str]()
 
@@ -454,8 +462,8 @@ def read_traces(history: History, start: int = 0) -> tuple[dict[int, CallTrace],
 
 
 def _start_of(history: History, call: Action) -> int:
-    """Return the id of the first event that concerns a call: its intent, if a runtime stored one
-    before the call.
+    """Return the id of the intent of a call if a runtime stored an intent before the call,
+    otherwise the id of the call.
     """
     if call.call_id is None:
         return call.id
@@ -464,8 +472,8 @@ def _start_of(history: History, call: Action) -> int:
 
 
 def _storable(content: Any) -> Any:
-    """Return the value that a tool returned if it can be stored as JSON, otherwise its text. This
-    never raises an error, since the tool has run, whatever it returned.
+    """Return the value that a tool returned if it can be stored as JSON, otherwise its text. The
+    function never raises an error, since the tool has run, whatever value it returned.
     """
     if content is None or isinstance(content, str | int | float | Mapping | list | tuple):
         with suppress(Exception):  # for example the keys of a map may not be texts
@@ -481,7 +489,7 @@ def _unfenced(history: History) -> Generation:
 
 
 def _doubt(key: str, problem: str = "") -> tuple[str, dict[str, Any]]:
-    """Return the text for the model about a call that may have run, and the extras of its
+    """Return the text that tells the model that a call may have run, and the extras of the call's
     observation.
     """
     text = f"unknown: this call may have run, key {key}: check before you repeat it"

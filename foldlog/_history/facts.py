@@ -25,14 +25,16 @@ class Fact:
     """Whether ``words`` are known at ``version``: an event or a summary that a model is sent has
     all of them.
 
-    ``known_by``      the ids of these events; the id of a summary is below -1
+    ``known_by``      the ids of the shown events with the words; the id of a summary is below -1
     ``events``        the ids of all events and summaries with the words that were ever shown,
                       except events that were taken back
-    ``others``        the ids of other events with the words: taken back, or never shown to a model
-    ``unknown_from``  the version at which the words were last forgotten; None if they never were
-    ``by``            the event that made them unknown then: a condensation, in some imported
-                      histories a request; or the last retraction, if only events that were taken
-                      back contain the words
+    ``others``        the ids of the events with the words that were taken back, or never shown to a
+    model
+    ``unknown_from``  the version at which the words were last forgotten; None if they were never
+    forgotten
+    ``by``            the event that made the words unknown: a condensation, in some imported
+    histories a request; or the last retraction, if only events that were taken back contain the
+    words
     ``reason``        the answer as a sentence for people
     """
 
@@ -56,7 +58,9 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """The versions at which the View shows an event: ``stop`` is None while it does."""
+    """The versions at which the View shows an event. ``stop`` is None if the View still shows the
+    event.
+    """
 
     event: Event
     start: int
@@ -68,7 +72,7 @@ class _Span:
 
 
 def fact(store: Store, views: Views, conversation: str, words: str, at: int | None = None) -> Fact:
-    """Return whether the words are known now, or at a version. See ``foldlog.History.fact``."""
+    """Return whether the agent knows the words now, or at a version: see ``History.fact``."""
     terms = SearchTerms(words)
     view = views.current(conversation) if at is None else views.at(conversation, at)
     prompt = sent(store, conversation, view)
@@ -129,8 +133,8 @@ def fact(store: Store, views: Views, conversation: str, words: str, at: int | No
 
 
 def _as_shown(event: Event) -> Event | None:
-    """Return the event as a View shows it; a View shows the summary of a condensation. None for an
-    event that no View shows.
+    """Return the event as a View shows it; a View shows the summary of a condensation. Return None
+    for an event that no View shows.
     """
     if isinstance(event, CondensationAction):
         return None if event.summary is None else summary_event(event)
@@ -145,8 +149,8 @@ def _first_version(event_id: int) -> int:
 def _spans(
     events: Iterable[Event], shown_ids: set[int], structural: Sequence[Event]
 ) -> list[_Span]:
-    """Return when each event was shown. Events that were never shown are left out: in an import,
-    the source had forgotten them before.
+    """Return when each event was shown. Events that were never shown are left out: the source of an
+    import may have forgotten events before the import.
     """
     forgetting_events = [(event, forgets_of(event)) for event in structural]
     spans = []
@@ -163,8 +167,8 @@ def _spans(
 
 
 def _last_gap(spans: Sequence[_Span]) -> _Span | None:
-    """Return the span that ended last. Ends at which another span covers the version do not
-    count.
+    """Return the span that ended last. A span does not count if another span covers the version at
+    which it ended.
     """
     ended = [span for span in spans if span.stop is not None]
     ends = sorted(ended, key=lambda span: (span.stop or 0, span.event.id), reverse=True)
@@ -201,7 +205,7 @@ def _reason(
 
 
 def _describe_forgetting(gap: _Span) -> str:
-    """Return a text that says until when a fact was known, and what forgot it."""
+    """Return a text that says until which version a fact was known, and which event forgot it."""
     assert gap.by is not None
     if not isinstance(gap.by, CondensationAction):
         return f"was known until version {gap.by.id}, request {gap.by.id} forgot it"

@@ -59,21 +59,21 @@ def open(
     ``url``         the path of a file, as a ``Path`` or a text with a dot or a slash
                     (``"history.db"``), or a URL:
                     ``sqlite:///history.db``, ``postgresql://user@host/database``, ``memory:``
-    ``condenser``   decides what is forgotten, ``agent_llm`` is the model whose limit a View must
-                    fit: see ``Histories``
+    ``condenser`` decides which events are forgotten, ``agent_llm`` is the model whose limit a View
+    must fit: see ``Histories``
     ``durability``  ``"full"``: events are on disk when ``append`` returns. ``"relaxed"``: a power
                     cut may lose the newest commits, each as a whole
-    ``clock``       returns the present time with its time zone; for tests
+    ``clock`` returns the present time with its time zone; tests pass a clock of their own
     ``keys``        the first of these keys encrypts new events, the others only decrypt
     ``compression`` ``"zstd"``, ``"zlib"`` or ``"none"``. The defaults of ``keys`` and
                     ``compression`` are ``FOLDLOG_KEY``, ``FOLDLOG_KEY_FILE`` and
                     ``FOLDLOG_COMPRESSION`` of the environment
     ``event_bytes_max``  the largest event that may be appended
 
-    Close it, or use ``with``. Raises ``InvalidCondenser`` if the condenser's description is wrong,
-    and ``InvalidOption`` if another argument is wrong, before anything is opened;
-    ``StoreUnavailable`` if the store cannot be opened now, and ``KeyUnavailable`` if a key is
-    missing or malformed.
+    Close the store when you have finished, or open it in a ``with`` statement. Raises
+    ``InvalidCondenser`` if the condenser's description is wrong, and ``InvalidOption`` if another
+    argument is wrong, before anything is opened; ``StoreUnavailable`` if the store cannot be opened
+    now, and ``KeyUnavailable`` if a key is missing or malformed.
     """
     made_condenser = None if condenser is None else _make_condenser(condenser)
     if agent_llm is not None:
@@ -99,13 +99,14 @@ class Histories:
 
     ``in`` and iteration include only histories with events. Any number of threads may use it.
 
-    ``condenser``   decides what is forgotten when a history takes a step: the name of a strategy
-                    (``"digest"``), the path of a TOML file, which ends in ``.toml``, a table, or a
-                    ``Condenser``. The default needs no model: a digest, by size and on request
+    ``condenser``   decides which events are forgotten when a history takes a step: the name of a
+                    strategy (``"digest"``), the path of a TOML file, which ends in ``.toml``, a
+                    table, or a ``Condenser``. The default needs no model: a digest, by size and on
+                    request
     ``agent_llm``   the model whose context a View must fit, such as ``foldlog.condensers.LLM``;
                     without it events are counted, and tokens are estimated if the condenser has a
-                    limit for them. Its ``dialect``, if it has one, is the form of
-                    ``view.to_messages()``
+                    limit for them. If the model has a ``dialect``, ``view.to_messages()`` has the
+                    form of this dialect
     """
 
     def __init__(
@@ -126,7 +127,7 @@ class Histories:
 
     @cached_property
     def condenser(self) -> Condenser:
-        """The condenser, which decides what is forgotten."""
+        """The condenser, which decides which events are forgotten."""
         from foldlog.condensers import default_condenser
 
         return default_condenser()
@@ -138,14 +139,16 @@ class Histories:
         *,
         replace_erased: bool = False,
     ) -> History:
-        """Begin a history with attributes: texts, whole numbers, booleans and lists of texts by
-        name, such as app, user, project, title, parent and tags. Return it.
+        """Begin a history with attributes, and return the history. The attributes are texts, whole
+        numbers, booleans and lists of texts by name, such as app, user, project, title, parent and
+        tags.
 
-        The history then has one event, which no View shows. With ``replace_erased`` it may use the
-        id of an erased history again. The tombstone of the erased history stays, and a ``History``
-        object that read or wrote it still raises ``ConversationErased``. Raises ``VersionConflict``
-        if the history has events already, and what ``History.append`` raises. Durability: on disk
-        when it returns.
+        The new history has one event, which no View shows. With ``replace_erased`` the new history
+        may use the id of an erased history again. The tombstone of the erased history stays, and a
+        ``History`` object that read or wrote the erased history still raises
+        ``ConversationErased``. Raises ``VersionConflict`` if the history has events already, and
+        the errors that ``History.append`` raises. Durability: the history is on disk when the
+        method returns.
         """
         history = self[conversation]
         generation = Generation(replaces_erased=replace_erased)
@@ -165,27 +168,29 @@ class Histories:
         age_max_s: float = 2.0,
     ) -> RecentConversations:
         """Return the histories that have all of these attributes, by default all histories, the
-        last active first. If an attribute is a list, such as tags, pass the texts that it must
-        contain.
+        last active first. For an attribute that is a list, such as tags, pass the texts that the
+        list must contain.
 
         The list may be ``age_max_s`` seconds old, and contains the time at which it was made; new
-        attributes count at once. Pass ``after`` of one page to get the next. Histories of an
+        attributes count at once. Pass ``after`` of one page to get the next page. Histories of an
         encrypted store are found with its keys. Raises ``InvalidArgument``, ``StoreUnavailable``,
-        and ``KeyUnavailable`` if a history, which may have the attributes too, is encrypted under a
-        missing key. Cost: the histories returned. If the list is older than ``age_max_s``, also the
-        histories with newer events. The first list of a store reads each history once.
+        and ``KeyUnavailable`` if a history that may have the attributes is encrypted under a
+        missing key. Cost: the method reads the rows of the histories that it returns. If the list
+        is older than ``age_max_s``, the method also reads the histories with newer events. The
+        first list of a store reads each history once.
         """
         return recent_conversations(
             self.store.database, attributes or {}, limit=limit, after=after, age_max_s=age_max_s
         )
 
     def to_resume(self) -> Iterator[str]:
-        """Yield the ids of the histories that a dead worker left: no worker drives them
-        (``History.lease``), and they have open calls, or a lease that was not given back. They come
-        in the order of their UTF-8 bytes.
+        """Yield the ids of the histories that a dead worker left: no worker drives such a history
+        (``History.lease``), and the history has open calls, or a lease that was not given back. The
+        ids come in the order of their UTF-8 bytes.
 
-        A history that cannot be read is left out, with a message in the log. Cost: one cached row
-        for each history, and the View of each history with new events since the last call.
+        A history that cannot be read is left out, with a message in the log. Cost: the method reads
+        one cached row for each history, and the View of each history with new events since the last
+        call.
         """
         from foldlog._history.lease import to_resume
 
@@ -220,15 +225,15 @@ class Histories:
     ) -> tuple[Hit, ...]:
         """Return the first ``limit`` events that contain all the words, in one conversation or in
         all. If ``limit`` is None, return every such event. The conversation with the latest event
-        comes first, and in each conversation the latest event. Imports whose source has no times
-        come last.
+        comes first, and each conversation begins with its latest event. Imports whose source has no
+        times come last.
 
         A searched word matches the beginning of words; ``"several words"`` in quotes must follow
         one another. ``kinds`` are ``user``, ``agent``, ``action``, ``observation`` and the other
-        words of ``foldlog._labels.KINDS``. There is no index: the stored records and events are
-        read. Raises ``InvalidArgument`` if there is no word to search for, and
-        ``ConversationNotFound``. A conversation without its key is left out. Cost: about 400 MB a
-        second, up to the last hit.
+        words of ``foldlog._labels.KINDS``. The search has no index: it reads the stored records and
+        events. Raises ``InvalidArgument`` if ``words`` has no word to search for, and
+        ``ConversationNotFound``. A conversation whose key is missing is left out. Cost: the search
+        reads about 400 MB a second, up to the last hit.
         """
         from foldlog._search import search
 
@@ -247,7 +252,7 @@ class Histories:
             return False
 
     def __len__(self) -> int:
-        """Return the number of histories that have events. Cost: reading the list of
+        """Return the number of histories that have events. Cost: the method reads the list of
         conversations.
         """
         return sum(1 for _ in self)
@@ -256,14 +261,14 @@ class Histories:
         return True
 
     def __iter__(self) -> Iterator[str]:
-        """Yield the ids of all histories that have events, in the order of their UTF-8 bytes. Read
-        page by page.
+        """Yield the ids of all histories that have events, in the order of their UTF-8 bytes. The
+        list of conversations is read page by page.
         """
         return (row.id for row in self.store.iter_conversations() if row.erased_at is None)
 
     @cached_property
     def maintenance(self) -> Maintenance:
-        """The tasks of an administrator: verify, rekey, back up, vacuum, copy."""
+        """The methods of an administrator: verify, rekey, back up, vacuum and copy the store."""
         from foldlog._history.lease import lease_that_keeps
         from foldlog._maintenance import Maintenance
 
@@ -282,16 +287,17 @@ class Histories:
         Return the imported histories.
 
         The sources are stored as they are; the events of a history are made at its first use.
-        Importing the same source again adds only new records. If the source was rewritten, the new
-        text becomes a fork at the first record that differs. The name of each history is ``prefix``
-        and the name of its source; ``conversation`` names a single history. A record that cannot be
-        read is left out, and ``findings`` is called with the problem; without ``findings`` it goes
-        to the log. ``docs/IMPORTING.md`` lists the formats.
+        A second import of a source adds only new records. If the source was rewritten, the new text
+        becomes a fork at the first record that differs. The name of each history is ``prefix`` and
+        the name of its source; ``conversation`` names a single history. A record that cannot be
+        read is left out, and ``findings`` is called with the problem; without ``findings`` the
+        problem is logged. ``docs/IMPORTING.md`` lists the formats.
 
         Raises ``formats.UnknownFormat``, and ``ValueError`` if the path contains no history, or
-        several for one ``conversation``. If a source cannot be imported, the others are imported
-        first, and then its error is raised, such as ``formats.SourceRefused`` if redacted content
-        would come back. Durability: on disk when it returns. Cost: the bytes.
+        several histories for one ``conversation``. If a source cannot be imported, all other
+        sources are imported first, and then the error of this source is raised, such as
+        ``formats.SourceRefused`` if redacted content would come back. Durability: the sources are
+        on disk when the method returns. Cost: the method reads the bytes of the sources.
         """
         from foldlog._archive.importing import Failed, Import
         from foldlog._formats.conversion import check_callable
@@ -329,7 +335,7 @@ class Histories:
         """Return the events with this source id in any history. Only events that were appended with
         ``dedupe="origin"`` are found.
 
-        Cost: the events found, whatever the size of the store.
+        Cost: the method reads the events that it returns, whatever the size of the store.
         """
         return find(self.store.database, format, source_id)
 
@@ -343,26 +349,28 @@ class Histories:
         detach_forks: bool = False,
         expected: ConversationRow | None = None,
     ) -> ConversationRow:
-        """Erase a conversation with its companions for good. Return its tombstone.
+        """Erase a conversation with its companions for good. Return the tombstone of the
+        conversation.
 
         From the beginning of this call, no reader sees the conversation any more. An append does
-        not use its id again. ``unconfirmed`` of the tombstone names the files that may still
-        contain it. Calling this again finishes an interrupted erasure. ``detach_forks`` first gives
-        each of its forks a copy of the shared events; ``with_forks`` erases its forks too.
-        ``expected`` is a row of the conversation: it is erased only if it has no newer event than
-        this row.
+        not use the id of an erased conversation again. ``unconfirmed`` of the tombstone names the
+        files that may still contain the conversation. A second call finishes an interrupted
+        erasure. ``detach_forks`` first gives each fork of the conversation a copy of the shared
+        events; ``with_forks`` erases the forks too. ``expected`` is a row of the conversation: the
+        conversation is erased only if it has no newer event than this row.
 
-        In a SQLite file its bytes stay until ``maintenance.vacuum`` (``bytes_pending``), which
-        rewrites both files: call it once for many erasures. On PostgreSQL this call vacuums all
-        tables, ten times a minute at most, which costs many times the erasure of a short
-        conversation; later calls leave bytes pending. To erase many, use ``maintenance.expire``, or
-        give ``complete=False`` and call ``maintenance.vacuum`` at the end.
+        In a SQLite file the erased bytes (``bytes_pending``) stay until ``maintenance.vacuum``
+        rewrites both files: call ``maintenance.vacuum`` once for many erasures. On PostgreSQL
+        ``erase`` vacuums all tables, ten times a minute at most, and the vacuum costs many times
+        the erasure of a short conversation; an ``erase`` beyond this limit leaves its bytes
+        pending. To erase many conversations, use ``maintenance.expire``, or pass ``complete=False``
+        and call ``maintenance.vacuum`` at the end.
 
-        Raises ``ConversationNotFound``; ``InvalidArgument`` for both ``with_forks`` and
-        ``detach_forks``; ``ConversationHasForks`` if it has forks and neither is set;
-        ``VersionConflict`` if it has a newer event than ``expected``; and on PostgreSQL
-        ``StoreUnavailable`` if an earlier transaction does not end. Cost: its events, and the sums
-        that lists keep.
+        Raises ``ConversationNotFound``; ``InvalidArgument`` if ``with_forks`` and ``detach_forks``
+        are both set; ``ConversationHasForks`` if the conversation has forks and neither argument is
+        set; ``VersionConflict`` if the conversation has a newer event than ``expected``; and on
+        PostgreSQL ``StoreUnavailable`` if an earlier transaction does not end. Cost: the method
+        deletes the events of the conversation, and the sums that lists show.
         """
         from foldlog._maintenance import erase_conversations
 
@@ -381,8 +389,8 @@ class Histories:
         return rows[conversation]._replace(unconfirmed=(*names,), bytes_pending=pending)
 
     def close(self) -> None:
-        """Close the store. The threads of its async interface end. This does not wait for their
-        calls; closing the async interface does.
+        """Close the store. The threads of its async interface end. ``close`` does not wait for the
+        calls in these threads; ``close`` of the async interface waits for them.
         """
         if self._async_face is not None:
             self._async_face._end_threads(wait=False)

@@ -75,13 +75,13 @@ Appended: TypeAlias = (
 
 
 class History:
-    """One conversation: append to it, and read what the model is shown. The object itself stores
-    only the version that ``step`` returned last, for ``append_reply``.
+    """One conversation: append events, and read the View that the model is shown. The object itself
+    stores only the version that ``step`` returned last, for ``append_reply``.
 
     In every method, a history that has no events yet is empty: its View, its events and its tail
-    are empty, and its version is 0. Its first append makes the conversation. Every method raises
-    ``ConversationErased`` if the conversation was erased. An object that has read or written the
-    conversation stays bound to it, even if another conversation has the id later.
+    are empty, and its version is 0. The first append makes the conversation. Every method raises
+    ``ConversationErased`` if the conversation was erased. An object that has read or written a
+    conversation stays bound to this conversation, even if another conversation has the id later.
     """
 
     def __init__(self, histories: Histories, conversation: str) -> None:
@@ -91,7 +91,9 @@ class History:
         self._asked_at: int | None = None
         """The version of the View that ``step`` returned last, until a reply to it is appended."""
         self._shown_at: int | None = None
-        """The same version, until any event that follows this View is appended."""
+        """The version of the View that ``step`` returned last, until any event that follows this
+        View is appended.
+        """
 
     @cached_property
     def _views(self) -> Views:
@@ -106,22 +108,22 @@ class History:
         self._bound.generation = generation
 
     def version(self) -> int:
-        """Return the number of its events; 0 before the first."""
+        """Return the number of events of the history; 0 before the first event."""
         return self._store.version(self.id)
 
     def __len__(self) -> int:
-        """Return ``version``, the number of its events, forgotten ones too."""
+        """Return ``version``, the number of events of the history, including forgotten events."""
         return self.version()
 
     def __bool__(self) -> bool:
         return True
 
     def view(self) -> View:
-        """Return the present View. It is empty before the first event. The View is what the model
-        is shown, unless a condenser hides or masks a part of it: see ``sent``.
+        """Return the present View. The View is empty before the first event. The View is what the
+        model is shown, unless a condenser hides or masks a part of the View: see ``sent``.
 
-        Cost: the events since the last call. The first call of a program reads the events that the
-        View shows. If you need only the last events of the log, call ``tail``.
+        Cost: the method reads the events since the last call. The first call of a program reads the
+        events that the View shows. If you need only the last events of the log, call ``tail``.
         """
         try:
             return self._views.current(self.id)
@@ -129,8 +131,8 @@ class History:
             return View.from_events(())
 
     def at(self, version: int) -> View:
-        """Return the View when the history had ``version`` events: see ``view``. Cost: the size of
-        that View.
+        """Return the View when the history had ``version`` events: see ``view``. Cost: the method
+        reads the events that this View shows.
 
         Raises ``NoSuchVersion`` for a version that the history never had.
         """
@@ -144,12 +146,12 @@ class History:
     def sent(self, version: int | None = None) -> View:
         """Return the View as it is sent to a model, now or at a version: without the events that
         ``recent`` hides, with the masks of ``observation_masking`` and similar condensers, and with
-        texts that ``max_tokens`` shortened.
+        the texts that ``max_tokens`` shortened.
 
-        The steps record these rules in the log. The rules of a condenser of your own cannot be
-        applied again: the result contains the events that it hides, and ``why`` says that it is not
-        known what the model was sent. Raises what ``at`` raises. Cost: the View, and the last 100
-        events.
+        The steps record in the log by which rules events are hidden, masked or shortened. The rules
+        of a condenser of your own cannot be applied again: the result contains the events that this
+        condenser hides, and ``why`` says that nobody knows which events the model was sent. Raises
+        the errors that ``at`` raises. Cost: the method reads the View, and the last 100 events.
         """
         from foldlog._reports.as_sent import sent
 
@@ -179,16 +181,17 @@ class History:
         """Yield the records of the history in a format. The default is the format of its source,
         and ``openhands-v1`` for a history that was not imported. Imported records come out as they
         came in; other events are written as records of the format. Forgotten events are written,
-        retracted events are not.
+        and retracted events are left out.
 
         With ``view``, the records are what a model would be sent now: the View that ``sent``
         returns, by default as ``openai-chat``. ``anthropic-messages`` and ``openai-responses`` can
         represent this View too.
 
-        ``notes`` is called with a text for each kind of thing that the export leaves out, and for a
-        history that lacks records of its source. Any history can be written as ``openai-chat``.
-        Raises ``formats.UnknownFormat``, also if the format can only be written for histories that
-        were imported from it. Cost: the events of the history, or with ``view`` of its View.
+        ``notes`` is called with a text for each kind of content that the export leaves out, and for
+        a history that lacks records of its source. Any history can be written as ``openai-chat``.
+        Raises ``formats.UnknownFormat``, also for a format that only histories imported from this
+        format can be written in. Cost: the method reads the events of the history, or with ``view``
+        the events of its View.
         """
         from foldlog._formats.conversion import (
             ANY_HISTORY,
@@ -237,11 +240,12 @@ class History:
         return Records(self._store, self.id, query)
 
     def tail(self, count: int) -> tuple[Event, ...]:
-        """Return the last ``count`` events of the log in order, including forgotten events. If
-        there are fewer, return all events.
+        """Return the last ``count`` events of the log in order, including forgotten events. If the
+        log has fewer events, return all events.
 
         For the last events that the model is shown, use ``history.view().tail(count)``. Raises
-        ``InvalidArgument`` for a negative number. Cost: these events.
+        ``InvalidArgument`` for a negative number. Cost: the method reads the events that it
+        returns.
         """
         return _or_empty(lambda: self._store.query(self.id, lambda read: read.tail(count)), ())
 
@@ -254,31 +258,33 @@ class History:
         documents: Mapping[str, Any] | None = None,
         dedupe: Literal["origin"] | None = None,
     ) -> tuple[Recorded, ...]:
-        """Append one event or several: either all are appended or none. Return the recorded events
-        with their ids.
+        """Append one event or several events: either all events are appended or none. Return the
+        recorded events with their ids.
 
-        A chat message, ``{"role": "user", "content": "hi"}``, stands for its events: see
-        ``foldlog.from_openai``. A ``Condensation``, as a condenser returns it, stands for its
+        A chat message, ``{"role": "user", "content": "hi"}``, is appended as its events: see
+        ``foldlog.from_openai``. A ``Condensation``, as a condenser returns it, is appended as its
         action.
 
         ``expected_version`` is the version on which the decision was made, 0 for a new history, or
         ``ANY_VERSION``. A repeated ``idempotency_key`` with the same events appends nothing and
         returns the recorded events. ``documents`` are new values of documents by name: JSON, bytes
-        or ``DELETED``. They are written in the same transaction as the events, and with them the
-        events may be empty: see ``foldlog.eventstore.Documents.append``. ``dedupe="origin"`` leaves
-        out imported events whose source id the history already has: see
+        or ``DELETED``. Documents are written in the transaction of the events, and an append of
+        documents may have no events: see ``foldlog.eventstore.Documents.append``.
+        ``dedupe="origin"`` leaves out imported events whose source id the history already has: see
         ``foldlog.eventstore.Store.append``.
 
         If other programs appended since the last ``prepare`` or ``step`` of this object, the
         ``meta`` of a model's reply notes which View it answers, so that no condenser forgets an
-        event that came while the model answered. If another event follows that View first, the
-        ``meta`` of this event notes the View, so that the View counts as shown without a reply.
+        event that came while the model answered. If an event that is no reply follows the View of a
+        step first, the ``meta`` of this event notes the View, so that the View counts as shown
+        without a reply.
 
         Raises ``VersionConflict`` (read again, decide again), ``InvalidEvent`` (the message says
         which rule is broken), ``IdempotencyConflict`` (the key stands for other events),
         ``ConversationErased``, ``StoreUnavailable``; ``TypeError`` for an argument of a wrong type.
-        Durability: on disk when it returns. Cost: the events appended, whatever the length of the
-        history; for a chat message with calls or results also the cost of ``view``.
+        Durability: the events are on disk when the method returns. Cost: the method writes the
+        appended events, whatever the length of the history; for a chat message with calls or
+        results it also reads the View.
         """
         appended = self._appendable(events, idempotency_key)
         how: dict[str, Any] = {
@@ -299,7 +305,7 @@ class History:
         dedupe: Literal["origin"] | None = None,
     ) -> tuple[Recorded, ...]:
         """Append events as ``append`` does, together with the records from which ``recorder`` made
-        some of them.
+        some of these events.
         """
         how: dict[str, Any] = {
             "generation": self._generation,
@@ -312,8 +318,8 @@ class History:
         return recorded
 
     def _recorder(self, format: str, version: int | None = None) -> HistoryRecorder:
-        """Return the decoder of the next records at a version, by default the present one. Raises
-        ``ConversationErased``.
+        """Return the decoder of the next records at a version, by default the present version.
+        Raises ``ConversationErased``.
         """
         from foldlog._formats.registry import format_named
 
@@ -326,7 +332,9 @@ class History:
         how: dict[str, Any],
         documents: Mapping[str, Any] | None,
     ) -> tuple[Recorded, ...]:
-        """Append events. Note in their ``meta`` which View they follow (see ``append``)."""
+        """Append events. Note in the ``meta`` of one event which View the events follow (see
+        ``append``).
+        """
 
         def append(
             events: Event | Sequence[Event], version: ExpectedVersion
@@ -391,9 +399,9 @@ class History:
     ) -> tuple[Event, ...]:
         """Return the events of a chat message to append after the View and the events ``before``.
 
-        Results get the calls that they answer, and a reply gets a response id of its own if its
-        server repeats one: see ``set_apart``. Raises ``InvalidEvent`` for the result of a call that
-        no event made.
+        A result gets the id of the call that it answers. A reply gets a response id of its own if
+        its server repeats response ids: see ``set_apart``. Raises ``InvalidEvent`` for the result
+        of a call that no event made.
         """
         from foldlog._history.replies import (
             answered,
@@ -442,8 +450,9 @@ class History:
         return set_apart(reply, newest_first, view.version + len(before))
 
     def _view_before(self, key: str | None) -> View:
-        """Return the View that an append under this idempotency key follows: the View now, or if
-        the key was used before, the View at that time. So a repeated append makes the same events.
+        """Return the View that an append under an idempotency key follows: the present View, or if
+        the key was used before, the View when the key was used. So a repeated append makes the
+        events of the first append again.
         """
         # The View is read before the key is looked up, since another writer may append under it
         # in between.
@@ -463,25 +472,26 @@ class History:
         expected_version: ExpectedVersion = ANY_VERSION,
         dedupe: Literal["origin"] | None = None,
     ) -> tuple[Recorded, ...]:
-        """Append ``records`` of a format as events, as an import would: either all or none. Return
-        the recorded events.
+        """Append ``records`` of a format as events, as an import would: either all records or none.
+        Return the recorded events.
 
         The records are stored with the events, and ``export`` returns them. With
         ``dedupe="origin"``, records whose source id the history already has are left out; records
         without an id are appended. Other writers and other processes may append at the same time.
 
-        Raises ``formats.UnknownFormat``; ``InvalidEvent`` if a record is not one of the format; and
-        what ``append`` raises. Durability: on disk when it returns. Cost: the records. The first
-        call of a process also reads all earlier records, about 40 MB a second.
+        Raises ``formats.UnknownFormat``; ``InvalidEvent`` for a record of another format; and the
+        errors that ``append`` raises. Durability: the records are on disk when the method returns.
+        Cost: the method decodes and writes the records. The first call of a process also reads all
+        earlier records, about 40 MB a second.
         """
         return self._histories._recording.append(self, records, format, expected_version, dedupe)
 
     def document(self, name: str, default: Any = None, *, version: int | None = None) -> Any:
-        """Return a document, now or when the history had ``version`` events; ``default`` if there
-        is none.
+        """Return the value of a document, now or when the history had ``version`` events. Return
+        ``default`` if the history has no document with this name.
 
-        Raises what ``foldlog.eventstore.Documents.get`` raises, except ``ConversationNotFound``.
-        Cost: one event and at most 64 differences.
+        Raises the errors that ``foldlog.eventstore.Documents.get`` raises, except
+        ``ConversationNotFound``. Cost: the method reads one event and at most 64 differences.
         """
         return _or_empty(
             partial(Documents(self._store).get, self.id, name, default, version=version), default
@@ -489,14 +499,15 @@ class History:
 
     def documents(self, version: int | None = None) -> dict[str, Any]:
         """Return all documents by name, now or when the history had ``version`` events. Cost: the
-        cost of ``document`` for each.
+        method reads one event and at most 64 differences for each document.
         """
         return _or_empty(partial(Documents(self._store).all, self.id, version=version), {})
 
     def attributes(self) -> dict[str, Any]:
         """Return the attributes of the history, perhaps an empty dictionary: see
-        ``Histories.create``. An imported history also has ``program``, ``cwd``, ``branch``,
-        ``model`` and ``title``, as far as its source contains them. Cost: two events.
+        ``Histories.create``. An imported history also has those of the attributes ``program``,
+        ``cwd``, ``branch``, ``model`` and ``title`` that its source contains. Cost: the method
+        reads two events.
         """
         return {**self._place(), **self.document(ATTRIBUTES, {})}
 
@@ -508,12 +519,12 @@ class History:
         return _or_empty(lambda: dict[str, Any](place_of(self._store, self.id)), nowhere)
 
     def set_attributes(self, /, **changed: Any) -> dict[str, Any]:
-        """Change attributes by name; None removes an attribute. The other attributes stay. Return
-        all attributes. The newest change contains all attributes, so redacting this event removes
-        all.
+        """Change attributes by name; None removes an attribute. Attributes that are not named stay
+        as they are. Return all attributes. The event of the newest change contains all attributes,
+        so redacting this event removes all attributes.
 
-        Other writers may append at the same time. Raises what ``append`` raises. Durability: on
-        disk when it returns.
+        Other writers may append during the call. Raises the errors that ``append`` raises.
+        Durability: the attributes are on disk when the method returns.
         """
         while True:
             version = self.version()
@@ -529,8 +540,8 @@ class History:
             return {**self._place(), **attributes}
 
     def _conversation_key(self) -> int | None:
-        """Return the key of the conversation that this object is bound to. Bind it first if it is
-        not bound yet. None before the first append.
+        """Return the key of the conversation that this object is bound to. Bind the object first if
+        it is not bound yet. Return None before the first append.
         """
         if self._generation.key is None:
             self.version()
@@ -538,27 +549,28 @@ class History:
 
     def open_calls(self) -> tuple[Action, ...]:
         """Return the actions that have no observation yet, in order: see ``View.open_calls``. After
-        a crash these are the calls whose outcome is unknown; ``docs/RESUMING.md`` says what to do.
-        A redacted call is left out, since it has no arguments to run with; ``close_open_calls``
-        closes it. Cost: the cost of ``view``.
+        a crash the open calls are the calls whose outcome is unknown; ``docs/RESUMING.md`` says
+        what to do. A redacted call is left out, since it has no arguments to run with;
+        ``close_open_calls`` closes redacted calls too. Cost: the method reads the View.
         """
         return tuple(filter(has_content, self.view().open_calls))
 
     def close_open_calls(
         self, reason: str = "", *, older_than: timedelta | None = None
     ) -> tuple[Recorded, ...]:
-        """Append an observation with the reason for every open call, or for none of them. Return
-        these observations in the order of the calls; an empty tuple if no call is open.
+        """Append an observation with the reason for every open call, or append nothing if the
+        append fails. Return the observations in the order of the calls; an empty tuple if no call
+        is open.
 
         The observation of a call that ``run`` began says "unknown: this call may have run", with
-        the key of the call. It says "not begun" if ``run`` has begun other calls of this tool, but
-        not this one. Otherwise it says "interrupted".
+        the key of the call. The observation says "not begun" if ``run`` has begun other calls of
+        the tool, but not this call. In all other cases the observation says "interrupted".
 
-        Close calls only when no program works on them any more: a later result belongs to no open
-        call. ``older_than`` leaves out younger calls. Other writers may append at the same time.
-        Raises ``LeaseTaken`` while another worker drives the history (``lease``), and what
-        ``append`` raises. Durability: on disk when it returns. Cost: the cost of ``view``, and the
-        open calls.
+        Close calls only when no program works on the calls any more: a later result belongs to no
+        open call. ``older_than`` leaves out younger calls. Other writers may append at the same
+        time. Raises ``LeaseTaken`` while another worker drives the history (``lease``), and the
+        errors that ``append`` raises. Durability: the observations are on disk when the method
+        returns. Cost: the method reads the View, and writes one observation for each open call.
         """
         from foldlog._history.effects import closing
         from foldlog._history.lease import check_free
@@ -590,19 +602,20 @@ class History:
         """Return a block in which no other worker drives this history: ``with history.lease() as
         lease``.
 
-        The block waits for the lease up to ``wait_s`` seconds. With 0, it raises ``LeaseTaken`` at
-        once. Waiting workers have no order: a worker that takes the lease again at once keeps
-        others out, so pause between turns. The lease is renewed while the block runs. If nothing
-        renews it for ``ttl_s`` seconds, because the process died or stood still, another worker
-        takes it over. From then on every append of this ``History`` in the block is refused with
-        ``LeaseTaken``, except redactions and outcomes of tools. Programs without a lease may still
-        append, for example messages of the user. ``worker`` is the name that other workers see, by
-        default the machine and the number of the process. It is stored as plain text.
+        The block waits for the lease up to ``wait_s`` seconds. If ``wait_s`` is 0, the block raises
+        ``LeaseTaken`` at once. Waiting workers have no order: a worker that takes the lease again
+        at once keeps others out, so pause between turns. The lease is renewed while the block runs.
+        If nothing renews the lease for ``ttl_s`` seconds, because the process died or stood still,
+        another worker may take the lease over. After a takeover every append of this ``History`` in
+        the block is refused with ``LeaseTaken``, except redactions and outcomes of tools. Programs
+        without a lease may still append, for example messages of the user. ``worker`` is the name
+        that other workers see, by default the machine and the number of the process. The name of
+        the worker is stored as plain text.
 
         Raises ``LeaseTaken`` if another worker has the lease, ``InvalidArgument`` inside another
-        block of the same ``History``, ``ConversationErased``, ``StoreUnavailable``. No connection
-        and no lock is held. Cost: one commit to take the lease, one to give it back and three
-        within ``ttl_s``; each append of the block reads a row.
+        block of the same ``History``, ``ConversationErased``, ``StoreUnavailable``. The block holds
+        no connection and no lock. Cost: the block makes one commit to take the lease, one to give
+        the lease back, and three commits within ``ttl_s``; each append of the block reads a row.
         """
         from foldlog._history.lease import LeaseBlock
 
@@ -611,7 +624,7 @@ class History:
     def current_lease(self) -> Lease | None:
         """Return the lease of the worker that drives this history now (``lease``), or None if no
         worker does. An erased history keeps its lease until the worker leaves; a new history with
-        the same id has its own lease.
+        the id of an erased history has a lease of its own.
         """
         from foldlog._history.lease import lease_of
 
@@ -628,22 +641,24 @@ class History:
         idempotency_key: str | None = None,
     ) -> tuple[Recorded, ...]:
         """Append the reply of a model: a chat completion or one of its messages, a response of
-        OpenAI, or an Anthropic message. Return the events as recorded: the ``Action`` of each tool
+        OpenAI, or an Anthropic message. Return the recorded events: the ``Action`` of each tool
         call, or the agent's ``Message``. If the provider compacted the context, a condensation
-        comes before them.
+        comes before these events.
 
-        ``cost`` is the cost of the call in US dollars; a reply of litellm contains it. ``meta`` is
-        stored with the first of the events, and overrides the model, usage and cost of the reply.
-        ``timestamp`` is when the events happened.
+        ``cost`` is the cost of the call in US dollars; a reply of litellm contains its cost.
+        ``meta`` is stored with the first event, and overrides the model, usage and cost of the
+        reply. ``timestamp`` is when the events happened.
 
         If another program appended a user's message while the model answered, this message stands
         before the reply, and the next prompt ends with the assistant. With ``view.version`` as
-        ``expected_version`` this raises ``VersionConflict`` instead: prepare, and ask again. If
-        every program takes the lease before it appends, such a message comes after the reply.
+        ``expected_version``, ``append_reply`` raises ``VersionConflict`` instead: prepare, and ask
+        the model again. If every program takes the lease before it appends, a user's message never
+        comes between the View and the reply.
 
         See ``foldlog.from_openai`` for the conversion. Raises ``InvalidEvent`` for a reply with
         neither a text nor a call, and for a message of the user or the system, ``InvalidArgument``
-        for another object, and what ``append`` raises; then nothing is appended.
+        for any other object, and the errors that ``append`` raises. If an error is raised, nothing
+        is appended.
         """
         from foldlog._history.replies import events_of_reply
 
@@ -662,20 +677,22 @@ class History:
         extras: dict[str, Any] | None = None,
         idempotency_key: str | None = None,
     ) -> Recorded:
-        """Append the observation of the open call with this id. If several open calls have the id,
-        it belongs to the first one of the newest reply. ``call_id`` may also be a call of
-        ``open_calls``.
+        """Append the observation of the open call with this id. If several open calls have this id,
+        the observation belongs to the first of these calls in the newest reply. ``call_id`` may
+        also be a call of ``open_calls``.
 
         ``content`` is a text, parts in OpenAI's form (each has a ``type``), or other JSON. JSON is
         shown as text, with NaN and infinities as texts. ``extras`` are stored and not shown. A
-        repeated key with the same result appends nothing, and returns the recorded event.
+        repeated ``idempotency_key`` with an unchanged result appends nothing, and returns the
+        recorded event.
 
         Raises ``InvalidEvent`` if no action opened a call with this id, or if the call already has
         its result (``append`` accepts such an observation, as imports do); ``InvalidArgument`` for
-        a part of type text without a text; and what ``append`` raises. If the lease of this history
-        was lost, the result is still recorded, beside a result of the other worker, and then
-        ``LeaseTaken`` is raised. Durability: on disk when it returns. Cost: the cost of ``view``,
-        and the open calls; after a lost lease all events.
+        a part of type text without a text; and the errors that ``append`` raises. If the lease of
+        this history was lost, the result is still recorded, even if the other worker has recorded a
+        result, and then ``LeaseTaken`` is raised. Durability: the observation is on disk when the
+        method returns. Cost: the method reads the View, and the open calls; after a lost lease it
+        reads all events.
         """
         try:
             return self._append_result(
@@ -726,7 +743,7 @@ class History:
         reason: str = "",
     ) -> Recorded:
         """Run the tool of an open call with the call's arguments, and record the outcome. Return
-        the outcome as recorded: an observation, or a late outcome if the call was closed before the
+        the recorded outcome: an observation, or a late outcome if the call was closed before the
         tool ended.
 
         Before the tool runs, an event marks that it begins, under the lease of this history.
@@ -735,22 +752,24 @@ class History:
         - ``"never"``, the default: the tool does not run, and the call is closed as unknown. The
           tool runs at most once, always.
         - ``"same key"``: the tool runs again with the same ``key``, an argument that it passes to
-          the outside system. It takes effect once, if that system keeps keys longer than you retry.
-        - ``"safe"``: the tool runs again, without a mark and without a lease: for tools that only
-          read.
+          the outside system. The tool takes effect once, if the outside system keeps keys longer
+          than you retry.
+        - ``"safe"``: the tool runs again, without a mark and without a lease. Use this rule for
+        tools that only read.
 
-        ``check(key, call)`` asks the outside system whether the tool ran. It returns the outcome,
-        or None if that system does not know the key; then the tool runs. If the former worker is
-        dead, the tool takes effect once. If ``check`` raises, nothing is recorded.
-        ``@foldlog.effect`` marks a tool with both. ``by`` and ``reason`` say who approved this
-        attempt, and are stored with its mark.
+        ``check(key, call)`` asks the outside system whether the tool ran. ``check`` returns the
+        outcome, or None if the outside system does not know the key. If ``check`` returns None, the
+        tool runs. With a check, a tool takes effect once if the former worker is dead. If ``check``
+        raises, nothing is recorded. ``@foldlog.effect`` marks a tool with ``repeat`` and ``check``.
+        ``by`` and ``reason`` say who approved this attempt, and are stored with its mark.
 
         A tool that raises has failed; after a ``TimeoutError`` it is unknown whether it ran. In a
         fork, a call that the parent history also has counts as begun. An outcome is recorded even
         if the lease was lost; ``LeaseTaken`` is raised after that. Raises ``InvalidEvent`` if the
-        call is not open, ``InvalidArgument`` outside of ``history.lease()``, and what ``append``
-        raises. Durability: the mark is on disk before the tool runs. Cost: one more append than
-        ``append_tool_result``, the View, and the events since the call.
+        call is not open, ``InvalidArgument`` outside of ``history.lease()``, and the errors that
+        ``append`` raises. Durability: the mark is on disk before the tool runs. Cost: the method
+        makes one more append than ``append_tool_result``, and reads the View and the events since
+        the call.
         """
         from foldlog._history import effects
 
@@ -763,8 +782,9 @@ class History:
         were forgotten or retracted. With ``state``, such as ``"unknown"``, return only the calls in
         this state.
 
-        The states are ``intended`` (not begun), ``begun`` (it runs now), ``done``, ``failed`` and
-        ``unknown`` (it began, and its outcome was never recorded). Cost: the events.
+        The states are ``intended`` (the call is not begun), ``begun`` (the call runs now),
+        ``done``, ``failed`` and ``unknown`` (the call began, and its outcome was never recorded).
+        Cost: the method reads all events.
         """
         from foldlog._history import effects
 
@@ -779,33 +799,34 @@ class History:
         by: str | None = None,
         reason: str = "",
     ) -> Recorded:
-        """Record the outcome of the effect with this key, which the outside system or a person
-        reported.
+        """Record the outcome that the outside system or a person reported for the effect with this
+        key.
 
         If the call is open, the outcome becomes its observation. Otherwise it becomes a message of
         one line, which the model is shown. No lease is needed. Raises ``InvalidArgument`` if no
-        call has this key, and what ``append`` raises. Durability: on disk when it returns. Cost:
-        the events.
+        call has this key, and the errors that ``append`` raises. Durability: the outcome is on disk
+        when the method returns. Cost: the method reads all events.
         """
         from foldlog._history import effects
 
         return effects.settle(self, key, outcome, is_error, by, reason)
 
     def recorded(self, idempotency_key: str) -> tuple[Recorded, ...]:
-        """Return the events that were appended under an idempotency key; an empty tuple if there
-        are none. Cost: these events.
+        """Return the events that were appended under an idempotency key; an empty tuple if no event
+        was. Cost: the method reads the events that it returns.
         """
         return _or_empty(lambda: self._store.recorded(self.id, idempotency_key), ())
 
     def once(self, idempotency_key: str, work: Callable[[], Any]) -> tuple[Recorded, ...]:
-        """Return the events that are recorded under the key. If there are none, do ``work``, append
-        its result under the key, and return these events. ``work`` returns the reply of a model, or
-        events to append.
+        """Return the events that are recorded under the key. If no events are recorded under the
+        key, do ``work``, append the result of ``work`` under the key, and return the appended
+        events. ``work`` returns the reply of a model, or events to append.
 
         So a step of a durable engine that runs again gets the recorded events, even if the model
         would answer differently now. ``work`` may be done again after a crash before the append, or
-        by two workers at once; one of the results is recorded, and both get it. Raises what
-        ``work``, ``append`` and ``append_reply`` raise. Cost: the cost of ``append``.
+        by two workers at once; one of the two results is recorded, and both workers get this
+        result. Raises the errors that ``work``, ``append`` and ``append_reply`` raise. Cost:
+        ``once`` costs as much as ``append``.
         """
         from foldlog._history.once import append_once
 
@@ -816,9 +837,10 @@ class History:
         path)``.
 
         Offer ``tool.schema()`` to the model, and answer a call with ``append_tool_result(call,
-        tool(call))``. A result has at most ``max_tokens`` tokens, estimated, and at least 300.
-        Nothing is read before a call. Cost of a call: the events of the conversation; by ids only
-        these events, and the calls of results.
+        tool(call))``. A result has at most ``max_tokens`` estimated tokens; ``max_tokens`` is at
+        least 300. Nothing is read before a call. Cost: a call of the tool reads the events of the
+        conversation; a call with ids reads only the events with these ids, and the calls of
+        results.
         """
         from foldlog._history.recall import RecallTool
 
@@ -826,15 +848,15 @@ class History:
 
     def prepare(self, llm: AgentModel | None = None) -> View:
         """Take steps until a View can be sent, and return this View. A step appends a condensation
-        if it is due.
+        if a condensation is due.
 
         ``llm`` is the model to which the View is sent, if it is not ``agent_llm`` of the store: the
         View is within the limit of this model, under any condenser, and in its dialect. If a
         requested condensation is impossible, the request is declined in the log, and the View is
         returned. If the agent requests a condensation again without a turn in between, its prompt
-        is too long, and ``NoCondensationAvailable`` is raised. Raises what ``step`` raises, mainly
-        ``NoCondensationAvailable`` if a condensation is required and impossible. Cost: the View,
-        and the condenser's work, perhaps a call of a model.
+        is too long, and ``NoCondensationAvailable`` is raised. Raises the errors that ``step``
+        raises, mainly ``NoCondensationAvailable`` if a condensation is required and impossible.
+        Cost: the method reads the View, and the condenser may call a model.
         """
         from foldlog.condensers import NoCondensationAvailable
 
@@ -854,10 +876,10 @@ class History:
         """Prepare the call of the agent's model. Return the View to send, or a condensation that
         was due and has been appended. After a condensation, call ``step`` again.
 
-        Any number of threads may step while others append: see
-        ``foldlog.condensers.CondenseHandler.handle``, also for its errors; mainly
-        ``NoCondensationAvailable``, if a condensation is required and impossible. ``llm`` is as in
-        ``prepare``. Cost: the View, and the condenser's work, which may be a call of a model.
+        Any number of threads may step while other threads append. Raises the errors that
+        ``foldlog.condensers.CondenseHandler.handle`` raises, mainly ``NoCondensationAvailable``, if
+        a condensation is required and impossible. ``llm`` is the model to which the View is sent:
+        see ``prepare``. Cost: the method reads the View, and the condenser may call a model.
         """
         handler = self._histories._handler.reading(self._store, self._views)
         try:
@@ -884,11 +906,11 @@ class History:
         return recorded
 
     def condense(self, reason: str = "") -> View | Condensation:
-        """Request a condensation, and take the step that fulfils it.
+        """Request a condensation, and take the step that fulfils the request.
 
         Raises ``InvalidCondenser``, a ``ValueError``, if the condenser does not handle requests,
-        and ``NoCondensationAvailable`` if the history is empty: nothing is appended then. Raises
-        what ``step`` raises.
+        and ``NoCondensationAvailable`` if the history is empty; in both cases nothing is appended.
+        Also raises the errors that ``step`` raises.
         """
         self._histories._handler.check_handles_requests()
         if self.version() == 0:
@@ -906,14 +928,15 @@ class History:
         """Take back all events after ``version``. The View is again the View of ``version``. The
         events stay in the log.
 
-        If effects among them happened, or may have happened, a message after the retraction tells
-        the model so, with one line for each effect. Documents and attributes stay as they are; a
-        fork at ``version`` has the documents and attributes of that version.
+        If the taken-back events have effects that happened, or may have happened, a message after
+        the retraction tells the model so, with one line for each effect. Documents and attributes
+        stay as they are; a fork at ``version`` has the documents and attributes of that version.
         ``history.retract(recorded.id)`` reverses a retraction. A requested condensation stays
-        requested. Raises ``InvalidEvent`` if there are no events since ``version``, and what
-        ``append`` raises. Durability: on disk when it returns. Cost: the events that are taken
-        back, and a copy of the View in memory. If no View is in memory, or if ``version`` is before
-        a condensation, the View is read twice: as it is now, and as it was at ``version``.
+        requested. Raises ``InvalidEvent`` if the history has no events after ``version``, and the
+        errors that ``append`` raises. Durability: the retraction is on disk when the method
+        returns. Cost: the method reads the events that are taken back, and copies the View in
+        memory. If no View is in memory, or if ``version`` is before a condensation, the View is
+        read twice: as it is now, and as it was at ``version``.
         """
         from foldlog._history.effects import taken_back
 
@@ -934,12 +957,12 @@ class History:
     def pop(self, count: int = 1, reason: str = "") -> tuple[Event, ...]:
         """Take back the newest ``count`` events that the View shows. Return these events in order.
 
-        This appends a retraction to the version before the first of these events. So a later
-        condensation is taken back too. All events stay in the log. If there is a summary among
-        these events, only the events after the summary are taken back. If the View has fewer
-        events, all are taken back. Raises ``InvalidArgument`` for a negative number, and what
-        ``append`` raises. Durability: on disk when it returns. Cost: the cost of ``view`` and
-        ``retract``.
+        ``pop`` appends a retraction to the version before the first of the ``count`` events. So a
+        later condensation is taken back too. All events stay in the log. If a summary is among the
+        ``count`` events, only the events after the summary are taken back. If the View has fewer
+        events than ``count``, all its events are taken back. Raises ``InvalidArgument`` for a
+        negative number, and the errors that ``append`` raises. Durability: the retraction is on
+        disk when the method returns. Cost: ``pop`` costs as much as ``view`` and ``retract``.
         """
         while True:
             view = self.view()
@@ -967,29 +990,30 @@ class History:
         with_summaries: bool = False,
         complete: bool = True,
     ) -> RedactionReceipt:
-        """Erase the content of one or several events for good: either of all or of none. ``event``
-        is an event or its id, or several of them. Return the receipt.
+        """Erase the content of one or several events for good: either of all events or of none.
+        ``event`` is an event, the id of an event, or several events or ids. Return the receipt.
 
         The id, kind, position, times, size and head of the event stay: published heads still
         verify. Readers and the model see ``[redacted]``. The receipt is the next event of the
-        history. It names the condensations whose summaries may quote the event; ``with_summaries``
-        redacts these too. It also names copies of the content in companions of the conversation;
-        the copies are redacted too. ``by`` is the name of the person who redacts, by default the
-        user of the operating system.
+        history. The receipt names the condensations whose summaries may quote the event;
+        ``with_summaries`` redacts these condensations too. The receipt also names copies of the
+        content in companions of the conversation; these copies are redacted too. ``by`` is the name
+        of the person who redacts, by default the user of the operating system.
 
-        In a SQLite file the bytes stay until ``maintenance.vacuum`` (``bytes_pending``): call it
-        once for many redactions. On PostgreSQL the call vacuums all tables, unless ``complete`` is
-        False. Calling it again finishes an interrupted redaction. Redacting an event that set
-        attributes removes all attributes. Redacting an event that set a document removes its newest
-        value: set ``documents_lost`` again.
+        In a SQLite file the redacted bytes (``bytes_pending``) stay until ``maintenance.vacuum``:
+        call ``maintenance.vacuum`` once for many redactions. On PostgreSQL ``redact`` vacuums all
+        tables, unless ``complete`` is False. A second call of ``redact`` finishes an interrupted
+        redaction. Redacting an event that set attributes removes all attributes. Redacting an event
+        that set a document removes the newest value of the document: set the documents in
+        ``documents_lost`` again.
 
         Raises ``CannotRedact`` for a receipt of a redaction, ``InvalidArgument`` if the history has
         no such event of its own, ``ConversationNotFound``, and on PostgreSQL ``StoreUnavailable``
         if an earlier transaction does not end. Events that other programs append during the call
-        are searched as well. Cost: the condensations, the idempotency keys and the companions of
-        the history. For an imported event, all events of the history and its forks: source records
-        that repeat the content are redacted too, and a record that cannot be read is named in
-        ``unconfirmed``.
+        are searched as well. Source records that repeat the content of an imported event are
+        redacted too, and a record that cannot be read is named in ``unconfirmed``. Cost: the method
+        reads the condensations, the idempotency keys and the companions of the history. For an
+        imported event, it reads all events of the history and its forks.
         """
         from foldlog._maintenance import cleared
         from foldlog._redacting import redacted
@@ -1008,8 +1032,8 @@ class History:
 
     def why(self, event_id: int, at: int | None = None) -> Why:
         """Return why the present View, or the View at a version, shows or does not show the event
-        or summary with this id. The result also says whether it is sent to a model (see ``sent``).
-        Raises ``NoSuchEvent``, and what ``at`` raises.
+        or summary with this id. The result also says whether the event or summary is sent to a
+        model (see ``sent``). Raises ``NoSuchEvent``, and the errors that ``at`` raises.
         """
         from foldlog._reports.as_sent import why_sent
 
@@ -1026,13 +1050,15 @@ class History:
             raise NoSuchEvent(self.id, event_id, 0) from None
 
     def fact(self, words: str, at: int | None = None) -> Fact:
-        """Return whether the agent knows some words, now or at a version. If it does, the result
-        names an event or summary with the words that is sent to the model. If it does not, the
-        result says since when, what forgot the words, and whether the summary has them.
+        """Return whether the agent knows some words, now or at a version. If the agent knows the
+        words, the result names an event or summary that has the words and is sent to the model. If
+        the agent does not know the words, the result says at which version they were forgotten,
+        which event forgot them, and whether the summary of this event has them.
 
-        The search is as in ``Histories.search``: one event must contain all the words. Raises
-        ``InvalidArgument`` if there is no word, ``ConversationNotFound``, and what ``at`` raises.
-        Cost: the View, and the stored bytes.
+        The words are searched as in ``Histories.search``: one event must contain all the words.
+        Raises ``InvalidArgument`` if ``words`` has no word, ``ConversationNotFound``, and the
+        errors that ``at`` raises. Cost: the method reads the View, and all stored bytes of the
+        history.
         """
         from foldlog._history.facts import fact
 
@@ -1041,13 +1067,14 @@ class History:
         )
 
     def dropped(self, condensation: int | None = None) -> Dropped | None:
-        """Return what a condensation took out of the View: the events, their estimated tokens, the
-        terms that no shown event contains any more, and the terms among them that the agent wrote
-        again later, each with the event.
+        """Return what a condensation took out of the View: the events, their estimated tokens, and
+        the terms that no shown event contains any more. For each lost term that the agent wrote
+        again later, the result names the event.
 
-        The default is the newest condensation; None if there is none. Raises ``InvalidArgument`` if
-        the event with this id is not a condensation. Cost: two Views, and at most the 10,000
-        events after the condensation.
+        ``condensation`` is the id of a condensation, by default of the newest one. Return None if
+        the history has no condensation. Raises ``InvalidArgument`` if the event with this id is not
+        a condensation. Cost: the method reads two Views, and at most the 10,000 events after the
+        condensation.
         """
         from foldlog._reports.dropped import dropped_by
 
@@ -1058,11 +1085,11 @@ class History:
 
     def stats(self, *, prices: str | os.PathLike[str] | None = None) -> Stats:
         """Return the figures of this history: events by kind and tool, errors, tokens and cost by
-        model and day, condensations by strategy. Cost: all events once, and the structural events
-        once more.
+        model and day, condensations by strategy. Cost: the method reads all events once, and the
+        structural events once more.
 
-        If a call has no cost of its own, its cost comes from the file ``prices``. Without a file,
-        the prices of litellm or genai-prices are used if one of them is installed.
+        The cost of a call that records no cost comes from the file ``prices``. Without a file, the
+        prices of litellm or genai-prices are used if one of these packages is installed.
         ``docs/COMMAND.md`` describes the file. Raises ``InvalidArgument`` for a file that cannot be
         read.
         """
@@ -1076,7 +1103,8 @@ class History:
 
     def lifetimes(self) -> Lifetimes:
         """Return for each event and summary at which versions the View shows it, when a model is
-        sent it, why it left the View, and its estimated tokens. Cost: all events, once.
+        sent it, why it left the View, and its estimated tokens. Cost: the method reads all events
+        once.
         """
         from foldlog._figures.sizes import event_tokens
         from foldlog.projections import Lifetimes
@@ -1088,19 +1116,21 @@ class History:
     def fork(
         self, at: int | None = None, id: str | None = None, *, at_source: str | int | None = None
     ) -> History:
-        """Begin a history that shares the events of this one up to version ``at``, by default the
-        present one.
+        """Begin a history that shares the events of this history up to version ``at``, by default
+        the present version.
 
         ``id`` is the name of the fork; the default is the name of this history with a random
         ending. ``at_source`` names the version by an id of the imported source instead, such as a
         ``uuid`` of Claude Code: the fork begins after this record, even if the record ends a branch
-        that the source left. Later events of one history are not in the other.
+        that the source left. Later events of the fork are not in this history, and later events of
+        this history are not in the fork.
 
-        Raises ``InvalidArgument`` if this history does not have that version or that source id,
-        ``VersionConflict`` if ``id`` exists, and ``ConversationNotFound`` if this history has no
-        events. Durability: on disk when it returns. Cost: one row; with ``at_source`` also the
-        events from that record to the end. If the history is an import that lacks records, the fork
-        begins with an event that says so, and is at version ``at + 1``.
+        Raises ``InvalidArgument`` if this history does not have the version ``at`` or the source id
+        ``at_source``, ``VersionConflict`` if ``id`` exists, and ``ConversationNotFound`` if this
+        history has no events. Durability: the fork is on disk when the method returns. Cost: the
+        method writes one row; with ``at_source`` it also reads the events from the record with this
+        id to the end. If this history is an import that lacks records, the fork begins with an
+        event that says so, and is at version ``at + 1``.
         """
         self._conversation_key()
         if at is not None and at_source is not None:
@@ -1138,7 +1168,7 @@ class History:
 
 
 def _table(history: History) -> Table:
-    """Return the View of a history as a table, or why it cannot be read."""
+    """Return the View of a history as a table, or the reason for which the View cannot be read."""
     try:
         table = view_table(history.view())
     except EventStoreError as error:
@@ -1179,9 +1209,9 @@ def _chat_events(message: Mapping[str, Any]) -> tuple[Event, ...]:
 
 
 def _note_shown_view(events: Sequence[Event], shown_at: int) -> list[Event] | None:
-    """Return these events. The first shown event notes the version of the View that a step returned
-    before. Return None if no event can have the note. An unknown event is stored as its writer
-    wrote it, so it notes nothing.
+    """Return ``events``, in which the first shown event notes the version of the View that a step
+    returned before. Return None if no event can have the note. An unknown event is stored as its
+    writer wrote it, so it notes nothing.
     """
     for index, event in enumerate(events):
         if event.shown and not isinstance(event, UnknownEvent):
@@ -1191,8 +1221,8 @@ def _note_shown_view(events: Sequence[Event], shown_at: int) -> list[Event] | No
 
 
 def _note_answered_view(events: Sequence[Event], asked_at: int, version: int | None) -> list[Event]:
-    """Return these events to append at a version. If a model's reply answers an earlier View, note
-    this View in the reply, since the model was not shown the events in between.
+    """Return ``events`` to append at ``version``. If a model's reply answers an earlier View, this
+    View is noted in the reply, since the model was not shown the events in between.
     """
     noted_events = [*events]
     if asked_at == version:
@@ -1207,7 +1237,7 @@ def _note_answered_view(events: Sequence[Event], asked_at: int, version: int | N
 
 
 def described(value: object) -> str:
-    """Describe a value, for an error that refuses it."""
+    """Describe a value, for an error that refuses the value."""
     if isinstance(value, type):
         return f"the class {value.__name__}"
     return f"of type {type(value).__name__}"

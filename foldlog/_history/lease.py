@@ -1,5 +1,5 @@
-"""At most one worker drives a conversation. Its lease is a row beside the events, and every append
-of this worker checks the row.
+"""At most one worker drives a conversation. The lease of the worker is a row beside the events, and
+every append of the worker checks this row.
 
 The row has a random token and the time when the lease ends, by the clock of the database. Each
 append compares the token in its own transaction. So clocks decide only when another worker may take
@@ -49,23 +49,23 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _OF_THE_STORE: Final = 0
-"""The key of the leases, which no conversation has. So one statement reads all leases, and a lease
-can exist before the first event of its conversation.
+"""The key under which leases are stored, which is no conversation's key. So one statement reads all
+leases, and a lease can exist before the first event of its conversation.
 """
 _CODEC: Final = RowCodec("")
 _CODE: Final = 1
 _PAUSE_S = 0.005
 _PAUSE_MAX_S = 0.1
 _RENEWALS: Final = 3
-"""How often a lease is renewed within its time to live."""
+"""The number of times that a lease is renewed within its time to live."""
 _BLOCK: Final = "_lease_block"
 """The attribute of a ``History`` that stores its present lease block."""
 
 
 class LeaseTaken(EventStoreError):
     """Another worker has the lease of the conversation. Nothing was appended: end this work, and
-    begin it again in another ``history.lease()``. ``worker`` has the lease until ``until``; both
-    are None if the lease is free again.
+    begin it again in another ``history.lease()``. ``worker`` has the lease until the time
+    ``until``; ``worker`` and ``until`` are None if the lease is free again.
     """
 
     def __init__(self, conversation: str, problem: str, row: _Row | None, remedy: str) -> None:
@@ -99,7 +99,8 @@ class Lease:
     def held(self) -> bool:
         """Whether the worker still has the lease, as far as this process knows. The process
         measures the time to live with its own clock, from before its last request to the database.
-        Check this before an effect outside the store, since an outside system cannot check a token.
+        Check ``held`` before an effect outside the store, since an outside system cannot check a
+        token.
         """
         return time.monotonic() < self._ends
 
@@ -133,8 +134,8 @@ def record_name(conversation: str, generation: int) -> str:
 
 def _find_record_name(database: Database, reader: Reader, conversation: str) -> str:
     """Return the name of the record for the conversation that has this id now. Raises
-    ``ConversationErased`` or ``ConversationNotFound`` if the ``History`` that asks is bound to an
-    earlier conversation with this id.
+    ``ConversationErased`` or ``ConversationNotFound`` if ``database`` is bound to an earlier
+    conversation with this id.
     """
     found = database.find(reader, conversation)
     generation = 0 if found is None else len(tombstones_before(reader, found))
@@ -160,7 +161,9 @@ def _now(database: Database, reader: Reader) -> int:
 
 
 def _find_living(database: Database, conversation: str, reader: Reader) -> tuple[_Row, int] | None:
-    """Return the lease if it has not ended, and for how many more microseconds it is valid."""
+    """Return the lease of a conversation, and the number of microseconds for which it is still
+    valid. Return None if the lease has ended.
+    """
     row = _read_row(reader, _find_record_name(database, reader, conversation))
     if row is None:
         return None
@@ -195,8 +198,8 @@ def _query_living(store: Store, conversation: str) -> tuple[_Row, int] | None:
 
 
 def _public_token(token: int) -> str:
-    """Return the text that names a lease in events. It is a hash, because a person who knows the
-    token itself could append under the lease.
+    """Return the text that names a lease in events. The text is a hash, because a person who knows
+    the token itself could append under the lease.
     """
     return sha256(b"%d" % token).hexdigest()[:16]
 
@@ -210,8 +213,8 @@ def check_free(database: Database, conversation: str, reader: Reader) -> None:
 
 
 def lease_that_keeps(store: Store, conversation: str) -> LeaseTaken | None:
-    """Return why an old conversation is not erased: a worker has its lease now. Return None if no
-    worker has it.
+    """Return the reason for which an old conversation is not erased if a worker has the lease of
+    the conversation now. Return None if no worker has the lease.
     """
     living = _query_living(store, conversation)
     if living is None:
@@ -221,8 +224,9 @@ def lease_that_keeps(store: Store, conversation: str) -> LeaseTaken | None:
 
 
 def _read_ends(database: Database, reader: Reader) -> dict[str, datetime | None]:
-    """Return when each lease of the store ends, by the name of its record. The value is None if the
-    time of the lease is over and the lease was not released. Cost: the leases of the store.
+    """Return when each lease of the store ends, by the name of its record. The end is None for a
+    lease whose time is over and that was not released. Cost: the function reads all leases of the
+    store.
     """
     now = _now(database, reader)
     ends: dict[str, datetime | None] = {}
@@ -236,8 +240,8 @@ def _read_ends(database: Database, reader: Reader) -> dict[str, datetime | None]
 
 
 def ends_of_leases(store: Store) -> list[datetime]:
-    """Return the end times of all present leases, the earliest first. Cost: the leases of the
-    store.
+    """Return the end times of all present leases, the earliest first. Cost: the function reads all
+    leases of the store.
     """
     ends = store.database.recorder.query(partial(_read_ends, store.database))
     return sorted(end for end in ends.values() if end is not None)
@@ -274,7 +278,7 @@ def to_resume(
 
 
 class _Driven(Protocol):
-    """A ``History``."""
+    """A ``History``, as far as this module uses it."""
 
     id: str
     _store: Store
@@ -289,8 +293,8 @@ def block_of(history: object) -> LeaseBlock | None:
 
 
 class LeaseBlock:
-    """One block of ``History.lease``: call ``attempt`` until it takes the lease, and ``leave`` at
-    the end.
+    """One block of ``History.lease``. Call ``attempt`` until ``attempt`` takes the lease, and call
+    ``leave`` at the end of the block.
     """
 
     def __init__(self, history: _Driven, ttl_s: float, wait_s: float, worker: str | None) -> None:
@@ -305,14 +309,14 @@ class LeaseBlock:
         self._pid = os.getpid()
         self._pause_s = _PAUSE_S
         self._seen: tuple[_Row | None, float] = None, 0.0
-        """The lease of the other worker, and since when it is unchanged, by the clock of this
-        process.
+        """The lease of another worker, and the time since which that lease is unchanged, by the
+        clock of this process.
         """
         self._former: _Row | None = None
-        """The lease that this block took over, until this is reported."""
+        """The lease that this block took over. It is None after the takeover is reported."""
         self._may_have_it = False
-        """Whether a write of the lease was begun. It may have succeeded although it raised an
-        error.
+        """Whether a write of the lease was begun. The write may have succeeded although it raised
+        an error.
         """
         self._left = threading.Event()
         self._renewing = threading.Thread(
@@ -321,11 +325,13 @@ class LeaseBlock:
 
     @property
     def token(self) -> str:
-        """The public token of this lease: see ``token_of``."""
+        """The public token of the block's lease: see ``token_of``."""
         return _public_token(self._token)
 
     def check_held(self, remedy: str) -> None:
-        """Raise ``LeaseTaken``, whose text ends with the remedy, if another lease is stored."""
+        """Raise ``LeaseTaken`` if another lease is stored. The text of the error ends with
+        ``remedy``.
+        """
         self._database.recorder.query(partial(self._fence, remedy=remedy))
 
     def __enter__(self) -> Lease:
@@ -341,8 +347,9 @@ class LeaseBlock:
         self.leave()
 
     def attempt(self) -> float | None:
-        """Take the lease and return None, or return after how many seconds to try again. Raises
-        ``LeaseTaken`` if another worker still has the lease after ``wait_s``.
+        """Take the lease and return None. If another worker has the lease, return the number of
+        seconds after which to try again. Raises ``LeaseTaken`` if another worker still has the
+        lease after ``wait_s``.
         """
         # setdefault of a dictionary lets one of two threads win, without a lock.
         block_of_history: LeaseBlock = vars(self._history).setdefault(_BLOCK, self)
@@ -388,7 +395,9 @@ class LeaseBlock:
         )
 
     def leave(self) -> None:
-        """Release the lease. If that cannot be written, the lease ends after its time to live."""
+        """Release the lease. If the release cannot be written, the lease ends after its time to
+        live.
+        """
         history = self._history
         if block_of(history) is not self or os.getpid() != self._pid:
             return
@@ -427,9 +436,9 @@ class LeaseBlock:
         return None
 
     def _other(self, reader: Reader) -> _Row | None:
-        """Return the lease of another worker, unless it has ended. It ends by the clock of the
-        database. It also ends if it was unchanged during its time to live by the clock of this
-        process. In that case, somebody has set the clock of the database back.
+        """Return the lease of another worker, unless this lease has ended. A lease ends by the
+        clock of the database. A lease also ends if it was unchanged during its time to live by the
+        clock of this process, since somebody may have set the clock of the database back.
         """
         living = _find_living(self._database, self._id, reader)
         if living is None or living[0].token == self._token:
@@ -494,8 +503,8 @@ class LeaseBlock:
             pass
 
     def renew(self) -> bool:
-        """Renew the lease. Return False if it was taken over, if the conversation was erased, or if
-        the store is closed.
+        """Renew the lease. Return False if the lease was taken over, if the conversation was
+        erased, or if the store is closed.
         """
         started = time.monotonic()
         try:

@@ -1,4 +1,4 @@
-"""Do a piece of work once and record its result: for steps that may run again, such as the steps of
+"""Do a piece of work once and record its result, for steps that may run again, such as the steps of
 durable engines.
 """
 
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 def append_once(history: History, idempotency_key: str, result: Any) -> tuple[Recorded, ...]:
     """Append the result of the work: events, a model's reply, or a chat message of another role
-    than the assistant. If another worker was first, return the events that it recorded.
+    than the assistant. If another worker appended its result first, return the events that the
+    other worker recorded.
     """
     append = history.append if _are_events(result) else history.append_reply
     try:

@@ -35,11 +35,14 @@ _LENGTH_LEAST = 40
 _LENGTH_GOOD = 480
 _LENGTHS_TRIED = 512
 _ANSWERED_WITHIN = 200
-"""If a result does not name the event of its call, the call is searched among this many events
-before it, and the result among this many events after the call.
+"""The number of events that are searched for the call of a result that does not name the event of
+its call. The call is searched in so many events before the result, and the result in so many events
+after the call.
 """
 _OWN_NAME = re.compile(r"recall|.*foldlog\W*_*(recall|why|dropped|knew|sessions)")
-"""The names that runtimes and programs give this tool, and the tools of ``foldlog mcp``."""
+"""The names that runtimes and programs give the recall tool, and the names of the tools of
+``foldlog mcp``.
+"""
 
 _DESCRIPTION = (
     "Read earlier events of this conversation that are no longer shown to you, such as the result"
@@ -76,14 +79,14 @@ class _Hit(NamedTuple):
 
 
 class RecallTool:
-    """The tool ``recall(query | ids | path)`` over one conversation: ``History.recall_tool`` makes
-    it.
+    """The tool ``recall(query | ids | path)`` over one conversation. ``History.recall_tool`` makes
+    the tool.
 
-    Offer ``schema()`` to the model, and answer its call with ``history.append_tool_result(call,
-    tool(call))``. For an SDK that makes tools from functions, use ``tool.recall``. The search for
-    words is as in ``Histories.search``; files in base64 can only be read by the ids of their
-    events. The tool does not find events that were taken back or redacted, system prompts, and
-    earlier results of this tool and of ``foldlog mcp``.
+    Offer ``schema()`` to the model, and answer the model's call with
+    ``history.append_tool_result(call, tool(call))``. For an SDK that makes tools from functions,
+    use ``tool.recall``. The search for words is as in ``Histories.search``; files in base64 can
+    only be read by the ids of their events. The tool does not find events that were taken back or
+    redacted, system prompts, and earlier results of this tool and of ``foldlog mcp``.
     """
 
     name = "recall"
@@ -101,8 +104,8 @@ class RecallTool:
         self.max_tokens = check_whole("max_tokens", max_tokens, TOKENS_LEAST)
 
     def schema(self, dialect: Dialect = "openai") -> dict[str, Any]:
-        """Return the definition of the tool in the form of this dialect. Raises ``ValueError`` for
-        an unknown dialect.
+        """Return the definition of the tool in the form of a dialect. Raises ``ValueError`` for an
+        unknown dialect.
         """
         name_and_text = {"name": self.name, "description": _DESCRIPTION}
         if checked(dialect).startswith("anthropic"):
@@ -116,8 +119,8 @@ class RecallTool:
         """Return the result of a call. ``call`` is the action, or its arguments as a map or as the
         text that the model wrote.
 
-        If the arguments cannot be used, the result says so to the model. Raises what ``recall``
-        raises.
+        If the arguments of the call cannot be used, the result tells the model what is wrong.
+        Raises the errors that ``recall`` raises.
         """
         arguments: Any = call.arguments if isinstance(call, Action) else call
         if isinstance(arguments, str):
@@ -230,8 +233,8 @@ class RecallTool:
         return [_Hit(event, _text(event), 0) for event in events]
 
     def _readable(self, events: Iterable[Event]) -> list[Event]:
-        """Return the events among these that the tool may show: a model was shown them, they were
-        not taken back, and they are no calls or results of this tool.
+        """Return the events among ``events`` that the tool may show: a model was shown such an
+        event, the event was not taken back, and the event is no call or result of this tool.
         """
         kept_intervals = self._kept_intervals(self._store.conversation(self._id).version)
         shown_events = (
@@ -281,8 +284,8 @@ class RecallTool:
         )
 
     def _fit(self, hits: Sequence[_Hit], note: str) -> str:
-        """Return the texts of the first events that fit into ``max_tokens``, each cut to the same
-        length, and the ids of the other events.
+        """Return the texts of the first events that fit into ``max_tokens``, and the ids of the
+        events that do not fit. All texts are cut to one common length.
         """
         from foldlog.condensers.models.estimate import estimated
 
@@ -334,15 +337,15 @@ def _text(event: Event) -> str:
 
 
 def _block(hit: _Hit, length: int) -> str:
-    """Return an event with its id. Its text is indented, so that no line of it can be mistaken for
-    a line of the tool.
+    """Return the text of an event with its id. The text is indented, so that no line of the text
+    can be mistaken for a line of the tool.
     """
     return f"[event {hit.event.id}]\n{indent(_cut(hit, length), '  ')}"
 
 
 def _cut(hit: _Hit, length: int) -> str:
-    """Return at most this number of characters of the text: its beginning and its end, or the text
-    around the match if the match is further in.
+    """Return at most ``length`` characters of the text of an event: its beginning and its end, or
+    the text around the match if the match is further in.
     """
     from foldlog.condensers.prompts.rendering import truncated
 

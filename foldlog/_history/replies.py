@@ -55,17 +55,17 @@ from foldlog.projections import View
 def from_openai(message_or_response: Any) -> tuple[Event, ...]:
     """Return the events of a model's reply or of messages. Append all of them, in this order.
 
-    The argument is an object of an SDK or a plain dict: a chat completion (OpenAI's or litellm's)
-    or a chat message, a response of OpenAI's Responses API or its items, an Anthropic message, a
-    ``foldlog.condensers.Reply``, or a list of messages or items.
+    The argument is an object of an SDK, a plain dict or a list: a chat completion (OpenAI's or
+    litellm's) or a chat message, a response of OpenAI's Responses API or its items, an Anthropic
+    message, a ``foldlog.condensers.Reply``, or a list of messages or items.
 
-    The text becomes a ``Message`` of the agent. Each tool call becomes an ``Action``. Its arguments
-    are a map if they are a JSON object, and otherwise the text that the model wrote. A call without
-    an id gets the name of its tool as its id. A call of ``request_condensation_tool()`` becomes a
-    ``CondensationRequest``. Model, finish reason and usage are in ``meta`` of the first message or
-    action. Fields of a message, its items, blocks or calls that no event has are in ``meta`` too,
-    under ``message``, ``items``, ``item``, ``blocks``, ``block`` or ``call``; ``History.export``
-    writes the fields of chat messages back.
+    The text becomes a ``Message`` of the agent. Each tool call becomes an ``Action``. The arguments
+    of an action are a map if they are a JSON object, and otherwise the text that the model wrote. A
+    call without an id gets the name of its tool as its id. A call of
+    ``request_condensation_tool()`` becomes a ``CondensationRequest``. Model, finish reason and
+    usage are in ``meta`` of the first message or action. Fields of a message, its items, blocks or
+    calls that no event has are in ``meta`` too, under ``message``, ``items``, ``item``, ``blocks``,
+    ``block`` or ``call``; ``History.export`` writes the fields of chat messages back.
 
     A reply without text and calls becomes an annotation with its model and usage. Raises
     ``InvalidArgument`` for content, parts and calls of another form, and for other objects, such as
@@ -90,8 +90,8 @@ def from_openai(message_or_response: Any) -> tuple[Event, ...]:
 
 def answered(view: View, before: Sequence[Event], events: tuple[Event, ...]) -> tuple[Event, ...]:
     """Return the events to append after ``view`` and the events ``before``. A result gets the tool
-    and the id of its call, and as its ``cause`` the event of the call if that is recorded: see
-    ``OpenCalls.of_result``.
+    and the id of its call. The ``cause`` of a result is the event of its call, if this event is
+    recorded: see ``OpenCalls.of_result``.
     """
     # Among the events before, only the newest reply and later events may have the calls.
     reply_calls: list[Action] = []
@@ -122,9 +122,10 @@ def answered(view: View, before: Sequence[Event], events: tuple[Event, ...]) -> 
 def behind_compaction(
     view: View, before: Sequence[Event], events: tuple[Event, ...]
 ) -> tuple[Event, ...]:
-    """Return the events of a reply with a condensation before the newest compaction in it. The
-    condensation forgets the events that the compaction replaces: all but the system prompts. If the
-    program asked for the compaction alone (``responses.compact``), the user's messages stay too.
+    """Return the events of a reply, with a condensation before the newest compaction in the reply.
+    The condensation forgets the events that the compaction replaces: all events but the system
+    prompts. If the program asked for the compaction alone (``responses.compact``), the condensation
+    does not forget the user's messages.
     """
     index = max(index for index, event in enumerate(events) if compacts(event))
     is_asked = events[index].meta.get("object") == "response.compaction"
@@ -162,9 +163,9 @@ def events_of_reply(
     meta: Mapping[str, Any] | None = None,
     timestamp: datetime | None = None,
 ) -> tuple[Event, ...]:
-    """Return the events of a model's reply with this cost, ``meta`` and time. Raises what
-    ``from_openai`` raises, and ``InvalidEvent`` for a message of the user or the system, and for a
-    reply with neither a text nor a call.
+    """Return the events of a model's reply with this cost, ``meta`` and time. Raises the errors
+    that ``from_openai`` raises, and ``InvalidEvent`` for a message of the user or the system, and
+    for a reply with neither a text nor a call.
     """
     if cost is not None and (type(cost) not in (int, float) or not 0 <= cost < float("inf")):
         raise InvalidArgument(
@@ -209,11 +210,11 @@ def events_of_reply(
 def set_apart(
     events: tuple[Event, ...], newest_first: Callable[[], Iterable[Event]], version: int
 ) -> tuple[Event, ...]:
-    """Return the events of a reply. If the last calls before it have its response id, its own calls
-    get a unique one.
+    """Return the events of a reply. If the last calls before the reply have the response id of the
+    reply, the calls of the reply get a unique response id.
 
-    Stubs and a few servers return the same id for every reply. Then the calls of all replies would
-    be one message, and no condenser could forget some of them.
+    Stubs and a few servers return one id for all replies. With one id, the calls of all replies
+    would be one message, and no condenser could forget only some of these calls.
     """
     response_ids = [
         event.response_id
@@ -279,8 +280,8 @@ def _events(value: Any) -> Iterator[Event]:
 
 
 def _events_of_list(values: list[Any]) -> Iterator[Event]:
-    """Yield the events of messages or items, in their order. The items before the results of their
-    calls are one response.
+    """Yield the events of messages or items, in their order. The items before the results of the
+    items' calls are one response.
     """
     items = list[Part]()
     earlier_events = list[Event]()
@@ -302,8 +303,8 @@ def _events_of_list(values: list[Any]) -> Iterator[Event]:
 
 
 def _is_of_a_response(value: Part) -> bool:
-    """Return whether this is an item of a response: an item without a role, such as a call, or a
-    message of its output.
+    """Return whether a value is an item of a response: an item without a role, such as a call, or a
+    message of the response's output.
     """
     if "role" not in value:
         return "type" in value and "choices" not in value
@@ -339,8 +340,8 @@ def _completion_events(completion: Part) -> Iterator[Event]:
 
 
 def _chat_events(message: Part, response_id: str | None, meta: dict[str, Any]) -> Iterator[Event]:
-    """Yield the events of a message. Fields that an export of these events would lose or change are
-    in the ``meta`` of the first event that is not an annotation.
+    """Yield the events of a message. Fields of the message that an export of its events would lose
+    or change are in the ``meta`` of the first event that is not an annotation.
     """
     events = _reader.chat(message, response_id, meta)
     main_event = next(
@@ -358,7 +359,7 @@ def _chat_events(message: Part, response_id: str | None, meta: dict[str, Any]) -
 
 def _fields_not_exported(message: Part, event: Event | None) -> dict[str, Any]:
     """Return the ``meta`` with the fields of a chat message that its export lacks or has in another
-    form. A field that only the export has is None there. Calls keep their own fields.
+    form. A field that only the export has is None in this ``meta``. Calls keep their own fields.
     """
     if specific_fields := dict_or_empty(message.get("provider_specific_fields")):
         # litellm repeats some of these fields in the message itself.
@@ -397,8 +398,8 @@ def _response_events(
     meta: dict[str, Any],
     answered_call_ids: Container[str] = (),
 ) -> Iterator[Event]:
-    """Yield the events of one response. Calls that the server itself ran, and its other work, come
-    first.
+    """Yield the events of one response. The annotations of calls that the server itself ran, and of
+    other unknown items, come first.
     """
     texts = list[Content]()
     calls = list[Action]()
@@ -450,8 +451,8 @@ class _Reader(MessageReader):
 
     def arguments(self, arguments: Part | str | None) -> Part | str | None:
         """Return the arguments as a map if possible. The text of a JSON object becomes a map if
-        every parser reads the same map in it; any other text stays a text. A map that the store
-        cannot hold, with an infinity or too many levels, becomes its text.
+        every parser reads one and the same map in this text; any other text stays a text. A map
+        that the store cannot hold, with an infinity or too many levels, becomes its text.
         """
         value = arguments
         try:
@@ -482,8 +483,8 @@ def _without_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _reply_meta(reply: Part, finish_reason: Any) -> dict[str, Any]:
-    """Return the model, finish reason, usage and cost that a reply contains. Some servers have the
-    cost in the usage.
+    """Return the model, finish reason, usage and cost that a reply contains. Some servers put the
+    cost into the usage.
     """
     usage = reply.get("usage")
     if isinstance(usage, dict) and "service_tier" in reply:
@@ -525,7 +526,7 @@ def _plain_data(value: Any) -> Any:
 
 
 def _not_a_reply(value: object, description: str = "") -> InvalidArgument:
-    """Return the error for an object that is not the reply of a model."""
+    """Return the error that says that an object is not the reply of a model."""
     description = description or f"an object of type {type(value).__name__}"
     return InvalidArgument(
         f"{description} is not the reply of a model; pass a chat completion or one of its messages,"

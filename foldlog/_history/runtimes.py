@@ -48,8 +48,8 @@ CURRENT: ContextVar[RuntimeCall | None] = ContextVar("foldlog.tool_call", defaul
 
 @dataclass(frozen=True)
 class RuntimeCall:
-    """A call that a runtime makes. ``begin`` decides whether its tool may run, and under which
-    key.
+    """A call that a runtime makes. ``begin`` decides whether the tool of the call may run, and
+    under which key.
     """
 
     histories: Histories
@@ -60,15 +60,15 @@ class RuntimeCall:
     pool: ThreadPool
     """The threads in which ``begin`` runs for an async tool."""
     attributes: Mapping[str, Any]
-    """The attributes for the conversation, if this call begins it."""
+    """The attributes that the conversation gets if this call begins the conversation."""
 
     def begin(self, rule: effects.EffectRule) -> tuple[str, Any]:
-        """Record that the tool begins, and return its key and None. If the tool must not run,
-        return the key and the answer that the model gets instead of a result.
+        """Record that the tool begins, and return the key of the call and None. If the tool must
+        not run, return the key and the answer that the model gets instead of a result.
 
-        The first call in this process also reads which effects other processes left without an
-        outcome. The model is told about these effects once, before any other tool with effects
-        runs.
+        The first call of ``begin`` in a process also reads which effects other processes left
+        without an outcome. The model is told about these effects once, before any other tool with
+        effects runs.
         """
         if rule.repeat == "safe":
             return "", None
@@ -103,7 +103,9 @@ class RuntimeCall:
     def _repeat(
         self, history: History, rule: effects.EffectRule, key: str, trace: CallTrace
     ) -> tuple[str, Any]:
-        """Decide about a call that was begun before: return what ``begin`` returns."""
+        """Decide whether a tool may run again for a call that was begun before. Return the values
+        that ``begin`` returns.
+        """
         if rule.check is not None:
             outcome = rule.check(key, trace.call)
             if outcome is not None:
@@ -114,8 +116,8 @@ class RuntimeCall:
         return key, None
 
     def _tell_model(self, history: History, left_traces: dict[str, CallTrace]) -> str:
-        """Record that the model is told about these effects, whose outcome is unknown. Return the
-        text for the model.
+        """Record that the model is told about the effects in ``left_traces``, whose outcome is
+        unknown. Return the text for the model.
         """
         _mark_as_told(history, left_traces)
         lines = [effects.in_doubt_words(trace.call, key) for key, trace in left_traces.items()]
@@ -123,8 +125,8 @@ class RuntimeCall:
         return "\n".join(lines)
 
     def _mark(self, history: History, stored: Action | None, attempt: int) -> tuple[int, str]:
-        """Record that the tool begins, together with the call if it is not stored yet. Return the
-        id of the call or of its intent, and its key.
+        """Record that the tool begins. If the call is not stored yet, record the call too. Return
+        the id of the call or of its intent, and the key of the call.
         """
         data = {"attempt": attempt, "run": secrets.token_hex(8), "lease": _this_process()}
         if stored is not None:
@@ -150,12 +152,12 @@ def effect(
     *, repeat: effects.Repeat = "never", check: effects.Check | None = None
 ) -> Callable[[F], F]:
     """Mark a tool that has effects outside the store: ``@foldlog.effect(repeat="same key")``.
-    ``History.run`` and the adapters for agent runtimes then run it by this rule. See
-    ``History.run`` for ``repeat`` and ``check``.
+    ``History.run`` and the adapters for agent runtimes run a marked tool by the rule of its mark.
+    See ``History.run`` for ``repeat`` and ``check``.
 
     The argument ``key`` of the tool is for the outside system: neither a model nor a runtime sees
-    it. Write this decorator below the decorator of a runtime. If anything else calls the tool, it
-    raises ``InvalidArgument``.
+    it. Write this decorator below the decorator of a runtime. A marked tool raises
+    ``InvalidArgument`` if neither ``History.run`` nor an adapter calls it.
     """
     rule = effects.EffectRule(repeat, check)
 
@@ -211,8 +213,8 @@ def _this_process() -> str:
 
 def note_left_behind(histories: Histories, conversation: str) -> None:
     """Record which effects of other processes have an unknown outcome, before a runtime appends its
-    own results for their calls. The model is told about them before the next tool with effects runs
-    in this process.
+    own results for the calls of these effects. The model is told about these effects before the
+    next tool with effects runs in this process.
     """
     history = histories[conversation]
     with suppress(ConversationErased):
@@ -231,7 +233,7 @@ def _mark_as_told(history: History, traces: Mapping[str, CallTrace]) -> None:
 
 def _left_behind(histories: Histories, history: History) -> dict[str, CallTrace]:
     """Return, by key, the effects of other processes that have no outcome and that the model was
-    not told about. They are read once in a process.
+    not told about. A process reads these effects once for each conversation.
     """
     left_by_conversation: dict[str, dict[str, CallTrace]] = vars(histories).setdefault(
         "_left_behind", {}
@@ -249,8 +251,8 @@ def _left_behind(histories: Histories, history: History) -> dict[str, CallTrace]
 
 
 def _has_effects(history: History) -> bool:
-    """Return whether a tool in this history is marked with ``effect``. Cost: the events that were
-    not made from records of a runtime.
+    """Return whether a tool in this history is marked with ``effect``. Cost: the function reads the
+    events that were not made from records of a runtime.
     """
     added = history._all_records().added(history.events)
     return any(isinstance(event, Annotation) and event.name == MARK for event in added)
