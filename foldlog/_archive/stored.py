@@ -33,8 +33,8 @@ _TOGETHER: Final = 8
 """The number of blocks that are read together. Blocks that a runtime appended are small."""
 
 _BACK: Final = 192
-"""The number of events before an id whose records are looked up together. The records of so many
-events are in fewer than four rows of ``made``.
+"""The number of events before an id whose records are looked up together. The records of 192 events
+are in fewer than four rows of ``made``.
 """
 _FEW: Final = 4
 """Up to this number of reads costs less than one read of all events."""

@@ -150,8 +150,9 @@ class History:
 
         The steps record in the log by which rules events are hidden, masked or shortened. The rules
         of a condenser of your own cannot be applied again: the result contains the events that this
-        condenser hides, and ``why`` says that nobody knows which events the model was sent. Raises
-        the errors that ``at`` raises. Cost: the method reads the View, and the last 100 events.
+        condenser hides, and ``why`` says that the events that the model was sent are unknown.
+        Raises the errors that ``at`` raises. Cost: the method reads the View, and the last 100
+        events.
         """
         from foldlog._reports.as_sent import sent
 
@@ -275,8 +276,8 @@ class History:
 
         If other programs appended since the last ``prepare`` or ``step`` of this object, the
         ``meta`` of a model's reply notes which View it answers, so that no condenser forgets an
-        event that came while the model answered. If an event that is no reply follows the View of a
-        step first, the ``meta`` of this event notes the View, so that the View counts as shown
+        event that came while the model answered. If an event that is not a reply follows the View
+        of a step first, the ``meta`` of this event notes the View, so that the View counts as shown
         without a reply.
 
         Raises ``VersionConflict`` (read again, decide again), ``InvalidEvent`` (the message says

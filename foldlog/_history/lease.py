@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _OF_THE_STORE: Final = 0
-"""The key under which leases are stored, which is no conversation's key. So one statement reads all
+"""The key under which leases are stored. No conversation has this key. So one statement reads all
 leases, and a lease can exist before the first event of its conversation.
 """
 _CODEC: Final = RowCodec("")

@@ -35,9 +35,8 @@ _LENGTH_LEAST = 40
 _LENGTH_GOOD = 480
 _LENGTHS_TRIED = 512
 _ANSWERED_WITHIN = 200
-"""The number of events that are searched for the call of a result that does not name the event of
-its call. The call is searched in so many events before the result, and the result in so many events
-after the call.
+"""The number of events before a result in which its call is searched, if the result does not name
+the event of its call; also the number of events after a call in which its result is searched.
 """
 _OWN_NAME = re.compile(r"recall|.*foldlog\W*_*(recall|why|dropped|knew|sessions)")
 """The names that runtimes and programs give the recall tool, and the names of the tools of
@@ -234,7 +233,8 @@ class RecallTool:
 
     def _readable(self, events: Iterable[Event]) -> list[Event]:
         """Return the events among ``events`` that the tool may show: a model was shown such an
-        event, the event was not taken back, and the event is no call or result of this tool.
+        event, the event was not taken back, and the event is neither a call nor a result of this
+        tool.
         """
         kept_intervals = self._kept_intervals(self._store.conversation(self._id).version)
         shown_events = (
