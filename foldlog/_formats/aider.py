@@ -9,8 +9,8 @@ folder adds a session.
     I will add it.                                  any other line: what the model wrote
 
 The file has no records, so foldlog makes one for each block: ``{"aider": "start" | "user" | "tool"
-| "assistant", "text"}``. If aider would write this text in another way, the record also has the
-bytes of the block under ``raw``. All records together make the same file again.
+| "assistant", "text"}``. If aider would write the text of a record in another way, the record also
+has the bytes of the block under ``raw``. All records together make the same file again.
 
     start, tool     Annotation. If it says that the history was cleared, it is a condensation of all
                     shown events
@@ -19,9 +19,10 @@ bytes of the block under ``raw``. All records together make the same file again.
     assistant       Message
 
 Lines of the model's text may begin like lines of aider or of the user. But aider ends its own lines
-and the user's lines with two spaces. So if the first such line of a session ends with two spaces, a
-line without these spaces is a part of the text around it. After a blank line, this text is the
-model's. Otherwise it is a text of aider with several lines, whose last line ends with two spaces.
+and the user's lines with two spaces. So if the first line of aider or of the user in a session ends
+with two spaces, a line without two spaces at its end is a part of the text around the line. After a
+blank line, such a line is a part of the model's text. Without a blank line before it, the line is a
+part of a text of aider with several lines, whose last line ends with two spaces.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ _SENT = re.compile(r"/(?:ask|code|architect|context|help)\s+(.+)", re.DOTALL)
 _CLEAR = re.compile(r"/(?:clear|reset)\s*$")
 _CLEARED = ("All chat history cleared.", "All files dropped and chat history cleared.")
 _BLANK = "<blank>"
-"""What aider writes for a prompt without text, which it does not send."""
+"""The text that aider writes for a prompt without text. aider does not send such a prompt."""
 
 _MODEL = re.compile(r"(?:Main model|Model|Models): (\S+)")
 _COUNT = r"(\d{1,9}(?:\.\d)?)(k?)"
@@ -83,8 +84,9 @@ _NO_CHAT = (
 
 
 class _Files(FileReader):
-    """Reads each session of a file as a history, which is named by its folder and its time.
-    Sessions in which nothing was sent to a model are left out, because there are many.
+    """Reads each session of a file as a history, whose name is made of the folder and the time of
+    the session. Sessions in which nothing was sent to a model are left out, because a file has many
+    of them.
     """
 
     def holds(self, path: Path, begin: bytes) -> bool:
@@ -104,8 +106,8 @@ class _Files(FileReader):
 
 
 def _sessions(path: Path) -> Iterator[tuple[int, int, int, str]]:
-    """Yield each session of a file: the number of its first line, the offsets of its beginning and
-    end, and its time.
+    """Yield each session of a file: the number of the session's first line, the offsets of its
+    beginning and end, and its time.
     """
     begun: tuple[int, int, str] | None = None
     with path.open("rb") as file:
@@ -159,7 +161,7 @@ class _Session:
 
     def says_something(self) -> bool:
         """Return whether the session has a message to or from a model, or a block that cannot be
-        read. Cost: the blocks up to the first such block.
+        read. Blocks are read up to the first such message or block.
         """
         decoder = FORMAT.reader(Options())
         return any(
@@ -301,7 +303,7 @@ class _Decoder(FollowingDecoder):
 
 
 def _number_at(match: re.Match[str], group: int) -> int:
-    """Return a number of tokens such as 1.2k; 0 if the text has none."""
+    """Return a number of tokens such as 1.2k; 0 if the text has no number."""
     if not match[group]:
         return 0
     thousands = 1_000 if match[group + 1] else 1
@@ -310,7 +312,7 @@ def _number_at(match: re.Match[str], group: int) -> int:
 
 def _usage_in(text: str, model: str | None) -> dict[str, Any]:
     """Return the tokens and the cost of a reply in the form of an event's ``meta``. aider rounds
-    them.
+    tokens and costs.
     """
     match = _TOKENS.search(text)
     if match is None:

@@ -21,11 +21,11 @@ The messages, and the events that they become:
     a mark of Cline's deletions     CondensationAction
     a message without any           Annotation
 
-The file ``ui_messages.json`` in the folder of a task contains the texts that the user sees. In it,
-Cline marks each message with the messages that are no longer sent to the model. If such a mark
-differs from the mark before it, foldlog makes it a record. The record comes after the messages that
-the mark deletes, and has the mark's time and the number of the newest message at that time. All
-else in that file repeats the messages.
+The file ``ui_messages.json`` in the folder of a task contains the texts that the user sees. In
+``ui_messages.json``, Cline marks each message with the messages that are no longer sent to the
+model. A mark that differs from the mark before it becomes a record. The record comes after the
+messages that the mark deletes, and has the mark's time and the number of the newest message at that
+time. Everything in ``ui_messages.json`` except the marks repeats the messages.
 """
 
 from __future__ import annotations
@@ -73,12 +73,12 @@ NAME = "anthropic-messages"
 
 _DELETED = "conversationHistoryDeletedRange"
 """The field in which Cline says which messages it no longer sends: the numbers of the first and of
-the last of them.
+the last of these messages.
 """
 
 _THOUGHT = "reasoning"
-"""The type of an item of OpenAI's Responses API. Roo Code stores such an item before the message
-that it belongs to.
+"""The type of an item of OpenAI's Responses API. Roo Code stores an item of this type before the
+message to which the item belongs.
 """
 _ALWAYS_SENT = 2
 """The number of messages at the beginning that Cline never deletes."""
@@ -88,8 +88,8 @@ _MESSAGES = ("api_conversation_history.json", "claude_messages.json")
 _MARK = ("ts", "conversationHistoryIndex", _DELETED)
 _BLOCKS = frozenset(("tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use"))
 _OF_OTHERS = ("tool_calls", "messageId")
-"""Fields of messages in OpenAI's format, and of Amp's messages. These can contain the same
-blocks.
+"""Fields of messages in OpenAI's format, and of Amp's messages. Messages with these fields can
+contain the same blocks.
 """
 _MILLISECONDS = 10**11
 """A time above this number is in milliseconds."""
@@ -115,7 +115,7 @@ class _Tasks(FileReader):
 
 
 def _task(path: Path, marked: Path) -> DocumentRecords:
-    """Return the messages of a task, and the marks of deletions among them."""
+    """Return the messages of a task, with the marks of deletions among the messages."""
     marks = _marks(marked) if marked.is_file() else {}
     text, messages = _array(path)
     records = list[Located]()
@@ -132,8 +132,9 @@ def _array(path: Path) -> tuple[str, list[Located]]:
 
 
 def _marks(path: Path) -> dict[int, list[Located]]:
-    """Return the marks of deletions, by the number of the message after which they come. Raises
-    ``NotAHistory`` if the file is damaged: without the marks, the history would be another one.
+    """Return the marks of deletions, by the number of the message after which a mark comes. Raises
+    ``NotAHistory`` if the file is damaged: without the marks, the history would show deleted
+    messages.
     """
     marks: dict[int, list[Located]] = {}
     before: Any = None
@@ -274,7 +275,7 @@ def _part(block: Any) -> dict[str, Any] | None:
 
 def _is_summary(block: dict[str, Any]) -> bool:
     """Return whether a block is a compaction, which replaces all earlier messages. A block without
-    content is a compaction that failed.
+    content does not count, because its compaction failed.
     """
     return kind_of(block) == "compaction" and bool(
         block.get("content") or block.get("encrypted_content")

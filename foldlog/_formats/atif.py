@@ -19,11 +19,11 @@ that they become:
 
 The boundary is in ``extra.context_management`` of a step. Agents that write no boundary begin
 another trajectory, whose first steps are copies (``is_copied_context``). A View shows copies,
-because they were sent to the model. Figures do not count the calls, requests and tokens of copies.
-The trajectories of sub-agents are a part of the last record.
+because copies were sent to the model. Figures do not count the calls, requests and tokens of
+copies. The trajectories of sub-agents are a part of the last record.
 
-foldlog writes its own condensation as a step with a boundary, and after it copies of the events
-that stay in the View.
+foldlog writes its own condensation as a step with a boundary. Copies of the events that stay in the
+View follow this step.
 """
 
 from __future__ import annotations
@@ -110,7 +110,9 @@ class _Trajectories(FileReader):
         return is_one and not self._is_log(path)
 
     def _is_log(self, path: Path) -> bool:
-        """Return whether the file has each record on a line. It may have only the first line."""
+        """Return whether the file has each record on a line. A file with only the first line counts
+        too.
+        """
         return on_lines(path) or (path.suffix == ".jsonl" and b'"steps"' not in path.read_bytes())
 
     def histories(self, path: Path) -> Iterator[Contained]:
@@ -121,7 +123,9 @@ class _Trajectories(FileReader):
 
 
 def _of_subagents(document: Located, parent: str) -> Iterator[Contained]:
-    """Yield the trajectories of sub-agents in a trajectory, also of their own sub-agents."""
+    """Yield the trajectories of sub-agents in a trajectory, and the trajectories of the sub-agents'
+    own sub-agents.
+    """
     for held in dicts_in(document.value.get("subagent_trajectories")):
         if (name := text_or_none(held.get("trajectory_id"))) and type(held.get("steps")) is list:
             known = {**dict_or_empty(held.get("extra")), _PARENT: parent}
@@ -133,7 +137,7 @@ def _of_subagents(document: Located, parent: str) -> Iterator[Contained]:
 
 
 def _document(records: Iterable[Any]) -> dict[str, Any]:
-    """Return the trajectory with these records."""
+    """Return the trajectory that consists of ``records``."""
     before: dict[str, Any] = {}
     steps: list[Any] = []
     after: dict[str, Any] = {}
@@ -185,8 +189,8 @@ class _Decoder(FollowingDecoder):
         self._begun = self._copies = False
 
     def tag(self, event: Event, read: RecordEvents) -> bool:
-        """Return whether an event is a system prompt. It stays if a boundary replaces all other
-        events.
+        """Return whether an event is a system prompt. A system prompt stays if a boundary replaces
+        all other events.
         """
         return isinstance(event, SystemMessage)
 
@@ -295,7 +299,7 @@ class _Encoder(RepliesEncoder):
 
     def _boundary(self, event: CondensationAction) -> list[dict[str, Any]]:
         """Return the step of a condensation, and copies of the events that stay in the View.
-        Without the copies, a reader would drop these events too.
+        Without the copies, a reader would also drop the events that stay.
         """
         step = self._step(event, "system", "Context compaction performed")
         step |= {"observation": {"results": [{"content": event.summary}]}} if event.summary else {}
@@ -324,8 +328,8 @@ class _Encoder(RepliesEncoder):
         return [step | _reasoning(event.thinking if isinstance(event, Message) else ())]
 
     def answered(self, results: Sequence[Observation]) -> Sequence[Any]:
-        """Return the record of results whose calls were not written. It contains calls with the id
-        and the tool that the results name.
+        """Return the record of results whose calls were not written. The record contains calls with
+        the ids and the tools that the results name.
         """
         calls = [
             Action(id=each.id, tool=each.tool, call_id=each.call_id, timestamp=each.timestamp)

@@ -22,8 +22,8 @@ from foldlog._formats.record import dict_or_empty, dicts_in, text_or_empty
 from foldlog.eventstore import Action, Content, Observation
 
 THINKING = frozenset({"thinking", "redacted_thinking"})
-"""Types of blocks that must be sent back to the model unchanged, before the calls that followed
-them.
+"""Types of blocks that must be sent back to the model unchanged, before the calls that followed the
+block.
 """
 
 _TEXTS = frozenset(("text", "input_text", "output_text"))
@@ -107,9 +107,9 @@ def shown_of(block: Any) -> _Block | None:
 
 
 def is_of_anthropic(block: _Block) -> bool:
-    """Return whether only Anthropic's server knows such a block. The type of such a block is in
-    lower case and is not one of the types that all servers know. The block also has no field with
-    the name of its type, as OpenAI's parts have.
+    """Return whether only Anthropic's server knows a block of this type. The type of such a block
+    is in lower case and is not one of the types that all servers know. Unlike OpenAI's parts, the
+    block has no field with the name of its type.
     """
     kind = kind_of(block)
     if kind is None or kind in _KNOWN or kind in block:
@@ -133,7 +133,7 @@ _KNOWN = _AS_THEY_ARE | THINKING | {"text", "image", "tool_use", "tool_result", 
 
 def known_of(block: Any) -> _Block | None:
     """Return a block of Anthropic's in the form that ``MessageReader`` accepts: thinking and calls
-    stay, ``shown_of`` converts all others.
+    stay, ``shown_of`` converts all other blocks.
     """
     kind = kind_of(block)
     return (
@@ -145,9 +145,9 @@ def known_of(block: Any) -> _Block | None:
 
 def with_results(blocks: Iterable[_Block], *, singles: bool = False) -> list[_Block]:
     """Return the blocks of a model's message. A call that Anthropic's server answered itself
-    becomes one part together with its results, because the server accepts back either all of them
-    or none. If ``singles`` is true, each other block that only Anthropic's server knows becomes
-    such a part too.
+    becomes one part together with its results, because the server accepts back either the call with
+    all its results, or none of them. If ``singles`` is true, a block that is neither such a call
+    nor such a result, and that only Anthropic's server knows, becomes a part too.
     """
     found: dict[Any, _Block] = {}
     for place, block in enumerate(blocks):
@@ -169,7 +169,7 @@ def with_results(blocks: Iterable[_Block], *, singles: bool = False) -> list[_Bl
 
 def returned(block: Any) -> Any:
     """Wrap a block of the user that only Anthropic's server knows in a part, which goes back to
-    this server unchanged. Return any other block unchanged.
+    Anthropic's server unchanged. Return any other block unchanged.
     """
     is_own = isinstance(block, dict) and is_of_anthropic(block)
     return {"type": "anthropic", "block": block} if is_own else block
@@ -194,8 +194,8 @@ def said_in(content: Any) -> list[_Block]:
 
 
 def thinking_of(text: str, signature: Any = None, redacted: Any = None) -> _Block:
-    """Return a model's thinking as a block, with ``signature`` if it is a text. If ``redacted`` is
-    a text, return the block with this encrypted thinking instead.
+    """Return a model's thinking as a block, with ``signature`` if the signature is a text. If
+    ``redacted`` is a text, return a block with this encrypted thinking instead.
     """
     if type(redacted) is str:
         return {"type": "redacted_thinking", "data": redacted}
@@ -204,8 +204,9 @@ def thinking_of(text: str, signature: Any = None, redacted: Any = None) -> _Bloc
 
 
 def thought_in(block: _Block) -> tuple[str, str]:
-    """Return the text and the signature of a thinking block or a reasoning item; either may be
-    empty. A redacted block has only data, which is returned as the signature.
+    """Return the text and the signature of a thinking block or a reasoning item; the text or the
+    signature may be empty. A redacted block has only data, and the data is returned as the
+    signature.
     """
     if kind_of(block) == "redacted_thinking":
         return "", text_or_empty(block.get("data"))

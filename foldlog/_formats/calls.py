@@ -17,9 +17,10 @@ V = TypeVar("V")
 
 
 class Recent(OrderedDict[K, V]):
-    """A mapping that holds the last ``limit`` keys that were set, so that its memory is limited.
+    """A mapping that holds only the last ``limit`` keys that were set, so that the mapping's memory
+    is limited.
 
-    It is not a plain dict, because a dict skips all deleted keys to find its first key.
+    The class is not a plain dict, because a dict skips all deleted keys to find its first key.
     """
 
     def __init__(self, limit: int) -> None:
@@ -47,8 +48,8 @@ def is_of_reply(action: Action, reply: Sequence[Action]) -> bool:
 class OpenCalls:
     """The calls that wait for a result. A call without an id never waits.
 
-    ``view`` returns the View before the first event that is read. Its open calls are added when a
-    call is needed that was not opened since.
+    ``view`` returns the View before the first event that is read. The open calls of this View are
+    added when a call is needed that was not opened after the first event.
     """
 
     def __init__(self, view: Callable[[], View] | None = None) -> None:
@@ -81,19 +82,19 @@ class OpenCalls:
         self._add(call)
 
     def is_open(self, call_id: Any) -> bool:
-        """Return whether a call with this id waits for a result. Cost: the calls that wait."""
+        """Return whether a call with this id waits for a result. All waiting calls are searched."""
         return any(call.call_id == call_id for call in self.all())
 
     def all(self) -> list[Action]:
-        """Return the calls that wait for a result, in their order."""
+        """Return the calls that wait for a result, in the order of the calls."""
         self._read_past()
         return [*self._calls.values()]
 
     def close(self, key: Any, cause: int | None = None) -> tuple[str | None, int | None, str]:
         """Close the call that a result answers: the call with the id ``key``, the call in the event
         ``cause``, or a call that ``of_result`` returned. Return the id, the event id and the tool
-        of the call. If there is no such call, return ``key``, ``cause`` and an empty text. An id
-        that is not a text is returned as None.
+        of the call. If no such call waits, return ``key``, ``cause`` and an empty text. An id that
+        is not a text is returned as None.
         """
         call_id, cause = (key.call_id, key.id) if isinstance(key, Action) else (key, cause)
         if type(call_id) is not str:
@@ -114,12 +115,12 @@ class OpenCalls:
 
     def of_result(self, call_id: str | None, tool: str) -> str | Action | None:
         """Return the call that a result without an id answers, for ``close``: in the newest reply,
-        the first open call of the tool that the result names. If the result names no tool, this is
-        the first open call whose id is the name of its tool. Returns None if there is no such call.
-        If the result has an id, the id is returned.
+        the first open call of the tool that the result names. If the result names no tool, return
+        the first open call whose id is the name of its tool. Return None if no call fits. If the
+        result has an id, return the id.
 
-        If the id is the name of the tool, the result counts as a result without an id. If there is
-        no reply, the name of the tool is returned.
+        If the id is the name of the tool, the result counts as a result without an id. If the
+        history has no reply yet, return the name of the tool.
         """
         if call_id not in (None, tool):
             return call_id
@@ -131,7 +132,7 @@ class OpenCalls:
         return next((call for call in named if call.id in self._calls), None)
 
     def forget(self, event_ids: Container[int]) -> None:
-        """Drop the calls of these events, which are no longer shown."""
+        """Drop the calls in the events ``event_ids``, which are no longer shown."""
         self._wait_for([call for call in self.all() if call.id not in event_ids])
 
     def _read_past(self) -> None:

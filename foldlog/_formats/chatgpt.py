@@ -62,8 +62,8 @@ class _Files(Exports):
         )
 
     def messages(self, conversation: Record) -> list[Any]:
-        """Return the nodes without their ``children``; no node if none has a message. A damaged
-        node comes after the node that lists it as a child.
+        """Return the nodes without their ``children``; an empty list if no node has a message. A
+        damaged node comes after the node that lists it as a child.
         """
         mapping = conversation["mapping"]
         if type(mapping) is not dict:
@@ -193,8 +193,8 @@ def _said(kind: str, content: Record) -> str:
 
 
 def _part(part: Any) -> str:
-    """Return a part of a content as a text. If the export only refers to a file, the text is this
-    reference.
+    """Return a part of a content as a text. If the export only refers to a file, return the
+    reference as the text.
     """
     if type(part) is not dict:
         return text_or_empty(part)

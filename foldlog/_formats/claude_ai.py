@@ -8,8 +8,8 @@ The records are the messages: see ``trees.py``.
     the conversation    Annotation with its title
 
 Since 2025 a message names the message before it (``parent_message_uuid``), and a conversation may
-name its newest message (``current_leaf_message_uuid``). Otherwise the branch of the newest message
-is shown.
+name its newest message (``current_leaf_message_uuid``). If a conversation does not name its newest
+message, the branch of the message with the newest time is shown.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class _Decoder(TreeDecoder):
 
 
 def _blocks(record: Record) -> list[Record]:
-    """Return the content of a message, with its files, as Anthropic's blocks."""
+    """Return the content and the files of a message as Anthropic's blocks."""
     content = record.get("content")
     blocks = [block for block in content if kind_of(block)] if type(content) is list else []
     blocks = blocks or [{"type": "text", "text": text_or_empty(record.get("text"))}]
@@ -159,8 +159,8 @@ def _responses(blocks: list[Record], name: str) -> list[list[Record]]:
 
 
 def _sayable(part: Record) -> Record:
-    """Return a part of a result as a text: its title, its address and its text. A part without
-    these is returned unchanged.
+    """Return a part of a result as a text: the title, the address and the text of the part. A part
+    without a title, an address and a text is returned unchanged.
     """
     if kind_of(part) == "image" and type(part.get("source")) is dict:
         return part
@@ -180,7 +180,9 @@ def _sayable(part: Record) -> Record:
 
 
 def _matches(record: Any) -> bool:
-    """Return whether a record is a message with a content, or the conversation with its account."""
+    """Return whether a record is a message with a content, or is about the conversation and names
+    its account.
+    """
     if _is_about(record):
         return "updated_at" in record and "account" in record
     return _is_message(record) and ("content" in record or "text" in record)

@@ -103,14 +103,15 @@ def decode(
 ) -> Iterator[Event]:
     """Return the events of one history, in order, with ids 0, 1, 2, …
 
-    If ``as_history`` is true, OpenHands V0 records are the agent's history: all of them are shown
-    except condensations and requests. Otherwise they are a stream: records outside of the agent's
-    history are returned but not shown. If a log of V1 or Claude Code has branches, the active
-    branch is shown.
+    If ``as_history`` is true, OpenHands V0 records are the agent's history: all records are shown
+    except condensations and requests. If ``as_history`` is false, the records are a stream: records
+    outside of the agent's history are returned but not shown. If a log of V1 or Claude Code has
+    branches, the active branch is shown.
 
     A record that is not an event is left out, and ``findings`` is called with the problem. If
     ``findings`` is None, ``InvalidEvent`` is raised instead. ``findings`` is also called with
-    problems in other records. Raises ``UnknownFormat``. Cost: one pass over the records.
+    problems in records that could be read. Raises ``UnknownFormat``. The function makes one pass
+    over the records.
     """
     check_callable("findings", findings)
     chosen = format_named(format)
@@ -150,9 +151,9 @@ def encode(
     """Return the records of a whole history, from its event 0 on, in ``openai-chat``,
     ``anthropic-messages``, ``openhands-v1``, ``otlp-genai`` or ``atif``.
 
-    Retracted events are written too. ``history.export`` leaves them out, and returns the records of
-    an import unchanged. Any history can be written as ``openai-chat``, without its bookkeeping.
-    ``notes`` is called with a text for each kind of event that the format cannot hold.
+    Retracted events are written too. ``history.export`` leaves out retracted events, and returns
+    the records of an import unchanged. Any history can be written as ``openai-chat``, without its
+    bookkeeping. ``notes`` is called with a text for each kind of event that the format cannot hold.
 
     Raises ``UnknownFormat``, also if foldlog does not write the format, or if the history was
     imported from another format. Raises ``ValueError`` if the events do not begin at 0 or an event
@@ -173,8 +174,8 @@ def encode_standing(
     stored: StoredRecords = NO_RECORDS,
 ) -> Iterator[Any]:
     """Return the records of a whole history up to ``version``, without events that ``retractions``
-    took back. A retraction that comes from the source is a branch of the source, and the records of
-    this branch are written. Raises the errors of ``encode``.
+    took back. A retraction that comes from the source begins a branch of the source. The records of
+    the abandoned branch are written too. Raises the errors of ``encode``.
     """
     retractions_here = [retraction for retraction in retractions if not is_of(retraction, format)]
     kept_intervals = intervals_kept(retractions_here, version) if retractions_here else None
@@ -195,8 +196,8 @@ def encode_standing(
 
 def encode_view(view: View, format: str, notes: Callable[[str], None] | None) -> Iterator[Any]:
     """Return the View as it is sent to a model, as records of a format. If the format has a
-    dialect, the records are messages of this dialect, otherwise the records of the format's writer.
-    Raises ``UnknownFormat``, also for a format that foldlog does not write.
+    dialect, the records are messages of this dialect. If it has none, the format's writer makes the
+    records. Raises ``UnknownFormat``, also for a format that foldlog does not write.
     """
     chosen = check_written(format)
     if chosen.dialect is None:
@@ -225,8 +226,8 @@ def _messages(dialect: Dialect, view: View) -> list[dict[str, Any]]:
 
 
 def _events_sent(view: View) -> list[Event]:
-    """Return the events of a history whose View would send the same prompt to a model. They are
-    like the events of a history that was not imported.
+    """Return the events of a history whose View would send the same prompt to a model. The returned
+    events look like events of a history that was not imported.
     """
     events: list[Event] = []
     for turn in turns(view.events, view.fit_positions):
@@ -282,8 +283,8 @@ def _records(
     kept_intervals: Intervals | None,
     stored: StoredRecords,
 ) -> Iterator[Any]:
-    """Yield the records of the events of a history whose ids are in ``kept_intervals``. None stands
-    for all events.
+    """Yield the records of a history's events with ids in ``kept_intervals``. If ``kept_intervals``
+    is None, yield the records of all events.
     """
     counts = None if notes is None else ExportNotes(format)
     retracted = 0
@@ -325,8 +326,8 @@ def _tell(counts: ExportNotes, format: str, notes: Callable[[str], None]) -> Non
 
 def format_of_history(store: Store, conversation: str) -> str:
     """Return the format in which a history is exported by default. The first event that was
-    imported or is shown determines it, because an adapter may write documents before its first
-    record.
+    imported or is shown determines the format, because an adapter may write documents before its
+    first record.
     """
     events = store.events(conversation)
     first = next((event for event in events if event.origin is not None or event.shown), None)
@@ -336,6 +337,6 @@ def format_of_history(store: Store, conversation: str) -> str:
 
 
 def check_origin(event: Event, format: str) -> None:
-    """Raise ``OtherFormat`` for an event that cannot be written in this format."""
+    """Raise ``OtherFormat`` for an event that cannot be written in the format ``format``."""
     if event.origin is not None and event.origin.format != format and format != ANY_HISTORY:
         raise OtherFormat(format, event.origin.format)

@@ -25,8 +25,8 @@ The types, and the events that they become:
 
 Events of sub-agents (``agentId``, ``parentToolCallId``) are stored and not shown. If a user goes
 back to an earlier message, Copilot CLI cuts its file there. The code of Copilot CLI is not public.
-Its events show that a compaction keeps the records that came after the compaction began, and that a
-truncation removes the oldest messages.
+The events of Copilot CLI show that a compaction keeps the records that came after the compaction
+began, and that a truncation removes the oldest messages.
 """
 
 from __future__ import annotations
@@ -73,12 +73,14 @@ _KINDS = frozenset(
 )
 """The first words of the types of records."""
 _IN_WORDS = ("file", "directory", "selection", "github_reference", "omitted")
-"""The types of attachments that are already described in the text for the model."""
+"""The types of attachments that the text for the model already describes."""
 _SYSTEM = "system"
 """The tag of a system prompt, in place of the id of a record."""
 
 _SIZES = {"preCompactionTokens": "tokens_before", "postCompactionTokens": "tokens_after"}
-"""The fields with the size of the prompt, and their names in the metadata of a condensation."""
+"""The fields with the size of the prompt, and the names of these fields in the metadata of a
+condensation.
+"""
 
 _Part = dict[str, Any]
 
@@ -167,8 +169,8 @@ class CopilotDecoder(FollowingDecoder):
         read.close(kind, data)
 
     def _read_prompt(self, read: RecordEvents, data: _Part, content: str) -> None:
-        """Add a system prompt, which replaces the last one. The prompt of a developer does not
-        replace it.
+        """Add a system prompt, which replaces the last system prompt. The prompt of a developer
+        does not replace the system prompt.
         """
         is_new = read.shown and data.get("role") != "developer" and content != self._prompt
         if is_new and self._prompt_id is not None:
@@ -228,8 +230,8 @@ class CopilotDecoder(FollowingDecoder):
     def _forget(
         self, read: RecordEvents, data: _Part, forgotten: set[str], summary: str, reason: str
     ) -> None:
-        """Add a condensation that forgets the records ``forgotten``, if there are any. Its summary
-        comes after the system prompts at the beginning.
+        """Add a condensation that forgets the records ``forgotten``, unless ``forgotten`` is empty.
+        The summary of the condensation comes after the system prompts at the beginning.
         """
         if not forgotten:
             return
@@ -261,8 +263,8 @@ def _read_response(read: RecordEvents, data: _Part, content: str) -> None:
 
 
 def _with_files(text: str, attachments: Any) -> Content:
-    """Return a text with attachments: files that are attached in full, and other attachments that
-    the text does not describe.
+    """Return a text with attachments: files that are attached in full, and attachments that the
+    text does not describe.
     """
     parts: list[_Part] = []
     for attachment in dicts_in(attachments):
@@ -284,8 +286,8 @@ _COUNTS = {
 
 
 def _calls(events: Iterable[Event]) -> Iterator[ModelCall]:
-    """Yield the calls of models, as the record at the end of a session counts them. For replies
-    after the last such record, yield their own tokens.
+    """Yield the calls of models, as the record at the end of a session counts them. For each reply
+    after the last record of a session's end, yield a call with the reply's own tokens.
     """
     replies: list[Event] = []
     for event in events:

@@ -16,8 +16,8 @@ The records, and the events that they become:
     {"role", "message": {"content"}}    a line of a transcript, with Anthropic's blocks
     {"type": "turn_ended"}              Annotation
 
-The record of a bubble has its texts, calls and usage only, because Cursor changes the other fields
-of a bubble later. The name of a conversation is its title; it is stored separately from the
+The record of a bubble has its texts, calls and usage only, because Cursor changes all other fields
+of a bubble later. The name of a conversation is its title. The title is stored separately from the
 records.
 """
 
@@ -165,8 +165,8 @@ def _conversation_of_store(path: Path, unread: list[Located]) -> Iterator[Contai
 
 
 def _about(database: sqlite3.Connection) -> _Part:
-    """Return the fields of the conversation in a store. The store has them as JSON in hexadecimal
-    digits.
+    """Return the fields of the conversation in a store. The store has the fields as JSON in
+    hexadecimal digits.
     """
     row = database.execute("SELECT value FROM meta WHERE key = '0'").fetchone()
     try:
@@ -201,7 +201,7 @@ def _messages(path: Path, root: str, unread: list[Located]) -> Iterator[Located]
 
 def _names_of_blobs(root: bytes) -> Iterator[str]:
     """Yield the names of the blobs in a root. A root is a message of Protocol Buffers, and a name
-    is a field with the number 1 and 32 bytes. Other fields are skipped by their wire type.
+    is a field with the number 1 and 32 bytes. All other fields are skipped by their wire type.
     """
     offset = 0
     while offset < len(root):
@@ -221,7 +221,7 @@ def _names_of_blobs(root: bytes) -> Iterator[str]:
 
 
 def _varint(data: bytes, offset: int) -> tuple[int, int]:
-    """Return the variable-length number at an offset, and the offset after it."""
+    """Return the variable-length number at an offset, and the offset after the number."""
     number = 0
     shift = 0
     for byte in data[offset : offset + 10]:
@@ -298,7 +298,7 @@ class _Decoder(FollowingDecoder):
         read.say("agent", as_text=True)
 
     def _read_call(self, read: RecordEvents, tool: _Part) -> None:
-        """Add a call, and its result if it has one."""
+        """Add a call, and the result of the call if the bubble has a result."""
         call_id = text_or_none(tool.get("toolCallId")) or str(read.origin.id)
         arguments = tool.get("rawArgs") or tool.get("params")
         read.call(tool.get("name") or str(tool.get("tool") or ""), arguments, call_id)

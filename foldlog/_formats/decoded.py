@@ -1,7 +1,7 @@
 """Count the records of a format that has no skeleton: decode them in memory, and count the events.
 
-So the counts always match the events. The cost is a decoding at each import. The ids, the time and
-the kind of a redacted record stay.
+Counts of decoded events always match the stored events, but each import has to decode all records.
+The ids, the time and the kind of a redacted record stay.
 """
 
 from __future__ import annotations
@@ -54,7 +54,9 @@ READER = 1
 def decoder_of(
     format: Format, prefix: str = "", findings: list[str] | None = None
 ) -> RecordDecoder:
-    """Return a decoder for one history. It must read the history from the first record on."""
+    """Return a decoder for one history. The decoder must read the history from the first record
+    on.
+    """
     return format.reader(Options(prefix=prefix, findings=[] if findings is None else findings))
 
 
@@ -107,7 +109,9 @@ class DecodedRecords:
         return self.format.conversation(self._first)
 
     def encoded(self) -> bytes:
-        """Return an empty state: when the source grows, all of its records are decoded again."""
+        """Return an empty state: when a source grows, all records of the source are decoded
+        again.
+        """
         return b""
 
     def left_of(self, record: bytes) -> bytes:

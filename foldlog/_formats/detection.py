@@ -1,10 +1,10 @@
 """Detect the format of a history by its first records.
 
 A format is recognized by fields that only its records have (``Format.matches``). At least two of
-the first records, and most of them, must match. One matching record is enough if the format accepts
-all others. If a record can only come from another program, the format is ruled out
-(``Format.refuses``), because the messages of many programs are the same until the first call of a
-tool.
+the first records, and most of the first records, must match. One matching record is enough if the
+format accepts all the other first records. If a record can only come from another program, the
+format is ruled out (``Format.refuses``), because many programs write the same messages until the
+first call of a tool.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from foldlog.eventstore import InvalidArgument
 
 
 def recognize(format: str = AUTO) -> Recognize:
-    """Return functions that recognize histories of any format, or, if ``format`` is named,
+    """Return functions that recognize histories of any format, or, if a ``format`` is named, only
     histories whose records this format accepts.
 
     Raises ``UnknownFormat``.
@@ -51,8 +51,8 @@ _KEYS_NAMED = 6
 
 
 def _nothing_of_ours(records: Iterable[Any]) -> str:
-    """Return the message that these first records have no known format. It describes the first
-    record that no format matches.
+    """Return the message that the first records of a history have no known format. The message
+    describes the first record that no format matches.
     """
     looked_at = list(islice(records, LOOK_AT))
     odd = next(
@@ -84,7 +84,9 @@ def _reader_of(path: Path, begin: bytes) -> Format | None:
 
 
 def format_of(records: Iterable[Any]) -> Format | None:
-    """Return the format of a history by its first records; None if they have no known format."""
+    """Return the format of a history by its first records; None if the records have no known
+    format.
+    """
     looked_at = [
         record
         for record in islice(records, LOOK_AT)
@@ -106,7 +108,7 @@ def format_of(records: Iterable[Any]) -> Format | None:
 
 
 def _count(format: Format, counts: Mapping[Format, int], owners: Container[str]) -> int:
-    """Return how many records match a format, or a format that it looks like."""
+    """Return how many records match a format, or the format that this format ``looks_like``."""
     count = counts.get(format, 0)
     if not format.looks_like or format.looks_like in owners:
         return count
@@ -119,9 +121,9 @@ _BEGINNING = 2**16
 
 def of_lines(path: Path) -> Format | None:
     """Return the format of a log of JSON Lines, if its beginning leaves no doubt. At least three of
-    the first four lines, and half of the first 50 lines, must match this format, and none of the
-    first four may match another. Return None in all other cases, for example if each line contains
-    a history. Cost: these lines.
+    the first four lines, and half of the first 50 lines, must match the same format, and none of
+    the first four may match another. If these conditions are not met, for example if each line
+    contains a history, return None. Only the first lines of the file are read.
     """
     if path.suffix != ".jsonl" or not path.is_file():
         return None
@@ -151,7 +153,7 @@ def _records_in(lines: Sequence[bytes]) -> Iterator[Any]:
 
 
 def _match(record: Any) -> Format | None:
-    """Return the format of a record; None if it has no known format, or belongs to another
+    """Return the format of a record; None if the record has no known format, or belongs to another
     program.
     """
     format = next((format for format in each_format() if format.matches(record)), None)

@@ -1,5 +1,5 @@
-"""Turn events back into records. Stored records are returned unchanged, and the writer of the
-format makes records of other events.
+"""Turn events back into records. Stored records are returned unchanged. The writer of the format
+makes records of events without a stored record.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ class StoredRecords(Protocol):
     """The stored records of one history."""
 
     def count(self, event: Event) -> int:
-        """Return how many events were made of the record whose first event is this event; 0 if
-        there is no such record.
+        """Return how many events were made of the record that begins with ``event``; 0 if no stored
+        record begins with ``event``.
         """
 
     def record(self, events: Sequence[Event]) -> Any:
-        """Return the record from which these events were made; None if it is redacted or not
+        """Return the record from which ``events`` were made; None if the record is redacted or not
         stored.
         """
 
@@ -62,9 +62,9 @@ NO_RECORDS: StoredRecords = _NoRecords()
 class Encoder:
     """Turns the events of one history back into records, one event after the other.
 
-    A ``stored`` record is returned unchanged. The writer of the format makes records of other
-    events. The first event may be any event that begins a record. ``notes`` counts the events that
-    are left out. Raises ``UnknownFormat``.
+    A ``stored`` record is returned unchanged. The writer of the format makes records of events
+    without a stored record. An export may begin with any event that begins a record. ``notes``
+    counts the events that are left out. Raises ``UnknownFormat``.
     """
 
     def __init__(
@@ -81,25 +81,25 @@ class Encoder:
         self._group: list[Event] = []
         """The first events of a record whose later events have not come yet."""
         self._missing = 0
-        """How many events of this record have not come yet."""
+        """How many events of the record that ``_group`` begins have not come yet."""
         self._head: Sequence[Any] | None = None
-        """The records at the head of the history; empty after they were written."""
+        """The records at the head of the history; empty after the records were written."""
         self._notes = notes
         self._first: int | None = None
-        """The id of the first event. A result is written even if its call came before this
-        event.
+        """The id of the first event. The result of a call is written even if the call came before
+        the first event.
         """
         self._waiting = WaitingCalls()
-        """The calls that wait for results, each with the id of its event."""
+        """The calls that wait for results, with the ids of their events."""
         self._calls_of_user = set[int]()
-        """The ids of the waiting calls that the user made, and not a model."""
+        """The ids of the waiting calls that the user made."""
         self._passed: list[tuple[Sequence[Event], Any]] = []
-        """Stored records that the writer does not know yet. It must follow them before it writes a
-        record.
+        """Stored records that the writer does not know yet. The writer must follow these stored
+        records before it writes a record.
         """
 
     def pass_by(self, events: Sequence[Event], record: Any) -> None:
-        """Note a stored record and all its events. The caller writes this record itself."""
+        """Note a stored record and all its events. The caller itself writes the stored record."""
         self._passed.append((events, record))
 
     def _follow_passed(self) -> None:
@@ -117,8 +117,8 @@ class Encoder:
             self._writer.follow(events, record)
 
     def records(self, event: Event) -> list[Any]:
-        """Return the records that are complete after ``event``. Bytes in them become data URLs or
-        base64. Raises ``InvalidEvent``.
+        """Return the records that are complete after ``event``. Bytes in the records become data
+        URLs or base64. Raises ``InvalidEvent``.
         """
         self._follow_passed()
         is_ours = is_of(event, self._name)
@@ -155,7 +155,7 @@ class Encoder:
 
     @property
     def _numbered(self) -> int:
-        """The number of events in the group that have a place in their record."""
+        """The number of events in ``_group`` that have a place in their record."""
         return sum(not is_step_aside(event) for event in self._group)
 
     def _as_sent(self, event: Event) -> Event | None:
@@ -188,8 +188,8 @@ class Encoder:
         return event
 
     def _may_answer_earlier(self, result: Observation) -> bool:
-        """Return whether the call of a result may come before the first event of this export. A
-        result without a cause may answer any earlier call.
+        """Return whether the call of a result may come before the first exported event. A result
+        without a cause may answer any earlier call.
         """
         first = self._first or 0
         return first > 0 if result.cause is None else result.cause < first
@@ -229,9 +229,9 @@ class Encoder:
 
     def shown(self, events: Sequence[Event], stored: Sequence[Event]) -> list[Any]:
         """Return the records for the events of one record as they are sent to a model. ``stored``
-        are the events of this record in the log. If both are equal, the stored record is returned.
-        Otherwise unchanged events keep their parts of the stored record, and changed events get new
-        parts.
+        are the events of the record in the log. If ``events`` equal ``stored``, the stored record
+        is returned. Otherwise unchanged events keep their parts of the stored record, and changed
+        events get new parts.
         """
         self._follow_passed()
         if [*events] == [*stored]:
@@ -254,7 +254,7 @@ class Encoder:
 
     def _write_remains(self, events: Sequence[Event]) -> list[Any]:
         """Return the records for the events that are left of a redacted record. If the format has
-        ``parts``, this is a single record.
+        ``parts``, return a single record.
         """
         earlier_records = self._end_open_record()
         records = list[Any]()
@@ -287,8 +287,8 @@ class Encoder:
         return self._with_head(records) if records else []
 
     def _with_head(self, records: Sequence[Any]) -> list[Any]:
-        """Return the records of the writer, after the head of the history if that was not written
-        yet.
+        """Return the records of the writer, after the head of the history if the head was not
+        written yet.
         """
         if not records:
             return []
@@ -305,8 +305,8 @@ def _as_message(event: Event, source: Source, content: Content) -> Message | Non
 
 
 def _parts_in(record: Any, path: Sequence[str]) -> list[Any] | None:
-    """Return the parts under the keys ``path`` of a record; None if there are no parts. A text is a
-    single part.
+    """Return the parts under the keys ``path`` of a record; None if the record has no parts. A text
+    is a single part.
     """
     value = within(record, *path)
     return [{"type": "text", "text": value}] if isinstance(value, str) else value
@@ -340,8 +340,8 @@ def _sendable(event: Event) -> Event:
 
 
 def _replace_changed(event: Event, fields: dict[str, Any]) -> Event:
-    """Return an event with these fields. Only the fields that differ are set, because a
-    condensation does not accept its forgotten events in two forms.
+    """Return an event with other values in the given ``fields``. Only the fields that differ are
+    set, because a condensation does not accept its forgotten events in two forms.
     """
     return replace(
         event, **{name: value for name, value in fields.items() if value != getattr(event, name)}
@@ -370,9 +370,7 @@ def _without_bytes(event: Event) -> Event:
 
 
 def _with_url(part: dict[str, Any]) -> dict[str, Any]:
-    """Return the part. The bytes of an image or a file become a data URL, which is the form in
-    records.
-    """
+    """Return a part in which the bytes of an image or a file are a data URL, as in records."""
     for name, key in ("image_url", "url"), ("file", "file_data"):
         file = part.get(name)
         data = file.get(key) if isinstance(file, dict) else file

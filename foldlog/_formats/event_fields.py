@@ -1,5 +1,5 @@
-"""Read fields of an event for the encoders of formats: its role and time, its parts, and the id of
-its call.
+"""Read fields of an event for the encoders of formats: the role and the time of the event, its
+parts, and the id of its call.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def role_of(event: Event) -> Literal["system", "user", "assistant", "tool"]:
 
 
 def call_id_of(event: Action | Observation) -> str:
-    """Return the id of a call, or of the call of a result. If there is no id, return an id that is
-    made from the event id of the call.
+    """Return the id of a call, or of the call of a result. If the call has no id, return an id that
+    is made from the event id of the call.
     """
     if event.call_id:
         return event.call_id
@@ -60,21 +60,21 @@ def call_id_of(event: Action | Observation) -> str:
 
 
 def stamp_of(event: Event) -> dict[str, str]:
-    """Return the field ``timestamp`` of an event; empty if it has no time."""
+    """Return the field ``timestamp`` of an event; empty if the event has no time."""
     time = time_text(event.timestamp, event.origin)
     return {} if time is None else {"timestamp": time}
 
 
 def session_of(first: object) -> str:
-    """Return the id of a session that foldlog writes. It depends on the first event or record
+    """Return the id of a session that foldlog writes. The id depends on the first event or record
     alone, so a later export of the same conversation has the same id.
     """
     return str(uuid5(NAMESPACE_OID, ascii(first)))
 
 
 def id_of_source(event: Event) -> Any:
-    """Return the id of an event in its source, which stays after a redaction; None if it has no
-    such id.
+    """Return the id of an event in its source, which stays after a redaction; None if the event has
+    no id in its source.
     """
     return None if event.origin is None else event.origin.id
 

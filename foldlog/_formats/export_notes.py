@@ -37,13 +37,13 @@ class ExportNotes:
         self._lacks = format.lacks or frozenset()
         self._lost, self._hidden = Counter[str](), Counter[str]()
         self._replies = set[str]()
-        """The replies whose usage was counted. Each event of a reply has the usage so far, which
-        counts once.
+        """The replies whose usage was counted. The usage of a reply counts once, although each
+        event of the reply has the usage so far.
         """
 
     def leave_out(self, event: Event, *, hidden: bool = False) -> None:
-        """Count an event without a record: it was not shown to a model (``hidden``), or the format
-        has no record for it.
+        """Count an event without a record: the event was not shown to a model (``hidden``), or the
+        format has no record for it.
         """
         changed: Mapping[str, Any] = event.changed if isinstance(event, DocumentChanges) else {}
         if IMPORTED in changed:
@@ -52,7 +52,7 @@ class ExportNotes:
             (self._hidden if hidden else self._lost)[_name(event)] += 1
 
     def write(self, event: Event) -> None:
-        """Count the parts and fields of an event that its record cannot contain."""
+        """Count the parts and fields of an event that the record of the event cannot contain."""
         reply = event.meta.get("reply")
         is_counted = type(reply) is str and reply in self._replies
         self._lost.update(
@@ -64,8 +64,8 @@ class ExportNotes:
             self._replies.add(reply)
 
     def end(self) -> list[str]:
-        """Return two texts: the events that were not shown to a model, and everything else that is
-        left out. A text is empty if there is nothing to report.
+        """Return two texts: a list of the events that were not shown to a model, and a list of
+        everything else that is left out. A text is empty if nothing of its kind is left out.
         """
         counts = (self._hidden, self._lost)
         return [

@@ -28,8 +28,8 @@ from foldlog.projections.units import WaitingCalls
 
 def begin_fork(store: Store, conversation: str, at: int, new: str) -> ConversationRow:
     """Fork a conversation at a version: see ``Store.fork``. If the fork lacks records of the
-    source, it gets an event that says so. This also holds if it begins before the event in which
-    the import reported these records.
+    source, it gets an event that says so. A fork that begins before the event in which the import
+    reported the missing records gets an event too.
     """
     documents = Documents(store)
     unread = [each for each in documents.get(conversation, UNREAD, default=()) if each[1] < at]
@@ -42,7 +42,7 @@ def begin_fork(store: Store, conversation: str, at: int, new: str) -> Conversati
 
 def marked(attributes: Mapping[str, Any], unread: Sequence[Sequence[int]]) -> dict[str, Any]:
     """Return the documents of a history that lacks the records ``unread``: see ``UNREAD``.
-    ``attributes`` are its other attributes.
+    ``attributes`` are the other attributes of the history.
     """
     return {
         ATTRIBUTES: {**attributes, INCOMPLETE: incomplete(unread)},
@@ -59,7 +59,7 @@ def incomplete(unread: Sequence[Sequence[int]]) -> str:
 
 def lacking(number: int, what: str, before: int) -> str:
     """Return a text that says how many records could not be read, and after which event or record
-    the first of them was.
+    the first unreadable record was.
     """
     lacks, first = ("1 record", "") if number == 1 else (f"{number:,} records", "the first ")
     where = f"after {what} {before - 1}" if before else f"before {what} 0"
@@ -68,16 +68,17 @@ def lacking(number: int, what: str, before: int) -> str:
 
 def version_of_tip(store: Store, conversation: str, source_id: str | int) -> int:
     """Return the version after the last event that has the id ``source_id`` in its source. The View
-    at this version shows the branch that ends in this record, also if the source switched to
-    another branch later.
+    at this version shows the branch that ends in the record with this id, even if the source
+    switched to another branch later.
 
     The events of the record, the actions of one response and their observations belong together. If
-    such events directly follow, the version is after the last of them, so that no call stays open.
-    But if a record has a result and also the model's next text, the version is before this record.
-    ``"7"`` finds the source's ids ``"7"`` and ``7``.
+    events that belong to the last event directly follow it, the version is after the last of these
+    events, so that no call stays open. But if a record has a result and also the model's next text,
+    the version is before this record. ``"7"`` finds the source's ids ``"7"`` and ``7``.
 
-    Raises ``InvalidArgument`` if no event has this id, and ``ConversationNotFound``. Cost: the
-    events from that event to the end. For a call or a result, also the View there.
+    Raises ``InvalidArgument`` if no event has this id, and ``ConversationNotFound``. The events
+    from the last event with this id to the end are read. For a call or a result, the View at the
+    version is made too.
     """
     if not isinstance(source_id, str | int):
         raise TypeError(
@@ -105,9 +106,9 @@ def _is_named(event: Event, source_id: str | int) -> bool:
 
 
 def _after_its_group(store: Store, conversation: str, event: Event) -> int:
-    """Return the version after the events that belong to ``event`` and directly follow it: the rest
-    of its record, other calls of its response, and their results. Only whole records count. Only
-    bookkeeping may come between them.
+    """Return the version after ``event`` and the events that belong to it and directly follow it:
+    the remaining events of its record, other calls of its response, and the results of the calls.
+    Only events of whole records count. Between the records, there may only be bookkeeping.
     """
     record = [event, *takewhile(place_of, store.events(conversation, event.id + 1))]
     version = record[-1].id + 1

@@ -25,8 +25,8 @@ history.
 
 
 def first_named(name_in: Callable[[Any], str | None]) -> Callable[[Iterable[Any]], str | None]:
-    """Return a function for ``Format.conversation``. It returns the first name that ``name_in``
-    finds in the first records. If this name is empty, it returns None.
+    """Return a function for ``Format.conversation``. The returned function returns the first name
+    that ``name_in`` finds in the first records, or None if this name is empty.
     """
 
     def first(records: Iterable[Any]) -> str | None:
@@ -45,11 +45,11 @@ class UnusableFormat(EventStoreError, TypeError):
 class RecordDecoder(ABC):
     """Turns the records of one history into events, one record after the other.
 
-    One decoder reads one history from its first record on. So it may remember what later records
-    need, such as the ids of calls. It never looks ahead: the events of a record depend only on this
-    record and the records before it. The same records must always become the same events: a source
-    that has grown is decoded again, and its new events are stored. ``next_id`` is the id of the
-    next event.
+    One decoder reads one history from its first record on. So a decoder may remember facts that
+    later records need, such as the ids of calls. A decoder never looks ahead: the events of a
+    record depend only on this record and the records before it. A decoder must always make the same
+    events of the same records: a source that has grown is decoded again, and only the new events
+    are stored. ``next_id`` is the id of the next event.
     """
 
     def __init__(self, options: Options) -> None:
@@ -63,12 +63,12 @@ class RecordDecoder(ABC):
         event that stands for the record gets ``Origin(format=…, id=…)``: the name of the format and
         the id of the record. The record itself is stored separately, so an event needs only the
         fields that people and models read. Raises ``NotAnEvent`` for a value that is not a record
-        of the format. The value becomes a finding, and the decoder must be as it was before.
+        of the format. Such a value becomes a finding, and must leave the decoder unchanged.
         """
 
     def skip_to(self, next_id: int) -> None:
-        """Continue with the event id ``next_id``. The ids before it belong to other events, or to
-        the events of a redacted record.
+        """Continue with the event id ``next_id``. The ids before ``next_id`` belong to other
+        events, or to the events of a redacted record.
         """
         self.next_id = next_id
 
@@ -76,9 +76,9 @@ class RecordDecoder(ABC):
 class RecordEncoder(ABC):
     """Writes records for the events of one history that were not imported.
 
-    The records of imported events are written unchanged, and ``follow`` is called with them. If the
-    record of an event is missing because a part of it was redacted, the event is written like an
-    event that was not imported, and keeps the id from the source.
+    The records of imported events are written unchanged, and ``follow`` is called with each of
+    these records. If the record of an event is missing because a part of the record was redacted,
+    the event is written like an event that was not imported, and keeps the id from the source.
     """
 
     rules: Any
@@ -91,8 +91,8 @@ class RecordEncoder(ABC):
         """Return the records that are complete after ``event``. Return an empty sequence if later
         events may belong to the same record.
 
-        Return None if the format has no record for such an event. An export counts these events in
-        a note.
+        Return None if the format has no record for such an event. An export counts the events
+        without a record in a note.
         """
 
     def head(self, event: Event) -> Sequence[Any]:
@@ -102,15 +102,16 @@ class RecordEncoder(ABC):
         return ()
 
     def follow(self, events: Sequence[Event], record: Any) -> None:
-        """Remember the facts about a record that later records need: by default its id. ``events``
-        were made of the record. ``record`` is None for a step to another branch, and for events
-        that were taken back.
+        """Remember the facts about a record that later records need: by default the id of the
+        record. ``events`` were made of the record. ``record`` is None for a step to another branch,
+        and for events that were taken back.
         """
         if record is not None:
             self.last = self.rules.source_id(record) or self.last
 
     def end(self) -> Sequence[Any]:
-        """Return the unfinished record, if there is one: no further event belongs to it.
+        """Return the unfinished record, if there is one. No further event belongs to the unfinished
+        record.
 
         This method is called before ``follow``, and after the last event.
         """
@@ -126,8 +127,8 @@ class NoEncoder(RecordEncoder):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the caller knows about the records of one history. A format ignores options that it does
-    not use.
+    """What the caller knows about the records of one history. A format ignores the options that it
+    does not use.
 
     ``as_history``  whether the records are the agent's history, not a stream with other events
                     (OpenHands V0)

@@ -15,8 +15,8 @@ before 2026.
                                         snapshot of the state, this is a compaction
 
 If an id comes again, the new message replaces the old one: a Retraction takes back the old message
-and all messages after it, and these follow again. So at every version the View is what Gemini CLI
-would send. If the new message is equal, there is no event.
+and all messages after it, and then the messages after it follow again. So at every version the View
+is what Gemini CLI would send. A new message that is equal to the old message makes no event.
 
 A resumed chat begins with the session once more. Gemini CLI then sets the messages to its context
 alone, and after that to all messages, with new times and in another form. A message with the same
@@ -138,7 +138,8 @@ def _shown(part: _Part) -> _Part | None:
 
 def result_of(result: Any, call_id: Any) -> tuple[Content, bool]:
     """Return the content of the result of a call, and whether it is an error. ``result`` may have
-    results of other calls too. A part belongs to the response before it.
+    results of other calls too. A part that is not a response belongs to the response before the
+    part.
     """
     parts_read: list[Any] = []
     failed = False
@@ -227,8 +228,8 @@ def _results_in(record: _Part) -> dict[Any, Content]:
 
 
 def _is_same_message(former: _Part, latter: _Part) -> bool:
-    """Return whether two messages are the same for a model. Their forms may differ: a resumed
-    session has calls in the content, and the results of calls in separate messages.
+    """Return whether two messages are the same for a model. The forms of equal messages may differ:
+    a resumed session has calls in the content, and the results of calls in separate messages.
     """
     if latter.get("toolCalls") not in (None, former.get("toolCalls")):
         return False
@@ -236,7 +237,7 @@ def _is_same_message(former: _Part, latter: _Part) -> bool:
 
 
 def _repeats_results(record: _Part, results: dict[Any, Content]) -> bool:
-    """Return whether a message has only results, and all of them are known."""
+    """Return whether a message has only results, and all these results are known."""
     own_results = _results_in(record)
     has_more = bool(shown_parts(parts_of(record.get("content"))))
     return (
@@ -254,8 +255,8 @@ def _content_and_calls(record: _Part) -> object:
 
 
 class _CurrentMessage(NamedTuple):
-    """A message of the session that was not taken back: its record, the version after its events,
-    and whether a View shows it.
+    """A message of the session that was not taken back: the record of the message, the version
+    after its events, and whether a View shows the message.
     """
 
     record: Any
@@ -264,7 +265,9 @@ class _CurrentMessage(NamedTuple):
 
 
 class GeminiDecoder(FollowingDecoder):
-    """Makes events of the records of one session. Memory: the messages that were not taken back."""
+    """Makes events of the records of one session. The messages that were not taken back stay in
+    memory.
+    """
 
     has_own_ids = True
 
@@ -276,7 +279,7 @@ class GeminiDecoder(FollowingDecoder):
         self._index_of_id: dict[str, int] = {}
         self._time: datetime | None = None
         self._is_resuming = False
-        """Whether the session was resumed and no message came since then."""
+        """Whether the session was resumed and no message came after that."""
         self._waiting: list[_Part] | None = None
         """The context that a resumed session set first. The session sets all messages before it
         calls a model.
@@ -323,7 +326,7 @@ class GeminiDecoder(FollowingDecoder):
 
     def _set_or_wait(self, read: RecordEvents, messages: list[_Part]) -> None:
         """Set the messages. A resumed session first sets its context alone, which is not sent to a
-        model. In this case wait for the other messages.
+        model. After a context alone, wait until the session sets all messages.
         """
         if self._is_resuming and len(messages) == 1 and _is_context(messages[0]):
             self._waiting = messages
@@ -341,7 +344,7 @@ class GeminiDecoder(FollowingDecoder):
 
     def _follow_context(self, read: RecordEvents, messages: Sequence[_Part]) -> None:
         """If the messages begin with another text of the context, replace the context in the
-        prompt. The rest of the prompt stays.
+        prompt. All other messages of the prompt stay.
         """
         if not self._messages or not messages or not self._messages[0].shown:
             return
@@ -369,8 +372,8 @@ class GeminiDecoder(FollowingDecoder):
 
     def _count_same(self, messages: Sequence[_Part]) -> tuple[int, int]:
         """Compare the beginning of ``messages`` with the current messages. Return how many current
-        messages are the same, and how many of ``messages`` repeat them. These numbers may differ,
-        because results may be in separate messages.
+        messages are repeated, and how many of ``messages`` repeat current messages. The two numbers
+        may differ, because results may be in separate messages.
         """
         index = 0
         known_results: dict[Any, Content] = {}
@@ -398,8 +401,8 @@ class GeminiDecoder(FollowingDecoder):
 
     def _find_same(self, record: _Part, index: int) -> int | None:
         """Return the index of the current message that is the same as ``record``: the message at
-        ``index``, or a later one if the messages in between are not shown. Return None if there is
-        no such message.
+        ``index``, or a later one if the messages in between are not shown. Return None if no
+        current message is the same.
         """
         for candidate in range(index, len(self._messages)):
             message = self._messages[candidate]
@@ -483,8 +486,8 @@ class GeminiDecoder(FollowingDecoder):
             )
 
     def _take_back(self, read: RecordEvents, index: int, records: Sequence[_Part]) -> None:
-        """Take back the messages from ``index`` on. If one of them is shown, add a retraction.
-        ``records`` are the next records, which may be the same messages again.
+        """Take back the messages from ``index`` on. If one of these messages is shown, add a
+        retraction. ``records`` are the next records, which may be the same messages again.
         """
         version = self._messages[index - 1].end if index else 0
         shown_record_ids = {
@@ -527,8 +530,8 @@ class GeminiDecoder(FollowingDecoder):
             read.meta = {}
 
     def _read_response(self, read: RecordEvents, record: _Part, parts: list[_Part]) -> None:
-        """Read a reply of the model. Its calls and thinking are in its content, or else in the
-        fields ``toolCalls`` and ``thoughts``.
+        """Read a reply of the model. The calls and the thinking of a reply are in its content, or
+        else in the fields ``toolCalls`` and ``thoughts``.
         """
         results = {
             item.get("id"): item

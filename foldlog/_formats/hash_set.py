@@ -1,5 +1,5 @@
-"""A set of hashes that needs little memory. Imports use it to recognize a record or a reply that
-they have read before.
+"""A set of hashes that needs little memory. Imports use the set to recognize a record or a reply
+that they have read before.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import Final
 
 SUFFIX: Final = slice(2, 7)
-"""The bytes of a hash that are stored. Together with the number of the bucket they are 50 bits. In
-an import of a million records, the probability that some record is wrongly recognized as a
+"""The bytes of a hash that are stored. Together with the number of the bucket, these bytes are 50
+bits. In an import of a million records, the probability that some record is wrongly recognized as a
 repetition is 1 in 2,000.
 """
 _BUCKETS: Final = 0x3FF
@@ -21,13 +21,14 @@ fragmented. With its object, a page has the largest size that Python's own alloc
 
 class HashSet:
     """A set of hashes. A hash has at least seven bytes, and the set stores only a ``part`` of it.
-    Memory: 200 kB for the set, and for each hash a little more than the bytes of this part.
+    The set takes 200 kB of memory, and each hash takes a little more than the bytes of its
+    ``part``.
     """
 
     def __init__(self, part: slice = SUFFIX) -> None:
         self._part = part
         self._buckets = dict[int, list[bytes | bytearray]]()
-        """The pages of each bucket. Only the last one grows."""
+        """The pages of each bucket. Only the last page of a bucket grows."""
 
     def __contains__(self, full_hash: bytes) -> bool:
         part = full_hash[self._part]
@@ -55,8 +56,8 @@ class HashSet:
         return True
 
     def pages(self) -> Iterator[bytes | bytearray]:
-        """Yield the stored parts of all hashes. If they are added to a new set in this order, that
-        set yields them in the same order.
+        """Yield the stored parts of all hashes. A new set to which the parts are added in this
+        order yields the parts in the same order.
         """
         for bucket in sorted(self._buckets):
             yield from self._buckets[bucket]
@@ -67,8 +68,8 @@ def _bucket_of(full_hash: bytes) -> int:
 
 
 def index_of(part: bytes, parts: bytes | bytearray) -> int:
-    """Return the index of the first of ``parts`` that equals ``part``; -1 if there is none.
-    ``parts`` is a byte string in which each part has the length of ``part``.
+    """Return the index of the first of ``parts`` that equals ``part``; -1 if no part equals
+    ``part``. ``parts`` is a byte string in which each part has the length of ``part``.
     """
     offset = parts.find(part)
     while offset >= 0:

@@ -22,8 +22,8 @@ def calls_of_imported(events: Iterable[Event], format: str) -> Iterator[ModelCal
 
 
 def counts_on(format: str) -> bool:
-    """Return whether the calls in some events of this format can be found without the events before
-    them.
+    """Return whether the calls in some events of this format can be found without reading earlier
+    events.
     """
     return _usage_in_format(format).calls is None
 

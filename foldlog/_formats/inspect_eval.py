@@ -5,8 +5,8 @@ agent.
     x.json   {"version", "status", "eval", …, "samples": [{"id", "epoch", "messages": […], …}]}
 
 The records are the messages, in which the texts of the sample's ``attachments`` replace the
-references to them. The last record has the other fields of the sample, except its events. They
-become:
+references to them. The last record has the other fields of the sample, except its events. The
+records become these events:
 
     system                   SystemMessage
     user                     Message; with ``summary`` in its metadata a CondensationAction: Inspect
@@ -17,8 +17,8 @@ become:
                              which Inspect sends to the model
     the end of the sample    Annotation for each model that the sample used, with its tokens
 
-Inspect's other compactions (trim, edit, native) are not recorded in the messages: the View still
-shows the messages that they removed.
+Compactions without a summary (trim, edit, native) are not recorded in the messages: the View still
+shows the messages that such a compaction removed.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ _NOT_KEPT = frozenset(
 _SAMPLE = re.compile(r"samples/.+\.json")
 _LOG = re.compile(rb'\s*\{\s*"version"\s*:\s*\d+\s*,\s*"status"\s*:')
 _ZIP = re.compile(rb"PK\x03\x04.{26}(_journal/start|header)\.json", re.DOTALL)
-"""The beginning of a packed log: the first file in it."""
+"""The beginning of a packed log: the header of the first file in the zip."""
 _ZSTD = 93
 _REFERENCES = ("attachment://", "tc://")
 _ROLES = ("system", "user", "assistant", "tool")
@@ -130,7 +130,7 @@ def _read(log: zipfile.ZipFile, entry: zipfile.ZipInfo) -> tuple[Any, str | None
 
 
 def _unpacked(log: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
-    """Return the content of a file that is compressed with zstd. Python can read it itself since
+    """Return the content of a file that is compressed with zstd. Python itself can read zstd since
     3.14.
     """
     file = log.fp
@@ -170,8 +170,8 @@ def _accepts(record: Any) -> bool:
 
 
 def _matches(record: Any) -> bool:
-    """Return whether ``record`` has fields that only messages of Inspect have, or is the end of a
-    sample.
+    """Return whether ``record`` has fields that only messages of Inspect have, or is the last
+    record of a sample.
     """
     if not _accepts(record):
         return False

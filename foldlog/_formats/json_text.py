@@ -1,8 +1,8 @@
 """Parse JSON text exactly, and describe the problem if a text cannot be parsed.
 
-msgspec parses strict JSON. If it fails, the standard library tries: it also accepts lone
-surrogates, ``NaN``, numbers that are too large for a double, and a byte order mark. All of these
-are preserved. If a key occurs twice, the last value counts.
+msgspec parses strict JSON. If msgspec fails, the standard library parses the text: it also accepts
+lone surrogates, ``NaN``, numbers that are too large for a double, and a byte order mark. These
+values are preserved. If a key occurs twice, the last value counts.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class UnreadableJson(ValueError):
 
 
 def parse(text: bytes) -> Any:
-    """Return the value of a JSON text in UTF-8. Raises ``UnreadableJson``. Cost: one pass, or
-    two.
+    """Return the value of a JSON text in UTF-8. Raises ``UnreadableJson``. The text is parsed once,
+    or twice if it is not strict JSON.
     """
     try:
         value = _strict.decode(text)
@@ -54,8 +54,8 @@ def parse(text: bytes) -> Any:
 
 
 def parse_stored(text: bytes) -> Any:
-    """Return the value of a text that ``parse`` accepted before it was stored. This takes half of
-    the time of ``parse``.
+    """Return the value of a text that ``parse`` accepted before it was stored. The function takes
+    half of the time of ``parse``.
     """
     try:
         return _strict.decode(text)
@@ -93,8 +93,8 @@ def fault(error: json.JSONDecodeError) -> str:
 
 
 def check_depth(value: Any) -> None:
-    """Raise ``UnreadableJson`` if ``value`` is nested deeper than ``DEPTH_MAX``. Cost: one pass
-    over the value.
+    """Raise ``UnreadableJson`` if ``value`` is nested deeper than ``DEPTH_MAX``. The check makes
+    one pass over ``value``.
     """
     level = [value] if type(value) is dict or type(value) is list else []
     for _ in range(DEPTH_MAX):

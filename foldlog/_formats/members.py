@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 class MemberLink(Generic[T]):
     """The newest member of a View, linked to the earlier members. A member is the id of an event or
-    of a summary, and its tag, which the format chooses.
+    of a summary, and a tag, which the format chooses.
     """
 
     __slots__ = ("before", "member")
@@ -25,7 +25,7 @@ class MemberLink(Generic[T]):
 
 
 class Members(Generic[T]):
-    """The present content of a View, in order. Memory: the size of the View.
+    """The present content of a View, in order. The memory grows with the size of the View.
 
     To remember the present members, store ``newest``: later changes never change an existing link.
     """
@@ -33,21 +33,21 @@ class Members(Generic[T]):
     def __init__(self) -> None:
         self.newest: MemberLink[T] | None = None
         self._stages: list[tuple[int, MemberLink[T] | None]] = []
-        """For each change that ``follow`` applied: the id of its event, and the newest member
-        before it.
+        """For each change that ``follow`` applied: the id of the change's event, and the newest
+        member before the change.
         """
         self.condensed_at = -1
-        """The id of the newest condensation; -1 if there is none."""
+        """The id of the newest condensation; -1 if there is no condensation."""
 
     def newest_first(self) -> Iterator[tuple[int, T]]:
-        """Yield the members, the last one first."""
+        """Yield the members, the last member first."""
         link = self.newest
         while link is not None:
             yield link.member
             link = link.before
 
     def all(self) -> list[tuple[int, T]]:
-        """Return the members in their order."""
+        """Return the members in the order of the View."""
         return list(self.newest_first())[::-1]
 
     def follow(self, event: Event, known: T) -> None:

@@ -2,9 +2,9 @@
 Responses.
 
 ``append`` and imports both use this module, so the same message always becomes the same events. If
-a message has text and calls, the text is the thought of the first call, and so is the model's
-thinking. Parts for which no event has a field become annotations. The events have no ids and no
-origins yet.
+a message has text and calls, the text is the thought of the first call, and the model's thinking
+belongs to the first call too. Parts for which no event has a field become annotations. The events
+have no ids and no origins yet.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ Part = dict[str, Any]
 SPEAKERS: Mapping[str, Source] = {"user": "user", "assistant": "agent"}
 ROLES = frozenset((*SPEAKERS, "system", "developer", "tool", "function"))
 _OF_NO_MODEL = ("environment", "exit")
-"""Further roles in the formats of agents."""
+"""Roles in the formats of agents that no model's API has."""
 _THINKING = (*THINKING, "reasoning")
 _BLOCKS_OF_ANTHROPIC = THINKING | {
     "tool_use",
@@ -81,7 +81,7 @@ OUTPUTS: Final = frozenset(
     (*(f"{kind}_output" for kind in _TYPES), "tool_search_output", "mcp_approval_response")
 )
 IDS: Final = ("call_id", "approval_request_id", "id")
-"""The fields that may have the id of the call in an item."""
+"""The fields of an item in which the id of a call may be."""
 _ARGUMENTS = ("arguments", "action", "operation")
 _OF_PLAIN = dict.fromkeys(("function_call_output", "custom_tool_call_output"), ("type",))
 _OF_ITEMS = ("type", "id", "name", "status")
@@ -100,7 +100,8 @@ _OF_ANTHROPIC = (
 
 def is_message_of_anthropic(message: Part) -> bool:
     """Return whether a message of the user or the assistant has blocks of Anthropic's. In a user's
-    message only some types of blocks show this, because a user may send any part to any server.
+    message only some types of blocks prove that they are Anthropic's, because a user may send any
+    part to any server.
     """
     role = message.get("role")
     if role not in ("user", "assistant"):
@@ -123,8 +124,8 @@ def unknown_role(role: str) -> str:
 
 
 def with_exit_code(event: Event, record: dict[str, Any]) -> Event:
-    """Return the event. If it is a result and mini-SWE-agent recorded the exit code of the command,
-    the result gets this exit code.
+    """Return ``event``. If ``event`` is a result and mini-SWE-agent recorded the exit code of the
+    command, the result gets the exit code.
     """
     code = within(record, "extra", "returncode")
     if code is None or not isinstance(event, Observation):
@@ -137,9 +138,9 @@ COMPACTED_BY_PROVIDER = "the model's provider compacted the context"
 
 
 def compaction_in(item: Any) -> Message | None:
-    """Return a message with the item, if an item of OpenAI's Responses API is a compaction, which
+    """Return a message with ``item``, if ``item`` is a compaction of OpenAI's Responses API, which
     replaces all earlier items. Return None for any other item. Only OpenAI's server can read the
-    compaction, and gets it back unchanged.
+    compaction, and gets the compaction back unchanged.
     """
     if kind_of(item) != "compaction" or not text_or_empty(item.get("encrypted_content")):
         return None
@@ -175,13 +176,13 @@ def spoken(role: str, content: Content) -> Event:
 
 
 class MessageReader:
-    """Reads messages for an import. It never raises an error: malformed values are read as far as
-    possible. Blocks that only Anthropic's server knows are not sent back to it, because other
-    programs have their own blocks in this format.
+    """Reads messages for an import. The reader never raises an error: malformed values are read as
+    far as possible. Blocks that only Anthropic's server knows are not sent back to this server,
+    because in an import they may be blocks of another program.
     """
 
     of_replies = False
-    """Whether the messages are replies that a program appends. Then a model may request a
+    """Whether the messages are replies that a program appends. In replies a model may request a
     condensation, and every block that only Anthropic's server knows is sent back to this server.
     """
 
@@ -196,8 +197,8 @@ class MessageReader:
 
     def other_fields(self, name: str, fields: Part, *taken: str) -> Part:
         """Return a ``meta`` with the key ``name`` for the fields of a message that an event does
-        not have. ``taken`` are the names of the fields that it has. A content counts as taken,
-        unless its texts have further fields.
+        not have. ``taken`` are the names of the fields that the event has. A content counts as
+        taken, unless its texts have further fields.
         """
         return {}
 
@@ -247,8 +248,9 @@ class MessageReader:
         return self.response_events(content, calls, thinking, response_id, meta)
 
     def call(self, call: Any, name: str = "call", id_key: str = "id") -> Action:
-        """Return the action for a call in a chat message, an item or a block. Further fields of the
-        call are in ``meta`` under ``name``. ``id_key`` is the field with the id of the call.
+        """Return the action for a call in a chat message, an item or a block. Fields of the call
+        that an action does not have are in ``meta`` under ``name``. ``id_key`` is the field with
+        the id of the call.
         """
         fields = dict(dict_or_empty(call))
         fields |= dict_or_empty(fields.pop("function", None) or fields.pop("custom", None))
@@ -387,7 +389,7 @@ class MessageReader:
     def _agent_events(
         self, message: Part, blocks: list[Part], response_id: str | None, meta: Part
     ) -> list[Event]:
-        """Return the events of a model's message with these blocks."""
+        """Return the events of a model's message that consists of ``blocks``."""
         blocks = with_results(blocks, singles=self.of_replies)
         # The server called its own tool and paused. The result comes in a later message.
         unfinished = [block for block in blocks if "input" in block and is_of_server(block)]
@@ -520,5 +522,5 @@ def is_odd(content: Any) -> bool:
 
 
 def filled(fields: Part) -> Part:
-    """Return the fields that are neither null nor empty."""
+    """Return the fields whose values are neither null nor empty."""
     return {key: value for key, value in fields.items() if value not in (None, "", [], {})}

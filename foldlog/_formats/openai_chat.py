@@ -13,13 +13,13 @@ The messages, and the events that they become:
 A message with any other role is not read, because its author is unknown. A call without an id gets
 the name of its tool as its id. A result without an id answers the first open call of the tool that
 it names, in the newest reply. A message may have a time, and an assistant's message may have
-``model``, ``usage`` and ``cost``. mini-SWE-agent has these fields in ``extra``, and there also the
-exit code of a command. Ids of calls may be used again within a history: a result answers the newest
-reply with an open call of its id, and in this reply the first such call. Messages have no ids, so
-an event's ``origin.id`` is None.
+``model``, ``usage`` and ``cost``. mini-SWE-agent has these fields in ``extra``, and ``extra`` also
+has the exit code of a command. Ids of calls may be used again within a history: a result answers
+the first open call with its id in the newest reply that has one. Messages have no ids, so an
+event's ``origin.id`` is None.
 
-Other agents store such messages with further fields, which subclasses of the decoder and the
-encoder handle.
+Some agents store chat messages with further fields, which subclasses of the decoder and the encoder
+handle.
 """
 
 from __future__ import annotations
@@ -139,8 +139,8 @@ def beside(fields: Mapping[str, Any], records: Sequence[Any]) -> Beside:
     """Return the answer and the usage in the ``response`` of a log of one call, and the usage in
     SWE-agent's ``info``.
 
-    If there are several choices, the first one is the answer. If the messages already end with this
-    answer, it is left out.
+    If the response has several choices, the first choice is the answer. If the messages already end
+    with the answer, the answer is left out.
     """
     response = fields.get("response")
     cost = fields.get("cost")
@@ -167,15 +167,15 @@ def beside(fields: Mapping[str, Any], records: Sequence[Any]) -> Beside:
 
 
 def time_of_message(message: Any) -> SourceTime:
-    """Return the time of a message, if it has one. OpenAI's format has no field for the time:
-    programs add one of these fields.
+    """Return the time of a message, if the message has a time. OpenAI's format has no field for the
+    time, so each program adds a field of its own.
     """
     return time_told(message, "timestamp", "created_at", "created")
 
 
 def alike(one: Any, other: Any) -> bool:
     """Return whether two messages have the same text and calls, and differ at most in fields that
-    are empty in one of them.
+    are empty in one of the messages.
     """
     if not (accepts(one) and accepts(other)):
         return False
@@ -299,7 +299,7 @@ def message_of(events: Sequence[Event]) -> dict[str, Any] | None:
 
 
 def thought(thinking: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the field of a message with the model's thinking; an empty dict if there is no
+    """Return the field of a message with the model's thinking; an empty dict if the events have no
     thinking.
     """
     if thinking and all(block.keys() == {"type", "thinking"} for block in thinking):

@@ -17,9 +17,10 @@ The items, and the events that they become:
     a whole response, as mini-SWE-agent keeps it    the events of its ``output``, with its usage
 
 Any part of a history can be written. Items do not say which calls belong to one response. foldlog
-assigns calls to one response until a result or a message from somebody else comes. The model's text
-before them in the phase "commentary" belongs to the same response. An item_reference has the id of
-another item. Every annotation is shown, and keeps its place in the View.
+assigns calls to one response until a result, or a message that is not from the model, comes. The
+model's text in the phase "commentary" before the calls belongs to the response of the calls. An
+item_reference has the id of another item. Every annotation is shown, and keeps its place in the
+View.
 """
 
 from __future__ import annotations
@@ -112,9 +113,9 @@ _is_response = has(object=str, output=list, type=type(None))
 
 
 def accepts(record: Any) -> bool:
-    """Return whether ``record`` can be an item. It must have a type or a role, and a message must
-    have a known role. A whole response, and an item that the SDK's ``EncryptedSession`` wrote, are
-    accepted too.
+    """Return whether ``record`` can be an item. An item must have a type or a role, and a message
+    must have a known role. A whole response, and an item that the SDK's ``EncryptedSession`` wrote,
+    are accepted too.
     """
     is_item = _is_typed(record) or _has_role(record)
     return (
@@ -183,8 +184,8 @@ class ResponsesDecoder(FollowingDecoder):
 
 class _CallItems:
     """Writes calls and results as items of OpenAI's Responses API. A custom tool accepts a text,
-    and its calls and results have their own types of items. A server refuses an output whose type
-    does not match its call.
+    and the calls and results of custom tools have their own types of items. A server refuses an
+    output whose type does not match its call.
     """
 
     def __init__(self) -> None:

@@ -11,9 +11,9 @@ messages:
                                                               is
 
 docs/IMPORTING.md says what the parts become. The tables below list the parts that a model gets as
-another text. A message without any other event is an Annotation. So is an answer that failed, and
-the session with its title. In a reverted session, a retraction takes back the messages from
-``revert`` on.
+another text. A message that makes no other event is an Annotation. An answer that failed, and the
+session with its title, are Annotations too. In a reverted session, a retraction takes back the
+messages from ``revert`` on.
 """
 
 from __future__ import annotations
@@ -99,8 +99,8 @@ class _Decoder(FollowingDecoder):
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self._messages: dict[str | None, tuple[int, _Part | None]] = {}
-        """For each message, the version before it, and its part that asks for a compaction, if
-        there is one.
+        """For each message, the version before the message, and the part of the message that asks
+        for a compaction, if it has such a part.
         """
 
     def read(self, read: RecordEvents, record: _Part) -> None:

@@ -12,9 +12,9 @@ So if a session is in both, the older tables have its past, and the newer tables
 that.
 
 Fields that OpenCode changes while a session goes on are left out of the records, because otherwise
-each import would find another source. These are the title, the times and the sums of the session,
-and the list of changed files in a user's message. If a session is reverted, a record after its
-messages says so, until OpenCode continues without the reverted messages.
+each import would find another source. The left-out fields are the title, the times and the sums of
+the session, and the list of changed files in a user's message. If a session is reverted, a record
+after its messages says so, until OpenCode continues without the reverted messages.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ _UNREAD = (
 )
 _EXPORT = re.compile(rb'\s*\{\s*"info"\s*:\s*\{')
 _ID = 16
-"""How many characters of an id identify a message. In the copy of a message that OpenCode itself
-wrote, the characters after these differ.
+"""How many characters at the beginning of an id identify a message. In a copy of a message that
+OpenCode itself wrote, all later characters of the id differ.
 """
 
 
@@ -196,8 +196,8 @@ def _rows(
 
 
 def _session(read: Read, session: str) -> Located | None:
-    """Return the stored row of a session. The row of the newer version of OpenCode has
-    precedence.
+    """Return the stored row of a session. If both versions of OpenCode stored the session, return
+    the row of the newer version.
     """
     return next((row for table in ("session_v2", "session") for row in read(table, session)), None)
 
@@ -228,7 +228,9 @@ def _records(read: Read, session: str) -> Iterator[Located]:
 
 
 _STABLE = ("id", "projectID", "parentID")
-"""The fields of a session that are in both tables and never change."""
+"""The fields of a session that the tables of both versions of OpenCode have, and that never
+change.
+"""
 
 
 def session_record(info: Any) -> _Part:
@@ -240,8 +242,8 @@ def session_record(info: Any) -> _Part:
 
 
 def revert_record(info: Any) -> _Part | None:
-    """Return the record that says from which message on a session is reverted; None if it is not
-    reverted.
+    """Return the record that says from which message on a session is reverted; None if the session
+    is not reverted.
     """
     fields = dict_or_empty(info)
     if type(fields.get("revert")) is not dict:
@@ -266,9 +268,10 @@ IN_WORDS = ("text/plain", "application/x-directory")
 
 
 def _message(info: _Part) -> _Part:
-    """Return a message of OpenCode 2 with its contents as parts. Its other fields stay in ``info``.
-    A text that OpenCode itself writes in the role of the user is ``synthetic``. An answer is
-    included even if it failed, for example because the user stopped it.
+    """Return a message of OpenCode 2 with its contents as parts. All fields of the message except
+    its contents stay in ``info``. A text that OpenCode itself writes in the role of the user is
+    ``synthetic``. An answer is included even if the answer failed, for example because the user
+    stopped it.
     """
     role = text_or_empty(info.get("type"))
     parts = list[_Part]()
@@ -309,7 +312,9 @@ def _message(info: _Part) -> _Part:
 
 
 def _taken(holder: _Part, key: str) -> list[_Part]:
-    """Return the objects in an array of ``holder``. If the array has only objects, remove it."""
+    """Return the objects in an array of ``holder``. If the array has only objects, remove the array
+    from ``holder``.
+    """
     found = dicts_in(holder.get(key))
     if holder.get(key) == found:
         del holder[key]

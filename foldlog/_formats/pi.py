@@ -18,8 +18,9 @@ The entries, and the events that they become:
 
 The View is the branch that ends in the last entry. If an entry does not follow the entry before it,
 a Retraction takes back the branch that it leaves. An entry whose parent is missing follows the
-entry before it. So do all entries before version 2, which have no ids; there
-``firstKeptEntryIndex`` counts lines. pi rewrites a session to convert it to version 3.
+entry before it. Entries before version 2 have no ids, and each follows the entry before it; in
+these entries ``firstKeptEntryIndex`` counts lines. pi rewrites a session to convert it to version
+3.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ _FIELDS = {
     "label": "targetId",
     "session_info": "parentId",
 }
-"""For each type of entry, a field that the same type of other programs does not have."""
+"""For each type of entry, a field that entries of this type from other programs do not have."""
 _ONLY_MESSAGES = ("timestamp", "provider", "toolCallId", "command", "customType")
 
 
@@ -98,7 +99,9 @@ _ENVELOPE = ("type", "id", "parentId", "timestamp")
 
 
 class _Place(NamedTuple):
-    """An entry: its number among the records, the version after it, and its parent entry."""
+    """An entry: the number of the entry among the records, the version after the entry, and its
+    parent entry.
+    """
 
     number: int
     version: int
@@ -168,7 +171,9 @@ class PiDecoder(FollowingDecoder):
     def _read_message(
         self, read: RecordEvents, kind: str, message: dict[str, Any], above: _Place | None
     ) -> None:
-        """Read the content of an entry. ``message`` is its message, or the entry itself."""
+        """Read the content of an entry. ``message`` is the message of the entry, or the entry
+        itself.
+        """
         source: Source = "environment"
         content = message.get("content")
         summary = message.get("summary")
@@ -225,8 +230,8 @@ class PiDecoder(FollowingDecoder):
     def _read_compaction(
         self, read: RecordEvents, record: dict[str, Any], above: _Place | None
     ) -> None:
-        """Forget the entries before the first entry that pi keeps. If this entry is not on the
-        branch, forget all entries.
+        """Forget the entries before the first entry that pi keeps. If the first kept entry is not
+        on the branch, forget all entries.
         """
         named = record.get("firstKeptEntryId")
         number = record.get("firstKeptEntryIndex")
@@ -262,7 +267,7 @@ def _thinking(block: dict[str, Any], *, is_signed: bool) -> dict[str, Any]:
 
 
 def _ran(message: dict[str, Any]) -> str:
-    """Return the text that pi sends its model about a command that the user ran."""
+    """Return the text with which pi tells its model about a command that the user ran."""
     output = message.get("output")
     code = message.get("exitCode")
     text = f"Ran `{text_or_empty(message.get('command'))}`\n" + (

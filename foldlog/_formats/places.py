@@ -1,8 +1,8 @@
-"""Record which events came from the same record: each event has the number of events of its record
-before it.
+"""Record which events came from the same record: each event stores how many earlier events came
+from its record.
 
-``origin.rest`` is that number. It is None for the first event of a record, and for a step to
-another branch, which has no record.
+``origin.rest`` is the number of earlier events from the same record. ``origin.rest`` is None for
+the first event of a record, and for a step to another branch, which has no record.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from foldlog.eventstore import CondensationAction, Event, Origin, Retraction
 
 
 def number(events: Sequence[Event], format: str) -> None:
-    """Set the format and the place in the origin of all events of one record. No other code may use
-    the events yet.
+    """Set the format and the place in the origin of all events of one record. No other code may
+    have used the events before this call.
     """
     of_record = (
         [event for event in events if not is_step_aside(event)] if len(events) > 1 else events
@@ -30,7 +30,7 @@ def number(events: Sequence[Event], format: str) -> None:
 
 
 def place_of(event: Event) -> int:
-    """Return the number of events of its record before this event."""
+    """Return how many events of the event's record come before the event."""
     rest = None if event.origin is None else event.origin.rest
     return rest if isinstance(rest, int) else 0
 

@@ -17,8 +17,8 @@ it follows.
 
 The View is the branch that ends in the last line. If a line does not follow the line before it, a
 Retraction takes back the branch that the line leaves. A line whose parent is missing follows the
-line before it. Lines that are not sent to a model, such as a title, are not a part of the branch.
-The lines of sub-agents in the file of a session are stored and not shown.
+line before it. A line that is not sent to a model, such as a title, is not a part of a branch. The
+lines of sub-agents in the file of a session are stored and not shown.
 """
 
 from __future__ import annotations
@@ -92,14 +92,16 @@ class _Decoder(FollowingDecoder):
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self._ends: dict[str, int] = {}
-        """The version after each line. For a line that does not change the View, it is the version
-        after the last line before it that does.
+        """The version after each line. For a line that does not change the View, the version is the
+        one after the last earlier line that changed the View.
         """
         self._tip = 0
         """The version after the branch that is shown."""
         self._is_sidechain: bool | None = None
         self._said: tuple[int, str] | None = None
-        """The version before the last line, and its text, if it is a message of a user."""
+        """If the last line is a message of a user, the version before the line, and the text of the
+        line.
+        """
 
     def read(self, read: RecordEvents, record: _Part) -> None:
         is_sidechain = record.get("isSidechain") is True
@@ -124,7 +126,7 @@ class _Decoder(FollowingDecoder):
             self._said = (begun, words) if is_said else None
 
     def _go_to(self, read: RecordEvents, record: _Part) -> None:
-        """Take back the branch that a line leaves, if it leaves one."""
+        """Take back the branch that a line leaves, if the line leaves a branch."""
         parent = record["parentUuid"]
         is_rewound = record.get("subtype") == "rewind"
         root = 0 if parent is None or is_rewound else self._tip

@@ -1,4 +1,4 @@
-"""Types and functions that the formats share: for the place of a record, for its errors, and for
+"""Types and functions that the formats share: for the place and the errors of a record, and for the
 texts, counts and times in a record.
 """
 
@@ -18,8 +18,8 @@ from foldlog.eventstore.inside import EventTime, in_utc, parse_event_time
 INCOMPLETE = "incomplete"
 """The attribute whose text says which records of an imported source could not be read."""
 UNREAD = "unread records"
-"""The document about the records that could not be read. For each of them it has the number of
-readable records before it, and the id of the event after it.
+"""The document about the records that could not be read. For each unreadable record, the document
+has the number of readable records before it, and the id of the event after it.
 """
 
 _encode = msgspec.json.Encoder().encode
@@ -32,9 +32,9 @@ class NotAnEvent(EventStoreError, ValueError):
 
 
 class ImportFinding(NamedTuple):
-    """A part of a source that could not be imported: its place, and the problem. If a record could
-    not be read, ``before`` is the number of records that were read before it, and the id of the
-    event after it.
+    """A part of a source that could not be imported: the place of the part, and the problem. If a
+    record could not be read, ``before`` is the number of records that were read before the
+    unreadable record, and also the id of the event after it.
     """
 
     place: str
@@ -46,7 +46,7 @@ class ImportFinding(NamedTuple):
 
 
 class Located(NamedTuple):
-    """A JSON value and its place, or the problem there.
+    """A JSON value and the place of the value, or the problem at this place.
 
     ``source``   the file that has the value on a ``line``; without a line, a text for the place
     ``value``    the value; if there is a problem, as much of it as can be read
@@ -72,7 +72,7 @@ def at(source: str, value: Any, problem: str | None = None) -> Located:
 
 
 class RecordReader(Protocol):
-    """The records of one history, to be iterated any number of times."""
+    """The records of one history. They can be iterated any number of times."""
 
     @property
     def size_bytes(self) -> int:
@@ -123,13 +123,13 @@ def dict_or_empty(value: Any) -> dict[str, Any]:
 
 
 def member(*names: str) -> Callable[[Any], Any]:
-    """Return a function that reads the value under these names: see ``within``."""
+    """Return a function that reads the value at the path ``names``: see ``within``."""
     return lambda record: within(record, *names)
 
 
 def has(**types: type) -> Callable[[Any], bool]:
-    """Return a function that says whether a value is an object with members of these names and
-    types.
+    """Return a function that says whether a value is an object whose members have the given names
+    and types.
     """
     names = list(types)
     kinds = list(types.values())
@@ -170,8 +170,9 @@ def joined_text(content: Content) -> str:
 
 _SECONDS_LEAST = 10**8
 _MILLISECONDS_LEAST = 10**11
-"""The smallest numbers that are read as seconds and as milliseconds. Both are times in 1973. As
-seconds, the second number would be in the year 5138.
+"""The smallest number that is read as seconds, and the smallest number that is read as
+milliseconds. Both numbers are times in 1973. Read as seconds, the second number would be a time in
+the year 5138.
 """
 
 _NO_TIMES = datetime.fromtimestamp(0, UTC), datetime(1970, 1, 1)
@@ -183,8 +184,8 @@ text for ``origin.time``.
 
 
 def read_time(text: Any) -> SourceTime:
-    """Return the time in a text of a source. Return no time for any other text, and for the first
-    second of 1970, which programs write for a missing time.
+    """Return the time in a text of a source. Return no time for a text that is not a time, and for
+    the first second of 1970, which programs write for a missing time.
     """
     time = parse_event_time(text)
     # The year is compared first, because the comparison of two times takes longer than the parsing
@@ -204,8 +205,8 @@ def dicts_in(value: Any) -> list[dict[str, Any]]:
 
 
 def count_in(counts: Any, *names: str) -> float | None:
-    """Return the sum of the counts with these names. Return NaN if one of them is not a count, and
-    None if there are no counts.
+    """Return the sum of the counts with the given names. Return NaN if one of the values is not a
+    count, and None if there are no counts.
     """
     if type(counts) is not dict:
         return None
@@ -224,12 +225,12 @@ def usage_meta(
     **others: Any,
 ) -> dict[str, Any]:
     """Return the ``meta`` of a response with its usage, its ``cost``, and the ``model``, ``reply``
-    and ``calls`` in ``others`` that are not empty. Return an empty dict if there are neither tokens
-    nor a cost. If a program writes a cost of 0 for a model without a price, the caller must leave
-    the cost out.
+    and ``calls`` in ``others`` that are not empty. Return an empty dict for a response without
+    tokens and without a cost. If a program writes a cost of 0 for a model without a price, the
+    caller must leave the cost out.
 
-    ``counts`` are the tokens: see ``usage_of``. ``named`` has, for each of foldlog's names, the
-    name of this count in the source, or several names whose counts must be added up.
+    ``counts`` are the tokens: see ``usage_of``. For each of foldlog's names of counts, ``named``
+    has the name of the count in the source, or several names whose counts must be added up.
     """
     usage = usage_of(counts if named is None else _counts_by_our_names(counts, named))
     cost_usd = cost_of(cost)
@@ -268,7 +269,7 @@ def _counts_by_our_names(
 
 def time_at(number: Any, units_per_second: int = 1) -> datetime | None:
     """Return the time that is ``number`` units after 1970. The unit is a second by default. Return
-    None for any other value, and for 0, which programs write for a missing time.
+    None for a value that is not a number, and for 0, which programs write for a missing time.
     """
     if type(number) not in (int, float) or number == 0:
         return None
@@ -279,8 +280,8 @@ def time_at(number: Any, units_per_second: int = 1) -> datetime | None:
 
 
 def time_told(record: Mapping[str, Any], *names: str) -> SourceTime:
-    """Return the first time that a record has under these names: a text, or seconds or milliseconds
-    after 1970. A small number is skipped, because it may be the duration of a run.
+    """Return the first time that a record has under the given names: a text, or seconds or
+    milliseconds after 1970. A small number is skipped, because it may be the duration of a run.
     """
     for value in map(record.get, names):
         if isinstance(value, int | float) and value >= _SECONDS_LEAST:
@@ -294,7 +295,7 @@ def time_told(record: Mapping[str, Any], *names: str) -> SourceTime:
 
 def time_text(timestamp: datetime | None, origin: Origin | None) -> str | None:
     """Return a text from which ``read_time`` reads the same time. A time without a zone keeps its
-    text, and any other time is written in UTC with a Z.
+    text, and a time with a zone is written in UTC with a Z.
     """
     if timestamp is None:
         return None if origin is None else origin.time or None

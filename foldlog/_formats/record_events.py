@@ -65,7 +65,9 @@ TimeAndId = tuple[SourceTime, Any]
 
 
 def time_and_id_of(rules: Format, record: Any) -> TimeAndId:
-    """Return the time of a record and its own id, if it has them."""
+    """Return the time and the id of a record, or None for a time or an id that the record does not
+    have.
+    """
     time = (None, None) if rules.time is None else rules.time(record)
     return time, rules.source_id(record)
 
@@ -83,12 +85,12 @@ class FollowingDecoder(RecordDecoder):
     shows (``shown``).
 
     A subclass adds the events of a record in ``read``. Each shown event gets a ``tag``, such as the
-    id of its record. The compactions of the format select by these tags what they forget. ``rules``
-    is the format.
+    id of its record. By the tags, a compaction of the format selects which events it forgets.
+    ``rules`` is the format.
     """
 
     keeps_shown: ClassVar[bool] = True
-    """Whether ``shown`` is filled. A format that never uses it saves the memory."""
+    """Whether ``shown`` is filled. A format that never uses ``shown`` saves the memory."""
     repeat: ClassVar[Literal["records", "logs", "events"]] = "records"
     """Which repetitions make no events: ``records`` (of each record with its own id), ``logs``
     (only of a whole log), or ``events`` (none: an equal record makes its events again).
@@ -114,14 +116,14 @@ class FollowingDecoder(RecordDecoder):
         self._response = _response_after(event, self._response)
 
     def response(self, version: int) -> str:
-        """Return the response of a call whose record does not name a response. It is the response
-        of the calls before it, unless a result, a message of somebody else or a compaction came
-        after them.
+        """Return the response of a call whose record does not name a response. The call belongs to
+        the response of the calls before it, unless a result, a message that is not from the model,
+        or a compaction came after these calls.
         """
         return self._response or f"response-{version}"
 
     def tag(self, event: Event, read: RecordEvents) -> Any:
-        """Return the tag of an event of this record."""
+        """Return the tag of an event of the record that ``read`` collects."""
         return read.tag
 
     def events(self, record: Any) -> list[Event]:
@@ -142,7 +144,7 @@ class FollowingDecoder(RecordDecoder):
         return read.events
 
     def remember(self, key: int, time_and_id: TimeAndId) -> None:
-        """Note the key of a record that may come again."""
+        """Note the key of a record, so that a repetition of the record is recognized."""
         time, source_id = time_and_id
         is_timed = time != (None, None)
         is_own = (
@@ -162,7 +164,9 @@ class FollowingDecoder(RecordDecoder):
             raise refused(self.rules.expected, record)
 
     def begin_record(self, record: dict[str, Any], time_and_id: TimeAndId) -> RecordEvents:
-        """Return a ``RecordEvents`` for a record that is not read yet, with its id and its time."""
+        """Return a ``RecordEvents`` for a record that is not read yet, with the id and the time of
+        the record.
+        """
         (timestamp, time), source_id = time_and_id
         return RecordEvents(
             self, Origin(format=self.rules.name, id=source_id, time=time), timestamp
@@ -204,11 +208,11 @@ class RecordEvents:
         self.begin(origin, timestamp)
 
     def begin(self, origin: Origin, timestamp: datetime | None) -> None:
-        """Begin the record, or a part of it that has its own id."""
+        """Begin the record, or a part of the record that has its own id."""
         self.origin = origin
         self.timestamp = timestamp
         self.is_empty = True
-        """Whether the record, or this part of it, has no event yet."""
+        """Whether the record, or the part that was begun last, has no event yet."""
 
     @property
     def version(self) -> int:
@@ -241,8 +245,8 @@ class RecordEvents:
 
     def take(self, event: Event, phase: Any = None) -> None:
         """Add an event that was read from a single message. A result without an id answers a call
-        of the newest reply. A call without a response belongs to the current response. So does a
-        text in the ``phase`` before calls.
+        of the newest reply. A call without a response belongs to the current response. A text in
+        the ``phase`` before calls belongs to the current response too.
         """
         if isinstance(event, Observation):
             call_id = self._decoder.calls.of_result(event.call_id, event.tool)
@@ -267,8 +271,8 @@ class RecordEvents:
         self.meta |= usage_meta(counts, names or None, model=model, cost=cost)
 
     def call(self, tool: Any, arguments: Any, call_id: Any, thought: Content | None = None) -> Any:
-        """Add a call with the text and the thinking before it. If ``thought`` is given, it replaces
-        the text.
+        """Add a call with the text and the thinking before it. If ``thought`` is not None,
+        ``thought`` replaces the text.
         """
         text = content_of_parts(self.parts)
         thinking = tuple(self.thinking)
@@ -295,15 +299,15 @@ class RecordEvents:
         **fields: Any,
     ) -> Any:
         """Add the result of a call. ``tool`` is the name of the tool, which is used if the call is
-        unknown. ``cause`` is the event id of the call, if the source names it.
+        unknown. ``cause`` is the event id of the call, if the source names the call.
         """
         result_id, cause, called_tool = self._decoder.calls.close(call_id, cause)
         names = {"tool": called_tool or text_or_empty(tool), "call_id": result_id, "cause": cause}
         return self.add(Observation, content=content, is_error=is_error, **names, **fields)
 
     def say(self, source: Source, *, as_text: bool = False, **fields: Any) -> None:
-        """Add a message with the parts that are not the thought of a call, if there are any. If
-        ``as_text`` is true, a single text part becomes a text.
+        """Add a message with the collected ``parts`` that no call took as its thought, unless
+        ``parts`` is empty. If ``as_text`` is true, a single text part becomes a text.
         """
         if self.parts:
             content = content_of_parts(self.parts) if as_text else tuple(self.parts)
@@ -323,7 +327,8 @@ class RecordEvents:
         offset: int | None = None,
     ) -> None:
         """Forget all shown events except the events for whose tag ``stays`` is true. The
-        ``summary`` comes after the first ``offset`` events that stay, by default after all of them.
+        ``summary`` comes after the first ``offset`` events that stay, by default after all events
+        that stay.
         """
         after: list[int | str] = [
             event_id for event_id, tag in self._decoder.shown.all() if stays(tag)
@@ -335,8 +340,8 @@ class RecordEvents:
     def change(
         self, after: Sequence[int | str], because: Cause | None = None, metadata: Any = None
     ) -> None:
-        """Add the event after which the prompt consists of the events in ``after``. A text among
-        these ids is a new summary.
+        """Add the event after which the prompt consists of the events in ``after``. ``after`` has
+        the ids of events; a text in ``after`` is a new summary.
         """
         shown = self._decoder.shown
         before = [event_id for event_id, _ in shown.all()]
@@ -347,7 +352,7 @@ class RecordEvents:
         )
 
     def put(self, change: CondensationAction | Retraction | None) -> None:
-        """Add a change of the prompt, if there is one."""
+        """Add a change of the prompt, unless ``change`` is None."""
         if isinstance(change, Retraction):
             self.add(Retraction, version=change.version, reason=change.reason)
         elif change is not None:

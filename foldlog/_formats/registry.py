@@ -51,9 +51,10 @@ OURS: Final = (
     "claude-ai",
     "otlp-genai",
 )
-"""foldlog's formats whose records are recognized. Each is ``FORMAT`` in a file or folder with this
-name, with ``_`` for ``-``: see ``_load``. To add a format, add its file or folder, and its name
-here. A record belongs to the first format that matches it. No record should match two formats.
+"""foldlog's formats whose records are recognized. Each format is the object ``FORMAT`` in a file or
+folder with the format's name, with ``_`` for ``-``: see ``_load``. To add a format, add its file or
+folder, and add its name to this tuple. A record belongs to the first format that matches it. No
+record should match two formats.
 """
 _OF_ADAPTERS: Final = (
     "agent-framework",
@@ -63,19 +64,19 @@ _OF_ADAPTERS: Final = (
     "pydantic-ai",
     "strands",
 )
-"""foldlog's formats for records that an adapter writes. Their files are next to the adapters.
-``llama-index`` is not in ``OURS``: it is used only if the user names it.
+"""foldlog's formats for records that an adapter writes. The files of these formats are next to the
+adapters. ``llama-index`` is not in ``OURS``, because this format is used only if the user names it.
 """
 REGISTERED: dict[str, Format] = {}
-"""By their names, the formats that the program registered, and the formats of installed packages
-after these were loaded.
+"""By name, the formats that the program registered and, once they are loaded, the formats of
+installed packages.
 """
 
 
 @cache
 def _load(name: str) -> Format:
-    """Return one of foldlog's formats. It is imported here, because most processes need only one or
-    two formats.
+    """Return one of foldlog's formats. The format's module is imported in this function, because
+    most processes need only one or two formats.
     """
     if name in _OF_ADAPTERS:
         room = "foldlog.adapters._records"
@@ -104,7 +105,9 @@ _OF_PROGRAMS = {
     **dict.fromkeys(("cline", "roo", "roo-code"), "anthropic-messages"),
     "claude": "claude-code",
 }
-"""The names of programs that people use in place of a format, and the format of each."""
+"""The names of programs that people use instead of the name of a format, and the format of each
+program.
+"""
 
 
 class UnknownFormat(EventStoreError, ValueError):
@@ -127,7 +130,7 @@ def register(format: Format) -> Format:
 
     The name of the format is stored in ``origin.format`` of every imported event, so it must never
     change. Raises ``InvalidArgument`` if another format has the name, or ``--format`` cannot take
-    it; ``UnusableFormat`` if it is not a ``Format``.
+    the name; ``UnusableFormat`` if the object is not a ``Format``.
     """
     return _added("the registered format", format)
 
@@ -154,8 +157,8 @@ def _is_ours(name: str) -> bool:
 
 
 def formats() -> Mapping[str, Format]:
-    """Return all formats by their names: foldlog's formats, then formats of installed packages.
-    Cost: the first call loads the installed packages.
+    """Return all formats by their names: foldlog's formats, then formats of installed packages. The
+    first call loads the installed packages.
 
     Raises ``UnusableFormat``, at each call, if a format of a package cannot be registered.
     """
@@ -173,7 +176,7 @@ def each_format() -> Iterator[Format]:
 
 
 def _load_packages() -> list[str]:
-    """Register the formats of installed packages, once. Return the reasons why some were
+    """Register the formats of installed packages, once. Return the reasons why formats were
     refused.
     """
     global _refused
@@ -196,8 +199,8 @@ def _load_packages() -> list[str]:
 
 
 def format_named(name: str) -> Format:
-    """Return the format with this name. Raises ``UnknownFormat``, or the error of ``formats``,
-    which may be the reason why the name is unknown.
+    """Return the format with this name. Raises ``UnknownFormat``. Or raises the error of
+    ``formats``, because a package that cannot be loaded may be the reason why the name is unknown.
     """
     if _is_ours(check_text("format", name)):
         return _load(name)

@@ -13,7 +13,7 @@ from foldlog._formats.record import NotAnEvent
 from foldlog.eventstore import Annotation, Event
 
 REPEATED = "repeated record"
-"""The name of the annotation for a record that repeats an earlier one."""
+"""The name of the annotation for a record that repeats an earlier record."""
 _RECORDS_MIN = 3
 """The smallest number of equal records that count as a repetition. Fewer equal records may be the
 same message, sent twice.
@@ -21,13 +21,13 @@ same message, sent twice.
 
 
 class Repeats:
-    """Recognizes records that repeat an earlier one.
+    """Recognizes records that repeat an earlier record.
 
-    If an equal record has its own id, it is a repetition. In a log with times, a repetition also
-    begins with an equal of the first record, or of any record that is older than the newest record.
-    It goes on as long as the records come in the same order as before.
+    If an equal record has its own id, the record is a repetition. In a log with times, a repetition
+    also begins with a record that equals the first record, or any record that is older than the
+    newest record. A repetition goes on as long as the records come in the same order as before.
 
-    Memory: about a hundred bytes for each record.
+    A record takes about a hundred bytes of memory.
     """
 
     def __init__(self) -> None:
@@ -43,12 +43,12 @@ class Repeats:
 
     @property
     def is_again(self) -> bool:
-        """Whether the last record repeats an earlier one."""
+        """Whether the last record repeats an earlier record."""
         return self._is_timed and self._again > 0
 
     def has(self, key: int, at: datetime | None) -> bool:
-        """Return whether the record with this key repeats an earlier one. ``at`` is its time, if it
-        has no id of its own.
+        """Return whether the record with this ``key`` repeats an earlier record. ``at`` is the time
+        of a record without an id of its own.
         """
         return key in self._keys_with_id or (self._is_timed and self._repeated_place(key, at) > 0)
 
@@ -101,5 +101,5 @@ def key_of(record: Any) -> int:
 
 
 def is_repeated(event: Event) -> bool:
-    """Return whether an event was made of a record that repeats an earlier one."""
+    """Return whether an event was made of a record that repeats an earlier record."""
     return isinstance(event, Annotation) and event.name == REPEATED and event.origin is not None

@@ -24,10 +24,9 @@ def is_replacing(event: Event) -> bool:
 
 
 def standing_in(structural: Iterable[Event], version: int) -> Callable[[Event], bool]:
-    """Return a function that says whether an event counts in figures up to a version. An event does
-    not count if its source contains it again later: then the later copy counts. If the program
-    itself took the event back before it wrote the log again, there is no later copy, so the event
-    counts.
+    """Return a function that says whether an event counts in figures up to a version. If the source
+    of an event contains the event again later, only the later copy counts. An event that the
+    program itself took back before it wrote the log again has no later copy, so the event counts.
     """
     retractions = [
         event for event in structural if isinstance(event, Retraction) and event.id < version

@@ -27,9 +27,9 @@ HELD_MAX = 32
 
 
 class RepliesEncoder(RecordEncoder):
-    """Writes the calls of a reply together, and their results after them, because servers refuse
-    any other order. While calls wait for results, the records after them are held back. Changes of
-    a View and bookkeeping have no record.
+    """Writes the calls of a reply together, and then the results of these calls, because servers
+    refuse any other order. While calls wait for results, the records after the calls are held back.
+    Changes of a View and bookkeeping have no record.
     """
 
     def __init__(self) -> None:
@@ -45,14 +45,14 @@ class RepliesEncoder(RecordEncoder):
 
     @abstractmethod
     def written(self, events: Sequence[Any]) -> Sequence[Any]:
-        """Return the records of a message, of the calls of a reply, or of the results of these
+        """Return the records of a message, of the calls of a reply, or of the results of a reply's
         calls.
         """
 
     def called(
         self, calls: Sequence[Action], results: Sequence[Observation | None]
     ) -> Sequence[Any]:
-        """Return the records of the calls of a reply, and of their results."""
+        """Return the records of the calls of a reply, and of the results of these calls."""
         known_results = [result for result in results if result is not None]
         return [*self.written(calls), *(self.answered(known_results) if known_results else ())]
 

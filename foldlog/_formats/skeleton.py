@@ -1,7 +1,8 @@
 """The skeleton of a record: the fields that lists, figures and titles need, read in one typed pass.
 
 Fields that are not in a skeleton never become Python objects. After a redaction, only the skeleton
-of a record stays, without its texts. So ``blank`` must remove every text of a user from it.
+of a record stays, without its texts. So ``blank`` must remove every text of a user from the
+skeleton.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _KEY_BYTES: Final = 5
 _SHOWN_MAX: Final = 300
 """The largest number of characters of a title in lists."""
 ENDS_WITH = {"agent": "answer", "user": "request"}
-"""The name for the end of a conversation whose last message has this source."""
+"""For each source of a conversation's last message, the name of this end of the conversation."""
 _ERROR_MAX = 200
 OF_ANOTHER_SHAPE = "?"
 """The kind of a record that is JSON, but has a shape that foldlog does not know from its
@@ -36,8 +37,8 @@ _any_json = msgspec.json.Decoder().decode
 
 
 class SourceState(Struct):
-    """The counts of a source, made without making its events. They are stored with the source, and
-    continued when it grows.
+    """The counts of a source, made without making its events. The counts are stored with the
+    source, and continued when the source grows.
 
     ``conversation``  the name that its records give it
     ``parent``        the session that started it
@@ -99,7 +100,7 @@ _decode_state = msgspec.msgpack.Decoder(SourceState).decode
 
 
 def _seconds_between(before: str, after: str) -> float:
-    """Return the seconds from one time to another; 0 if one of them cannot be read."""
+    """Return the seconds from one time to another; 0 if one of the times cannot be read."""
     try:
         return (datetime.fromisoformat(after) - datetime.fromisoformat(before)).total_seconds()
     except (TypeError, ValueError):
@@ -112,18 +113,21 @@ def beginning_of(text: str) -> str:
 
 
 class Seen:
-    """Recognizes records that repeat an earlier one, as ``Repeats`` does for decoders. Memory: five
-    or six bytes for each record.
+    """Recognizes records that repeat an earlier record, as ``Repeats`` does for decoders. A record
+    takes five or six bytes of memory.
 
     Records are compared by the first bytes of their hashes. An equal record may also be the same
     message, sent twice. So if the records of a format have ids, an equal record with an id is a
-    repetition, and an equal record without an id only directly after a repetition. If the records
-    have no ids, a repetition begins with the first record or with any record before the newest one.
-    It goes on while the records come in the same order as before.
+    repetition, and an equal record without an id is a repetition only directly after another
+    repetition. If the records have no ids, a repetition begins with the first record or with any
+    record before the newest record. A repetition goes on while the records come in the same order
+    as before.
     """
 
     def __init__(self, state: SourceState, hashes: bytes, *, have_ids: bool) -> None:
-        """Continue after the records that were counted so far; ``hashes`` are their hashes."""
+        """Continue after the records that were counted so far; ``hashes`` has the hashes of these
+        records.
+        """
         self._state = state
         self._last_was_again = False
         self._known_hashes = HashSet() if have_ids else None
@@ -136,7 +140,7 @@ class Seen:
                 self._order += record_hash[:_KEY_BYTES]
 
     def is_again(self, record_hash: bytes, source_id: str | None, at: str | None) -> bool:
-        """Count a record. Return whether the record repeats an earlier one."""
+        """Count a record. Return whether the record repeats an earlier record."""
         state = self._state
         state.records += 1
         if self._known_hashes is not None:
@@ -170,8 +174,8 @@ class Seen:
 
 
 def located(where: Mapping[str, str], **values: Any) -> dict[str, str]:
-    """Return ``where`` with the values of another record. The first ``cwd`` stays. For the other
-    fields, the last values count.
+    """Return ``where`` with the values of another record. The first ``cwd`` stays. For every field
+    except ``cwd``, the last value counts.
     """
     texts = {name: value for name, value in values.items() if value and isinstance(value, str)}
     if "cwd" in where:
@@ -183,20 +187,20 @@ class Skeleton(ABC):
     """Reads the skeletons of one source, one record after the other, and counts them in ``state``.
 
     A format defines the Struct of its records (``record``), how a record counts (``count``) and
-    which of its fields are texts (``blank``).
+    which fields of a record are texts (``blank``).
     """
 
     record: ClassVar[type[Struct]]
     have_ids: ClassVar[bool] = True
     """Whether most records have an id."""
     marks_errors: ClassVar[bool] = True
-    """Whether records of its program say that a call failed."""
+    """Whether records of the format's program say that a call failed."""
 
     def __init__(
         self, state: bytes = b"", hashes: bytes = b"", left_out: Collection[int] = ()
     ) -> None:
-        """Continue from a stored state. ``hashes`` are the hashes of the records before, and
-        ``left_out`` the hashes of replies that do not count.
+        """Continue from a stored state. ``hashes`` are the hashes of the records that were counted
+        so far, and ``left_out`` are the hashes of replies that do not count.
         """
         self.state = _decode_state(state) if state else SourceState()
         self.replies = ReplyCounter(self.state.replies, left_out)
@@ -204,8 +208,8 @@ class Skeleton(ABC):
         self._decode = msgspec.json.Decoder(self.record, strict=False).decode
 
     def add(self, record: bytes, record_hash: bytes) -> None:
-        """Count a record with this hash. Raises ``msgspec.DecodeError`` for a record that is not
-        JSON.
+        """Count the record with the hash ``record_hash``. Raises ``msgspec.DecodeError`` for a
+        record that is not JSON.
         """
         try:
             skeleton = self._decode(record)
@@ -231,7 +235,8 @@ class Skeleton(ABC):
     @property
     def follows(self) -> tuple[str, int] | None:
         """The conversation that the source continues without containing its records, and the number
-        of these records. None if the source does not continue another conversation.
+        of records that the source does not contain. None if the source does not continue another
+        conversation.
         """
         return None
 
@@ -296,7 +301,7 @@ class Skeleton(ABC):
             state.reached = at
 
     def part(self, kind: str) -> None:
-        """Count a part of a record. ``kind`` is the label of the event that it becomes."""
+        """Count a part of a record. ``kind`` is the label of the event that the part becomes."""
         self._count_kind(kind)
         self.state.last = ENDS_WITH.get(kind, self.state.last)
 
@@ -319,14 +324,14 @@ class Skeleton(ABC):
             state.tool_errors[tool] = state.tool_errors.get(tool, 0) + 1
 
     def asked(self, words: str) -> None:
-        """Store the text of a user for the title, if it has the first request."""
+        """Store the text of a user for the title, if the text has the first request."""
         if words and self.state.asked is None:
             request, whole_text = asked_in(words)
             self.state.asked = request[:_SHOWN_MAX] or None
             self.state.said = self.state.said or whole_text[:_SHOWN_MAX]
 
     def located(self, cwd: str | None, branch: str | None = None, model: str | None = None) -> None:
-        """Store the folder if it is the first one, and the branch and model."""
+        """Store the folder if no folder was stored before, and store the branch and the model."""
         where = self.state.where
         is_known = (cwd is None or "cwd" in where) and branch in (None, where.get("branch"))
         # Most records repeat the values: then no dictionary is made.

@@ -19,7 +19,9 @@ from foldlog._usage import whole
 NO_DAY = "(no time)"
 
 DIGITS = 12
-"""The number of decimal places of a cost. Further digits are errors of adding binary fractions."""
+"""The number of decimal places of a cost. Further digits are rounding errors, because the costs are
+binary fractions.
+"""
 _PRICED = ("prompt_tokens", "completion_tokens")
 USAGE = (
     *_PRICED,
@@ -31,13 +33,13 @@ USAGE = (
 """The names of the counts of tokens."""
 PRICED_FROM = (-1, 0, *(size * 1_000 for size in (32, 100, 128, 200, 256, 272, 512)))
 """The sizes of prompts, in tokens, above which a price in litellm's table changes. Calls are added
-up only if their prompts are between the same two sizes.
+up only if their prompts lie between the same two of these sizes.
 """
 HASH_BYTES: Final = 8
 _POINTS: Final = 64
 _OPEN_MAX: Final = 16
-"""How many of the last replies may still get further lines. Parallel sub-agents write their lines
-alternately.
+"""The number of last replies that may still get further lines. Parallel sub-agents write their
+lines alternately.
 """
 
 
@@ -60,7 +62,7 @@ class Calls(NamedTuple):
         return sum(self.usage.get(name, 0) for name in _PRICED)
 
     def negative(self) -> Calls:
-        """Return the negative of these calls, which subtracts them from a sum."""
+        """Return calls with negative figures, which subtract this usage from a sum."""
         usage = {name: -number for name, number in self.usage.items()}
         cost = None if self.cost is None else -self.cost
         return self._replace(usage=usage, cost=cost, calls=-self.calls)
@@ -90,8 +92,8 @@ def hash_of_reply(reply: str, calls: Calls) -> int:
 
 
 class Sums:
-    """Sums of calls. Calls are added up if they have the same day and model, and the same figures
-    are known.
+    """Sums of calls. Calls are added up if they have the same day and model, and if the same
+    figures are known for them.
     """
 
     def __init__(self, calls: Iterable[Calls] = ()) -> None:
@@ -119,15 +121,13 @@ class Sums:
 
 
 def add_up(call_groups: Iterable[Calls]) -> list[Calls]:
-    """Return the sums of calls that have the same day and model and the same known figures. Cost:
-    the calls.
-    """
+    """Return the sums of calls that have the same day and model and the same known figures."""
     return Sums(call_groups).calls()
 
 
 class Curve(Struct):
-    """A series of numbers, in at most 64 points. If there are more numbers, each point is the
-    highest of ``stride`` consecutive numbers. The last point has ``newest`` numbers so far.
+    """A series of numbers, in at most 64 points. If the series has more than 64 numbers, each point
+    is the highest of ``stride`` consecutive numbers. The last point has ``newest`` numbers so far.
     """
 
     points: list[int] = []
@@ -165,8 +165,8 @@ class CountedReplies(Struct):
 
 
 class ReplyCounter:
-    """Counts the replies of models in one source. A later copy of a reply does not count again.
-    Memory: about nine bytes for each reply.
+    """Counts the replies of models in one source. A later copy of a reply does not count again. A
+    reply takes about nine bytes of memory.
     """
 
     def __init__(self, state: CountedReplies, left_out: Collection[int] = ()) -> None:
@@ -184,8 +184,8 @@ class ReplyCounter:
             self._counted_hashes.add(state.hashes[start : start + HASH_BYTES])
 
     def add_line(self, key: str, at: str | None, model: str, usage: dict[str, int]) -> None:
-        """Note the usage in a line of a reply. It replaces the usage of earlier lines of the reply,
-        because each line has the usage so far.
+        """Note the usage in a line of a reply. The new usage replaces the usage of earlier lines of
+        the reply, because each line has the usage so far.
         """
         if key not in self._open and len(self._open) >= _OPEN_MAX:
             oldest = next(iter(self._open))

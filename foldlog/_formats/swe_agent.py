@@ -1,8 +1,8 @@
 """SWE-agent's history: chat messages that also have the agent's name, its thought and its action.
 
-A ``.traj`` file has ``history``, the messages that the model was shown. It also has ``trajectory``,
-the same steps with the state of the shell, and ``info`` with the usage of the whole run. The
-records are the items of ``history``.
+A ``.traj`` file has ``history``, the messages that the model was shown. The file also has
+``trajectory``, the steps with the state of the shell, and ``info`` with the usage of the whole run.
+The records are the items of ``history``.
 
 A message becomes the same events as in ``openai_chat``. In addition:
 

@@ -1,10 +1,10 @@
 """Read exports of chats: a file with many conversations. Each conversation is a tree of messages,
-and one branch of it is shown.
+and one branch of this tree is shown.
 
 A conversation has a record for each message. If the site does not show the branch of the newest
-message, a last record says which branch it shows. The records are in the order of their times. So
-if a conversation goes on, or a message is answered again, there are only new records at the end.
-The View at each version is what the model was shown at that time.
+message, a last record says which branch the site shows. The records are in the order of their
+times. So if a conversation goes on, or a message is answered again, all new records come at the
+end. The View at each version is what the model was shown at that time.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ class Exports(FileReader):
 
     @abstractmethod
     def messages(self, conversation: Record) -> list[Any]:
-        """Return the messages of a conversation in their order, also damaged messages; an empty
-        list if it has no message.
+        """Return the messages of a conversation in order, also damaged messages; an empty list if
+        the conversation has no message.
         """
 
     def records(self, conversation: Record) -> list[Any]:
-        """Return the records of a conversation: its messages. If the shown branch is not the branch
-        of the last message, a record that names the shown branch follows.
+        """Return the records of a conversation: the messages of the conversation and, if the shown
+        branch is not the branch of the last message, a record that names the shown branch.
         """
         messages = self.messages(conversation)
         newest = text_or_none(conversation.get(self.newest))
@@ -126,7 +126,8 @@ def _conversations(path: Path) -> Iterator[Located]:
 
 
 def in_order(parents: Mapping[str, str | None], times: Mapping[str, datetime | None]) -> list[str]:
-    """Return the ids of messages in the order of their times, each after its parent.
+    """Return the ids of messages in the order of their times. The id of a message comes after the
+    id of its parent.
 
     ``parents`` has the parent of each message, in the order of the source. A message whose parent
     is missing begins a tree.
@@ -154,8 +155,8 @@ _NO_PARENT = object()
 
 class TreeDecoder(FollowingDecoder):
     """Makes events of messages. If a record does not follow the last record, a retraction first
-    takes back the branch that it leaves. If the parent of a message is missing, the message follows
-    the last message, or begins a new tree if the first message has the same parent.
+    takes back the branch that the record leaves. If the parent of a message is missing, the message
+    follows the last message, or begins a new tree if the first message has the same parent.
     """
 
     keeps_shown = False

@@ -2,7 +2,7 @@
 
 Events that were not imported have model, usage and cost in ``meta``. Condensers write a report for
 each call, also for a failed call. Imports copy these fields from the records into ``meta``; some
-formats have them in annotations.
+formats have model, usage and cost in annotations.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ IN_REPLIES = RecordedUsage()
 
 
 def begins_call(event: Event, before: Event | None) -> bool:
-    """Return whether the agent's model was called for this event. ``before`` is the model's event
-    before it: see ``begins_reply``. A reply that the program itself wrote, or that is a copy, is
-    not a call.
+    """Return whether the agent's model was called for ``event``. ``before`` is the model's event
+    before ``event``: see ``begins_reply``. A reply that the program itself wrote, or that is a
+    copy, is not a call.
     """
     return (
         event.meta.get("model") != OF_NO_MODEL
@@ -84,15 +84,15 @@ def is_copy(event: Event) -> bool:
 
 
 def is_call(event: Event) -> TypeGuard[Action]:
-    """Return whether the agent called a tool in this event. Calls of the user or of the program,
-    and copies, do not count.
+    """Return whether the agent called a tool in ``event``. Calls of the user or of the program, and
+    copies, do not count.
     """
     return type(event) is Action and event.source == "agent" and not is_copy(event)
 
 
 def calls_of_event(recorded_at: datetime, event: Event) -> Iterator[ModelCall]:
-    """Yield the calls in an event that was not imported: in its own fields, or in the reports of a
-    condenser.
+    """Yield the calls in an event that was not imported: in the fields of the event, or in its
+    reports of a condenser.
     """
     at = event.timestamp or recorded_at
     fields = event.metadata if isinstance(event, CondensationAction) else event.meta
@@ -198,7 +198,7 @@ def _has_usage(event: Event) -> bool:
 
 def calls_of_replies(events: Iterable[Event]) -> Iterator[ModelCall]:
     """Yield the calls in the ``meta`` of events. Each reply counts once. If a reply has several
-    events, each has the usage so far, so only the last event counts.
+    events, each event has the usage so far, so only the last event counts.
     """
     replies: dict[str | int, Event] = {}
     for event in events:
@@ -217,8 +217,8 @@ def calls_of_replies(events: Iterable[Event]) -> Iterator[ModelCall]:
 
 
 def at_total(call: ModelCall, total: Mapping[str, Any]) -> ModelCall:
-    """Return the call with another ``reply``: its time and the total. So the call is recognized in
-    copies of its log, which have the same time and total.
+    """Return the call with an id of its reply that is made of the time of the call and the total.
+    Copies of the log have the same time and total, so the call is recognized in a copy.
     """
     counts = f"{tokens_of(total)} {total.get('cost', '')}".strip()
     return call._replace(reply=None if call.at is None else f"{call.at.isoformat()} {counts}")
@@ -229,8 +229,8 @@ class Accumulated:
 
     A program may combine several sums. After a restart of the agent a part may be missing, so that
     the sum falls a little: then the tokens of the calls since the restart are unknown. If the sum
-    falls below half, it began again at 0. If a call records its ``own`` usage, it has at least
-    these tokens.
+    falls below half, the program began again at 0. A call that records its ``own`` usage has at
+    least the recorded tokens.
     """
 
     def __init__(self) -> None:
@@ -280,5 +280,5 @@ def tokens_of(counts: Any) -> int:
 
 
 def model_named(fields: Mapping[str, Any]) -> str:
-    """Return the name of the model in these fields, or ``UNNAMED``."""
+    """Return the name of the model in ``fields``, or ``UNNAMED``."""
     return text_or_none(fields.get("model")) or UNNAMED

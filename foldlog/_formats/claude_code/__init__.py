@@ -1,5 +1,5 @@
-"""Claude Code: lines of several ``type``s. Their ids are texts, and ``parentUuid`` makes them a
-tree.
+"""Claude Code: lines of several ``type``s. The ids of the lines are texts, and ``parentUuid`` makes
+the lines a tree.
 
 The lines, and the events that they become:
 
@@ -14,12 +14,12 @@ The lines, and the events that they become:
     every other type, known or not, and what only thinks   Annotation
 
 A model's response has several lines with the same ``message.id``, which is the ``response_id`` of
-its actions. The model's thinking is a separate line. It becomes an Annotation and is also added to
-the next action, because it has to be sent to a model again.
+its actions. The model's thinking is a separate line. The line of thinking becomes an Annotation.
+The thinking is also added to the next action, because it has to be sent to a model again.
 
 If a line leaves a branch and continues from an earlier line, a Retraction takes the branch back. A
 return to that branch is a Retraction too. So a session can grow, and the View is the branch that
-ends in its newest line. Side chains of sub-agents are stored and not shown, unless the log has no
+ends in the newest line. Side chains of sub-agents are stored and not shown, unless the log has no
 main chain.
 
 ``reading.py`` makes the events, ``skeleton.py`` counts lines without making events, ``remains.py``
@@ -72,7 +72,7 @@ def _matches(record: Any) -> bool:
 
 def _session(record: Any) -> str | None:
     """Return the session that a line names, with the id of the sub-agent if the line belongs to a
-    sub-agent. Return an empty text if that id is unknown.
+    sub-agent. Return an empty text if the id of the sub-agent is unknown.
     """
     session = text_or_none(within(record, "sessionId")) or None
     if session is None or record.get("isSidechain") is not True:

@@ -1,9 +1,10 @@
 """Follow a session that leaves a branch and continues from an earlier line.
 
 Lines are read in order, so a session may grow. A line that does not follow the newest line is a
-*switch*. Before its events there is a retraction to the version at which its parent line was the
-newest. The View at that version is the branch of the parent line, because every line was the newest
-at some time. A return to an earlier branch works the same way.
+*switch*. Before the events of a switch there is a retraction to the version at which the switch's
+parent line was the newest. The View at the version of the retraction is the branch of the parent
+line, because every line was the newest at some time. A return to an earlier branch is also a
+retraction to the version of the parent line.
 
 Lines that belong together are one group: the lines of one model response, and the results of its
 calls, in any order. Every line of a group stands for the end of the group.
@@ -18,8 +19,8 @@ from foldlog._formats.claude_code.lines import Kept, is_boundary, is_summary
 from foldlog._formats.record import dicts_in, text_or_none, within
 
 SAID = ("user", "assistant")
-"""Types of lines that form a branch. All other lines are bookkeeping, which may stand between them
-in the tree.
+"""Types of lines that form a branch. All other lines are bookkeeping, which may be between the
+lines of a branch in the tree.
 """
 
 
@@ -28,7 +29,9 @@ def accepts(record: Any) -> bool:
 
 
 def is_of_branch(record: dict[str, Any]) -> bool:
-    """Return whether a line belongs to a branch. Other lines are bookkeeping."""
+    """Return whether a line belongs to a branch. A line that belongs to no branch is
+    bookkeeping.
+    """
     return record["type"] in SAID or is_boundary(record)
 
 
@@ -75,8 +78,8 @@ def is_result(record: dict[str, Any]) -> bool:
 
 
 class _Group:
-    """Lines that belong together. ``version`` is the version after them, ``above`` the group that
-    they follow.
+    """Lines that belong together. ``version`` is the version after the lines, and ``above`` is the
+    group that the lines follow.
     """
 
     __slots__ = ("above", "version")
@@ -87,8 +90,8 @@ class _Group:
 
 
 class Switches:
-    """The groups of lines in a log. The View shows one chain of groups. Memory: about a hundred
-    bytes for each line.
+    """The groups of lines in a log. The View shows one chain of groups. A line takes about a
+    hundred bytes of memory.
     """
 
     def __init__(self) -> None:
@@ -109,7 +112,7 @@ class Switches:
 
     def follow(self, record: dict[str, Any]) -> int | None:
         """Return the version to which the log must return before the events of the next line.
-        Return None if the line follows the newest line, and 0 if it begins a new tree.
+        Return None if the line follows the newest line, and 0 if the line begins a new tree.
         """
         left = None
         self.is_copy = False
@@ -185,7 +188,7 @@ class Switches:
 
 
 def _is_below(place: _Group | None, group: _Group | None) -> bool:
-    """Return whether ``place`` is ``group``, or comes after it on the same branch."""
+    """Return whether ``place`` is ``group``, or comes after ``group`` on the same branch."""
     while place is not None and place is not group:
         place = place.above
     return place is group

@@ -1,9 +1,9 @@
 """Parts of Claude Code's lines: compactions, attachments and titles.
 
-A compaction is a boundary line, then a line with a summary. After it a model is shown the summary
-and later lines. Newer releases keep some messages. The boundary names these: all of them by their
-ids, or the first and the last. They come after their *anchor*. The anchor is the summary, or the
-boundary if the messages come before the summary.
+A compaction is a boundary line, then a line with a summary. After a compaction, a model is shown
+the summary and later lines. Newer releases also keep some messages. The boundary names the kept
+messages: all of them by their ids, or the first and the last. The kept messages come after their
+*anchor*. The anchor is the summary, or the boundary if the messages come before the summary.
 
 Attachments are context that Claude Code sends to its model besides the messages. Since 2026 an
 attachment has the exact text: ``rendered`` is the text that the model was shown (environment,
@@ -42,7 +42,7 @@ def is_boundary(record: dict[str, Any]) -> bool:
 
 def cleared_by(record: dict[str, Any]) -> list[str]:
     """Return the ids of the calls whose results a microcompaction cleared. The model sees a
-    placeholder instead of such a result.
+    placeholder instead of a cleared result.
     """
     if record.get("type") != "system" or record.get("subtype") != "microcompact_boundary":
         return []
@@ -54,7 +54,7 @@ def is_summary(record: dict[str, Any]) -> bool:
 
 
 _REASONS = {"auto": "tokens", "manual": "request"}
-"""The causes of compactions, and the reasons that foldlog's condensers write for them."""
+"""The causes of compactions, and for each cause the reason that foldlog's condensers write."""
 _TOKENS = {"preTokens": "tokens_before", "postTokens": "tokens_after"}
 
 
@@ -75,7 +75,7 @@ def metadata_of(boundary: dict[str, Any]) -> dict[str, Any]:
 
 
 class Kept(NamedTuple):
-    """The messages that a compaction keeps: the messages with these ``ids``, or all messages from
+    """The messages that a compaction keeps: the messages with the ids ``ids``, or all messages from
     ``first`` to ``last``.
     """
 
@@ -119,8 +119,8 @@ TOOL = {"name": "name", "description": "description", "schema": "parameters"}
 
 
 def words_of(record: dict[str, Any]) -> Content:
-    """Return the text of an attachment that the model was shown; empty if the line has no such
-    text.
+    """Return the text of an attachment that the model was shown; empty if the line has no text for
+    the model.
     """
     rendered = record.get("rendered")
     if record.get("type") != "attachment" or type(rendered) is not list:
@@ -130,8 +130,8 @@ def words_of(record: dict[str, Any]) -> Content:
 
 
 def prompt_of(record: dict[str, Any]) -> tuple[str, tuple[dict[str, Any], ...]] | None:
-    """Return the system prompt and the tools of a snapshot, in OpenAI's format. Return None for any
-    other line, or if both are empty.
+    """Return the system prompt and the tools of a snapshot, in OpenAI's format. Return None for a
+    line without a snapshot, or if the prompt and the tools are empty.
     """
     attachment = record.get("attachment")
     if record.get("type") != "attachment" or type(attachment) is not dict:
@@ -157,12 +157,13 @@ _RANKS = {kind: rank for rank, kind in enumerate(TITLES)}
 
 
 class Titles:
-    """Finds the lines that set the title of the log. Their title is at least as strong as all
-    earlier titles.
+    """Finds the lines that set the title of the log. A line sets the title only if its title is at
+    least as strong as all earlier titles.
 
     A log may begin with summaries of other sessions. A summary belongs to this session if the line
-    that it names is in the log. If that line comes after the summary, the title is set at that
-    line. So a title depends only on earlier lines, and a log that grows is read in the same way.
+    that the summary names is in the log. If the named line comes after the summary, the title is
+    set at the named line. So a title depends only on earlier lines, and a log gets the same title
+    whether it is read at once or while it grows.
     """
 
     def __init__(self) -> None:

@@ -33,8 +33,8 @@ from foldlog._usage import OF_NO_MODEL
 from foldlog.eventstore import Event, Message, Retraction, Source, SystemMessage
 
 Shown = tuple[str | None, bool]
-"""The tag of a shown event: the id of its line, and whether it is a system prompt, which is sent
-before all messages.
+"""The tag of a shown event: the id of the event's line, and whether the event is a system prompt,
+which is sent before all messages.
 """
 _RESPONSES_MAX = 100
 """The number of responses whose thinking is remembered. Side chains run at the same time, so the
@@ -52,8 +52,8 @@ _CLEARED = (
 
 class ClaudeCodeDecoder(FollowingDecoder):
     """Makes events of the lines of one history. The View shows the events of one chain: the chain
-    of the session, or the chain of a sub-agent. The first line with a message decides which one.
-    The tag of a shown event is its line.
+    of the session, or the chain of a sub-agent. The first line with a message decides which chain
+    is shown. The tag of a shown event is the event's line.
     """
 
     def __init__(self, options: Options) -> None:
@@ -62,11 +62,11 @@ class ClaudeCodeDecoder(FollowingDecoder):
         self._side = False
         self._titles = Titles()
         self._thinking: Recent[str, tuple[dict[str, Any], ...]] = Recent(_RESPONSES_MAX)
-        """The thinking that no action has yet, for each of the last responses."""
+        """For each of the last responses, the thinking that was not added to an action yet."""
         self._prompt: Any = None
         self._switches = Switches()
         self._boundary: dict[str, Any] = {}
-        """The boundary whose summary has not come yet."""
+        """The last boundary, if its summary has not come yet."""
         self._session: Any = None
         self._call_fields: Any = None
         self._usage: dict[str, Any] = {}
@@ -116,7 +116,7 @@ class ClaudeCodeDecoder(FollowingDecoder):
 
     def _name_session(self, session: Any, *, begins: bool) -> None:
         """Remember the session of a shown line. If a line begins another session, the View no
-        longer shows the lines before it: report this.
+        longer shows the lines before this line, and a finding reports this.
         """
         if begins and session != self._session:
             self.options.findings.append(
@@ -197,8 +197,8 @@ class ClaudeCodeDecoder(FollowingDecoder):
             read.meta["parent"] = f"{self.options.prefix}{session}"
 
     def _usage_in(self, message: Any, request: Any) -> dict[str, Any]:
-        """Return the usage of a response. It is cached, because most lines of a response repeat
-        it.
+        """Return the usage of a response. The usage is cached, because most lines of a response
+        repeat the usage.
         """
         if type(message) is not dict or "usage" not in message:
             return usage_in(message, request)

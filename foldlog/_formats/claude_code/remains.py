@@ -14,7 +14,9 @@ from foldlog.eventstore import Action, Annotation, CondensationAction, Event, Me
 
 
 class RemainsEncoder(RecordEncoder):
-    """Writes a line for each event that was imported from a line. Other events get no line."""
+    """Writes a line for each event that was imported from a line. An event that was not imported
+    from a line gets no line.
+    """
 
     def __init__(self) -> None:
         self._last_line: Any = None
@@ -46,7 +48,7 @@ class RemainsEncoder(RecordEncoder):
 
 
 def _content(event: Event) -> dict[str, Any]:
-    """Return the fields of the line of ``event`` that contain its type and content."""
+    """Return the fields of a line that contain the type and the content of ``event``."""
     match event:
         case Annotation(name="user" | "assistant" as role):
             if isinstance(event.data, list):

@@ -109,14 +109,14 @@ class ClaudeCodeSkeleton(Skeleton):
         super().__init__(state, hashes, left_out)
         extra = self.state.extra
         self._lines = deque(array("I", extra.get("lines", b"")), _LINES_MAX)
-        """Checksums of the ids of the last lines. In rare cases a later summary names one of these
-        lines.
+        """Checksums of the ids of the last lines. A later summary names one of the last lines only
+        in rare cases.
         """
         self._awaiting: dict[str, str] = extra.setdefault("awaiting", {})
         """Titles by the ids of lines that have not come yet."""
         self._told: dict[str, Any] | None = None
-        """The usage in the last line of a reply, as it was written. ``_usage`` is the same usage as
-        counts. Most lines of a reply repeat it.
+        """The usage in the last line of a reply, as the line has it. ``_usage`` has this usage as
+        counts. Most lines of a reply repeat the usage.
         """
         self._usage: dict[str, int] = {}
 

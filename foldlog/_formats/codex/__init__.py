@@ -27,8 +27,8 @@ The records, and the events that they become:
 in the events.
 
 Records do not say which calls belong to one response. Codex writes the results of a response after
-all of its calls. So calls belong together until a result, or a message from somebody else, comes.
-An observation answers the newest open call with its id.
+all of its calls. So calls belong to one response until a result, or a message that is not from the
+model, comes. An observation answers the newest open call with its id.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@ first releases.
 
 Since September 2025 a line is ``{"timestamp", "type", "payload"}``. Before that, the line was the
 payload itself: first the session, which has no type, then the items of the model's API, and between
-them ``{"record_type": "state"}``. Such a *bare* line is read like the line that contains this
-payload today.
+them ``{"record_type": "state"}``. A *bare* line, which is a payload itself, is read like the line
+that contains this payload today.
 
 Codex's content has typed parts; an event has a text or OpenAI's parts. The output of a command
 shows whether the command failed.
@@ -39,7 +39,9 @@ class Line(NamedTuple):
 
 
 def line_of(record: dict[str, Any]) -> Line | None:
-    """Return the type and the payload of a record, or None if it is not a line of a rollout."""
+    """Return the type and the payload of a record, or None if the record is not a line of a
+    rollout.
+    """
     kind = record.get("type")
     if type(kind) is str:
         is_bare = "payload" not in record and kind not in ENVELOPES
@@ -64,8 +66,8 @@ def is_session(record: dict[str, Any]) -> bool:
 
 
 def parent_of(session: Any) -> str | None:
-    """Return the session that started ``session`` as a sub-agent; None if there is no such
-    session.
+    """Return the session that started ``session`` as a sub-agent; None if ``session`` is not a
+    sub-agent.
     """
     spawned = within(session, "source", "subagent", "thread_spawn", "parent_thread_id")
     return text_or_none(within(session, "parent_thread_id") if spawned is None else spawned) or None
@@ -84,8 +86,8 @@ def place_of(record: Any) -> tuple[str, int]:
 
 def base_end(session: Any) -> int | None:
     """Return how many records of another rollout a session continues. ``session`` is the payload of
-    its first line. The records of that rollout from this number on are not part of the thread.
-    Return None if the session continues no other rollout.
+    the session's first line. The other rollout's records from this number on are not part of the
+    thread. Return None if the session continues no other rollout.
     """
     end = within(session, "history_base", "end_ordinal_exclusive")
     return end if type(end) is int else None
@@ -103,7 +105,7 @@ def texts_in(parts: Any) -> list[str]:
 
 def place_of_summary(history: list[Any], message: str) -> int | None:
     """Return the index of the summary in a replacement history. The summary is the last message
-    that has a single text and ends with ``message``. Return None if there is no such message.
+    that has a single text and ends with ``message``. Return None if no message fits.
     """
     if not message:
         return None
@@ -133,11 +135,11 @@ _HEADER_MAX = 500
 _CODE = re.compile(r"^(?:Exit code: |Process exited with code )(-?\d+)$", re.MULTILINE)
 FAILED_HEADER = "Exit code: 1\nOutput:\n"
 """The header that foldlog writes before a failed result in an export. Codex's own header has more
-lines between these two.
+lines between the first and the last line.
 """
 ABORTED_RESULT = "aborted"
-"""The result that an import makes for a call whose turn was aborted. Codex does not record a
-result.
+"""The result that an import makes for a call whose turn was aborted. Codex does not record a result
+of such a call.
 """
 _STOPPED_BY_USER = r"(?:Wall time: \S+ seconds\n)?aborted by user(?: after [\d.]+s)?\Z"
 """The text that Codex records as the output of a command that the user stopped."""

@@ -43,8 +43,8 @@ _REPEATS = {
     "agent_message": ("message",),
     "agent_reasoning": ("text",),
 }
-"""Fields of bookkeeping that repeat other records. They stay in the stored record and are left out
-of the event.
+"""Fields of bookkeeping that repeat other records. These fields stay in the stored record, and are
+left out of the event.
 """
 _INSTRUCTIONS = {
     "session_meta": ("base_instructions", "instructions"),
@@ -54,14 +54,14 @@ _INSTRUCTIONS = {
 
 _OTHER, _TURN, _INSTRUCTED, _BASE = range(4)
 """The roles of shown events. A message of the user begins a turn (``_TURN``). Base instructions
-(``_BASE``) are never forgotten, because they are part of every request.
+(``_BASE``) are never forgotten, because base instructions are part of every request.
 """
 _IS_BASE = {"instructions": "base"}
 """The ``meta`` of the base instructions of a session."""
 _AGENTS = frozenset(("author", "recipient"))
 _SAYS = "agent_message"
-"""``_AGENTS`` are the fields of a message from one agent to another, ``_SAYS`` is its type. Such a
-message begins a turn, like a message of the user.
+"""``_AGENTS`` are the fields of a message from one agent to another, and ``_SAYS`` is the type of
+this message. A message from another agent begins a turn, like a message of the user.
 """
 _SHOWN = ("response_item", "inter_agent_communication")
 _SECRET = "encrypted_content"
@@ -82,8 +82,8 @@ _NOT_HERE = (
 
 
 class _Known(NamedTuple):
-    """The tag of a shown event: its role, and its texts if it is a system prompt, a message of the
-    user, or a context.
+    """The tag of a shown event: the role of the event, and its texts if the event is a system
+    prompt, a message of the user, or a context.
     """
 
     role: int
@@ -116,8 +116,9 @@ class CodexDecoder(FollowingDecoder):
         return _Known(_OTHER, [])
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
-        """Add the event of a record. If the record is a compaction, events of the items in its
-        history come first. If it aborts a turn, results of the open calls come first.
+        """Add the event of a record. If the record is a compaction, the events of the items in the
+        compaction's history come first. If the record aborts a turn, the results of the open calls
+        come first.
         """
         line, payload = line_of(record) or Line("", None)
         read.response = None
@@ -195,8 +196,8 @@ class CodexDecoder(FollowingDecoder):
     def _roll_back(self, read: RecordEvents, turns: int) -> None:
         """Retract the last turns. A turn begins with a message of the user. A retraction is not
         possible if one of the turns began before the newest compaction, before a line that names
-        the session again, or before events that did not come from the rollout. Then a condensation
-        forgets the turns.
+        the session again, or before events that did not come from the rollout. If a retraction is
+        not possible, a condensation forgets the turns.
         """
         members = self.shown.all()
         begins = [place for place, (_, known) in enumerate(members) if known.role == _TURN][-turns:]
@@ -237,8 +238,8 @@ class CodexDecoder(FollowingDecoder):
         return False
 
     def _compact(self, read: RecordEvents, payload: dict[str, Any]) -> None:
-        """Add the condensation of a compaction, after events of all items in its history except the
-        summary.
+        """Add the condensation of a compaction, after the events of all items in the compaction's
+        history except the summary.
         """
         message = payload.get("message")
         history = payload.get("replacement_history")
@@ -307,6 +308,8 @@ def _read_item(read: RecordEvents, payload: dict[str, Any]) -> bool:
 
 
 def _turns(payload: dict[str, Any]) -> int:
-    """Return the number of turns that a payload rolls back; 0 if the payload does not name it."""
+    """Return the number of turns that a payload rolls back; 0 if the payload does not name a
+    number.
+    """
     turns = payload.get("num_turns")
     return turns if type(turns) is int and turns > 0 else 0

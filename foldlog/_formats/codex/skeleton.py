@@ -51,8 +51,8 @@ class _Payload(Struct, omit_defaults=True):
 
 
 class _Line(Struct, omit_defaults=True):
-    """A line. It also has the fields of a payload, because the first releases wrote the payload
-    alone.
+    """A line of a rollout. The class also has the fields of a payload, because the first releases
+    wrote the payload alone.
     """
 
     type: str = ""
@@ -225,8 +225,8 @@ def _rolled_back(kind: str, payload: _Payload | _Line) -> int:
 
 
 def _begins_turn(kind: str, payload: _Payload | _Line) -> bool:
-    """Return whether a record begins a turn: whether it is a message of the user or of another
-    agent.
+    """Return whether a record begins a turn: whether the record is a message of the user or of
+    another agent.
     """
     if kind == "response_item" and payload.type == "message":
         return payload.role == "user" and not _is_context(payload)
@@ -243,7 +243,7 @@ def _is_context(payload: _Payload | _Line) -> bool:
 
 
 def _kind_of(line: _Line) -> str:
-    """Return the type of a line. For a line of the first releases, it is the type that the line
+    """Return the type of a line. For a line of the first releases, return the type that the line
     would have today.
     """
     if line.payload is not None:

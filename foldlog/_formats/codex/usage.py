@@ -25,8 +25,8 @@ from foldlog.eventstore import Annotation, Event, SystemMessage
 def calls_of_events(events: Iterable[Event]) -> Iterator[ModelCall]:
     """Yield the calls of models. ``token_count`` has the usage of the last call, and
     ``turn_context`` names the model. An edited log repeats the same totals. A forked log repeats
-    them with other times: after its own ``session_meta`` it has copies of all lines of its parent,
-    also of the parent's ``session_meta``.
+    the totals of its parent with other times: after its own ``session_meta``, a forked log has
+    copies of all lines of its parent, also of the parent's ``session_meta``.
     """
     model = UNNAMED
     seen = inner(None)
@@ -55,9 +55,9 @@ def calls_of_events(events: Iterable[Event]) -> Iterator[ModelCall]:
 
 
 class Totals(Struct):
-    """Makes ids of calls from their totals, which copies of a log have too. A total rises with each
-    call, unless Codex begins to count again. ``falls`` is how often that happened, ``tokens`` is
-    the last total.
+    """Makes the ids of calls from the totals of the calls, because copies of a log have the same
+    totals. A total rises with each call, unless Codex begins to count again. ``falls`` is how often
+    Codex began again, and ``tokens`` is the last total.
     """
 
     tokens: float = -1

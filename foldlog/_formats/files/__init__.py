@@ -9,5 +9,5 @@ as JSON values.
                    records
     found_sources.py  one history that was found at a path, or the reason for finding none
 
-No file here knows a format: ``Recognize`` finds the format of a record.
+No file in this package knows a format: ``Recognize`` finds the format of a record.
 """

@@ -1,7 +1,7 @@
 """Read JSON documents: values together with their text, so that the bytes of a document can be
 stored.
 
-A document is read as a whole, and refused if it is not complete JSON.
+A document is read as a whole, and refused if the document is not complete JSON.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ beginning of a file.
 class DocumentRecords:
     """The records of one history, and the text of the document that contains them.
 
-    A record with a ``text`` is at its ``offset`` in the document. Any other record was made from
-    fields of the document.
+    A record with a ``text`` is at its ``offset`` in the document. A record without a ``text`` was
+    made from fields of the document.
     """
 
     def __init__(self, text: str, records: Sequence[Located]) -> None:
@@ -99,7 +99,7 @@ def array_in(path: Path) -> tuple[str, list[Located]]:
 
 def document_of(holder: Located, key: str, records: Iterable[Any]) -> DocumentRecords:
     """Return the records of a document. Records that are elements of the array under ``key`` keep
-    their place in the text. Other records were made from fields of the object.
+    their place in the text. All other records were made from fields of the object.
     """
     text = text_of(holder.text)
     array = holder.value.get(key)
@@ -112,8 +112,8 @@ def document_of(holder: Located, key: str, records: Iterable[Any]) -> DocumentRe
 
 
 def _start_of(text: str, key: str) -> int:
-    """Return the offset of the value under a key of an object. If the key comes twice, the last
-    value counts.
+    """Return the offset of the value under a key of an object. If the object has the key twice, the
+    last value counts.
     """
     place = _skip(text, _skip(text, 0) + 1)
     start = 0
@@ -136,7 +136,7 @@ def _skip(text: str, start: int) -> int:
 
 
 def _value(text: str, start: int) -> tuple[Any, int]:
-    """Return the value that begins at an offset, and the offset after it."""
+    """Return the value that begins at an offset, and the offset after the value."""
     try:
         return _decode(text, start)
     except json.JSONDecodeError as error:

@@ -15,11 +15,12 @@ from foldlog.eventstore import EventStoreError
 
 
 class Found(NamedTuple):
-    """One history at a path: its name, its format, and the place of its records.
+    """One history at a path: the name and the format of the history, and the place of its
+    records.
 
     ``usage`` is the usage of models that the container records: see ``Format.beside``. ``others``
-    are further files that were read, and ``findings`` are problems in them. ``title``: see
-    ``Contained``.
+    are further files that were read, and ``findings`` are problems in the further files. ``title``:
+    see ``Contained``.
     """
 
     name: str
@@ -33,8 +34,8 @@ class Found(NamedTuple):
 
 
 class LeftOut(NamedTuple):
-    """A file in a folder that is not imported: it is not damaged and contains no history of a known
-    format, or it was not opened, because no history has such a name.
+    """A file of a folder that is not imported: the file is not damaged and contains no history of a
+    known format, or the file was not opened, because no history has such a name.
     """
 
     path: Path
@@ -42,9 +43,9 @@ class LeftOut(NamedTuple):
 
 
 def state_of(path: str) -> tuple[int, ...]:
-    """Return the inode, size and mtime of a file, and of a SQLite log with its name if there is
-    one. They differ after a change of either. The result is empty if there is no file. Cost: the
-    status of both files.
+    """Return the inode, size and mtime of a file, and of the SQLite log next to the file, if a log
+    exists. The result differs after a change of the file or of the log. The result is empty if
+    neither exists. The function reads the status of both files.
     """
     state: tuple[int, ...] = ()
     for name in (path, f"{path}-wal"):
@@ -55,8 +56,8 @@ def state_of(path: str) -> tuple[int, ...]:
 
 
 def leads_on(root: str | PathLike[str], folder: str | PathLike[str], seen: set[str]) -> bool:
-    """Return whether a folder should be read: it was not ``seen`` before, and is not a link to a
-    folder above or below the root.
+    """Return whether a folder should be read: whether the folder was not ``seen`` before, and is
+    not a link to a folder above or below the root.
     """
     real = os.path.realpath(folder)
     top = os.path.realpath(root)
@@ -85,11 +86,13 @@ class Unchanged(NamedTuple):
 
 
 class SourceRefused(EventStoreError):
-    """A source is not imported, because redacted or erased content would come back with it."""
+    """A source is not imported, because redacted or erased content would come back with the
+    source.
+    """
 
 
 class NotAHistory(EventStoreError, ValueError):
-    """There is no history at this path, so nothing is imported from it.
+    """There is no history at this path, so nothing is imported from the path.
 
     ``why`` says what the file is instead. ``foreign`` is true for valid JSON of another kind, which
     is harmless among other files. ``repeats`` is true if the histories next to the file contain

@@ -1,9 +1,9 @@
 """The frame of a document: the text between its records. With the frame, an export can write the
 document byte for byte.
 
-A frame is replaced at each import, and makes no event. It may repeat the content of a record. So
-the frame is erased with the first record that is redacted, and the other records are then exported
-as an array.
+A frame is replaced at each import, and makes no event. A frame may repeat the content of a record.
+So the frame is erased with the first record that is redacted. Without a frame, the records are
+exported as an array.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from foldlog._formats.json_text import UnreadableJson, parse
 KEY = "frame"
 """The key of the frame in the stored fields of a source."""
 TITLE = "title"
-"""The key of a title that a program stores outside of the records. Like a frame, it is replaced at
-each import and erased with the first redaction.
+"""The key of a title that a program stores outside of the records. Like a frame, this title is
+replaced at each import and erased with the first redaction.
 """
 WHERE = "where"
 """The key of the folder, the branch and the model in which a source was written, according to its
@@ -29,14 +29,14 @@ records.
 """
 REDACTED = "redacted"
 """The key that marks a source whose frame and title were redacted. No later import of the same
-conversation may store them again.
+conversation may store a frame and a title again.
 """
 
 
 class Frame(msgspec.Struct, frozen=True):
     """The texts ``between`` the records of a document. ``order`` has the numbers of the records in
-    the order of the document. ``records`` is the number of all records of the source; some of them
-    may not be in the document.
+    the order of the document. ``records`` is the number of all records of the source; some of these
+    records may not be in the document.
     """
 
     between: Sequence[str] = ()
@@ -58,8 +58,8 @@ def frame_of(text: str, places: Mapping[int, tuple[int, int]], records: int) -> 
 
 
 def whole(frame: Frame, records: Sequence[bytes]) -> bytes:
-    """Return the document with these records. If they are not the records of the frame, return an
-    array of them.
+    """Return the document that consists of ``frame`` and ``records``. If ``records`` are not the
+    records of the frame, return an array of the records.
     """
     if frame.records != len(records):
         return b"[%b]\n" % b",\n".join(records)
@@ -70,13 +70,13 @@ def whole(frame: Frame, records: Sequence[bytes]) -> bytes:
 
 
 def frame_in(told: Mapping[str, Any]) -> Frame | None:
-    """Return the frame in the stored fields of a source; None if it is not a document."""
+    """Return the frame in the stored fields of a source; None if the source has no frame."""
     return msgspec.convert(told[KEY], Frame) if KEY in told else None
 
 
 def texts_beside(told: Mapping[str, Any]) -> list[Any]:
-    """Return the texts about a source that are not in its records: its title, where it was written,
-    and the text between the records of its document, also as values.
+    """Return the texts about a source that are not in its records: the title of the source, where
+    it was written, and the text between the records of its document, also as values.
     """
     texts = [told.get(TITLE), told.get(WHERE)]
     frame = frame_in(told)
@@ -88,7 +88,7 @@ def texts_beside(told: Mapping[str, Any]) -> list[Any]:
 
 
 def without_words(about: bytes) -> bytes:
-    """Return the stored fields of a source without its title and ``where``, and with an empty
+    """Return the stored fields of a source without the title and ``where``, and with an empty
     frame.
     """
     if not about:  # a runtime recorded the records: there are no other fields

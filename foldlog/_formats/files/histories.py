@@ -8,9 +8,9 @@ in them.
                 ``messages/message_12.json``): one history. Any other folder: all histories in the
                 files and folders below it, also behind links
 
-A container has further fields besides its records (metrics, a task, a patch). They are not
-imported, except the name of the history, its active branch, and the fields that ``Format.beside``
-reads: an answer, and the usage of models.
+A container has further fields besides its records (metrics, a task, a patch). The further fields of
+a container are not imported, except the name of the history, its active branch, and the fields that
+``Format.beside`` reads: an answer, and the usage of models.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _MAGIC = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"PK\x03\x04")
 _BEGIN = 4096
 _LOOK_AT_BYTES = 2**20
 _LEAST = 2
-"""The rows up to this index are always read, no matter how long they are."""
+"""The rows up to this index are always read, even if they are long."""
 _DOCUMENT = re.compile(rb"\s*(\[|\{\s*\n)")
 """The beginning of a file that is not JSON Lines, unless its first line is a complete value."""
 _LINES_SUFFIXES = frozenset((".jsonl", ".ndjson"))
@@ -79,8 +79,8 @@ _EVENT_FILE = re.compile(r"(?:event-|message_)?(\d{1,18})(?:-.*)?\.json")
 
 
 Look = Callable[[Path], Found | Unchanged | None]
-"""A function that is called before a file is opened. It returns ``Unchanged``, or a ``Found`` with
-only the records after the last import, or None if the file must be opened.
+"""A function that is called before a file is opened. The function returns ``Unchanged``, or a
+``Found`` with only the records after the last import, or None if the file must be opened.
 """
 
 
@@ -92,7 +92,7 @@ def histories(
     path: Path, recognize: Recognize, look: Look = no_look
 ) -> Iterator[Found | LeftOut | Unchanged | ImportFinding]:
     """Yield the histories at ``path`` in a stable order. Problems, and files that are not imported,
-    are yielded between them. A file is opened only if ``look`` returns None for it.
+    are yielded between the histories. A file is opened only if ``look`` returns None for the file.
 
     Raises ``NotAHistory`` for a file without a history, ``OSError`` if a file cannot be read.
     """
@@ -112,8 +112,8 @@ def _contained(
     root: Path, path: Path, recognize: Recognize, begin: bytes = b""
 ) -> Iterator[Found] | None:
     """Return the histories of a file or folder that a format reads by itself (``Format.files``).
-    Return None if there is no such format, or if the first records are not records of the expected
-    format. Raises ``NotAHistory`` for records of another program.
+    Return None if no format reads the file or folder, or if the first records are not records of
+    the expected format. Raises ``NotAHistory`` for records of another program.
     """
     format = recognize.reader_of(path, begin)
     if format is None or format.files is None:
@@ -234,9 +234,9 @@ def _is_of_another(entry: Path, begin: bytes) -> bool:
 
 
 def _with_missing(steps: list[tuple[int, str]]) -> Iterator[str]:
-    """Yield the files of records, and a name for each file that is missing between them. If more
-    files are missing than present, the program does not number its records one by one, and no
-    missing names are added.
+    """Yield the files of records, and a name for each file that is missing between the files. If
+    more files are missing than present, no missing names are yielded, because the program does not
+    number its records one by one.
     """
     is_row = steps[-1][0] - steps[0][0] < 2 * len(steps)
     for (before, _), (number, name) in pairwise((*steps[:1], *steps)):
@@ -282,7 +282,7 @@ def _of_event_files(
 
 
 def _first_of(lines: JsonLines) -> Iterator[Located]:
-    """Yield the first readable rows of a file, until there are enough of them to recognize the
+    """Yield the first readable rows of a file, until the rows are enough to recognize the
     format.
     """
     rows = (row for row in lines if row.problem in (None, TOO_LONG))
@@ -320,8 +320,8 @@ class _File:
         return self._in_document()
 
     def _is_lines(self, begin: bytes) -> bool:
-        """Return whether the file is JSON Lines. The content decides. If the content can be either,
-        the name decides.
+        """Return whether the file is JSON Lines. The content of the file decides. If the content
+        can be JSON Lines or a document, the name of the file decides.
         """
         is_named = self._path.suffix in _LINES_SUFFIXES
         return (is_named and _DOCUMENT.match(begin) is None) or on_lines(
@@ -329,7 +329,9 @@ class _File:
         )
 
     def _in_rows(self, lines: JsonLines) -> Iterator[Found | ImportFinding]:
-        """Yield the history whose records are these lines, or the history in each line."""
+        """Yield the history whose records are the lines of the file, or the history in each
+        line.
+        """
         format = self._recognize.format_of(
             row.value for row in _first_of(lines) if row.problem is None
         )
@@ -422,8 +424,8 @@ class _File:
         return None
 
     def _are_histories(self, rows: Iterator[Located]) -> bool:
-        """Return whether most rows may contain a history, and at least one of them does. In a
-        program's telemetry only a few rows contain the messages of a run.
+        """Return whether most rows may contain a history, and at least one row does contain a
+        history. In a program's telemetry only a few rows contain the messages of a run.
         """
         looked_at = list(rows)
         holders = [
@@ -434,7 +436,7 @@ class _File:
         return 2 * len(holders) >= len(looked_at) and any(map(self._holds_history, holders))
 
     def _holds_history(self, row: Located) -> bool:
-        """Return whether a row of the file is an object with a history, even if that history cannot
+        """Return whether a row of the file is an object with a history, even if the history cannot
         be imported.
         """
         try:

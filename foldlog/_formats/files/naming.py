@@ -1,5 +1,5 @@
-"""Name a history. A name depends on the history and on its place, never on other histories of the
-same import.
+"""Name a history. The name of a history depends on the history and on its place, never on other
+histories of the same import.
 
     the source names the conversation   this name: ``conversation_id``, ``session_id``, the session
                                         in its records
@@ -9,8 +9,9 @@ same import.
                                         if the file contains several histories
 
 If a folder is imported, the name of a file is its path, beginning with the name of the imported
-folder. If a file has the same name as its folder, the name comes only once. If a single file is
-imported, only its own name is used, and before a common name (``events``) the name of its folder.
+folder. If a file has the same name as its folder, the path has this name only once. If a single
+file is imported, only the name of the file is used. If this name is a common one (``events``), the
+name of the folder is put before the name of the file.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Names:
     """Names the histories of one file or folder.
 
     ``root`` is the path that is imported. ``place`` is the path of the file or folder itself, which
-    is at the root or below it.
+    is the root or is below the root.
     """
 
     def __init__(self, root: Path, place: Path, *, folder: bool = False) -> None:
@@ -70,7 +71,7 @@ class Names:
         self, container: Mapping[str, Any], *, number: str = "", conversation: str | None = None
     ) -> str:
         """Return the name of one history. A number is added if this file contains several histories
-        with that name.
+        with the same name.
 
         ``conversation`` is the name in the records, ``container`` is the object around the records,
         and ``number`` is the place of the history in this file.

@@ -1,7 +1,7 @@
 """Read the records of one history from lines, a document, or a folder of files.
 
 A reader can be iterated several times, and has one record in memory at a time. An unreadable record
-is reported as a problem with its place, and the records after it are read.
+is reported as a problem with its place, and the records after the unreadable record are read.
 """
 
 from __future__ import annotations
@@ -65,9 +65,10 @@ class JsonLines:
 
 
 def on_lines(path: Path, least: int = 2) -> bool:
-    """Return whether a file is JSON Lines. It must have at least ``least`` lines, and the first
-    line must be a complete object or array, or be followed by two complete objects. If two lines
-    are required and the file has only one line, which may be long, it is not parsed.
+    """Return whether a file is JSON Lines. A file of JSON Lines must have at least ``least`` lines.
+    The first line of the file must be a complete object or array, or be followed by two complete
+    objects. If two lines are required and the file has only one line, the line is not parsed,
+    because it may be long.
     """
     if least > 1 and not _has_two_lines(path):
         return False
@@ -113,8 +114,8 @@ def rows_in(path: Path, query: str) -> list[Any]:
 
 
 class Placed:
-    """Records that a format reads by itself. Another process may read them, so it must be possible
-    to pickle ``read``.
+    """Records that a format reads by itself. Another process may read these records, so it must be
+    possible to pickle ``read``.
     """
 
     def __init__(self, size_bytes: int, read: Callable[[], Iterator[Located]]) -> None:
@@ -126,7 +127,7 @@ class Placed:
 
 
 def record_in(path: Path) -> Located:
-    """Return the record that is the content of a file, or the problem with it."""
+    """Return the record that is the content of a file, or the problem with the file."""
     try:
         if path.stat().st_size > RECORD_SIZE_MAX:
             return at(str(path), None, TOO_LONG)
@@ -142,10 +143,11 @@ def in_document(
     before: Sequence[str],
     after: str = "",
 ) -> Iterator[Contained]:
-    """Yield the history in a document. Its records are an object with the fields ``before``, the
-    elements of the array ``key``, and an object with all other fields, if there are any. If
-    ``after`` is not empty, the last object always exists, and has these fields under the key
-    ``after``. ``name_in`` returns the name of the history in the fields. Raises ``NotAHistory``.
+    """Yield the history in a document. The records of the history are an object with the fields
+    ``before``, the elements of the array ``key``, and, if the document has further fields, an
+    object with the further fields. If ``after`` is not empty, the last object always exists, and
+    has the further fields under the key ``after``. ``name_in`` returns the name of the history in
+    the fields. Raises ``NotAHistory``.
     """
     document = object_in(path)
     yield in_object(path, document, key, name_in(document.value) or None, before, after)
@@ -186,7 +188,9 @@ def object_in(path: Path) -> Located:
 
 
 _BUFFER = 2**18
-"""With a smaller buffer, most lines would not fit, and would have to be joined from two parts."""
+"""The number of bytes that are read at once. Most lines would not fit into a smaller buffer, and
+would have to be joined from two parts.
+"""
 _PADDING = b" \t\n\r\0"
 """The characters that are removed around a line. After a crash of the machine, a growing file may
 have NUL bytes.
@@ -194,7 +198,7 @@ have NUL bytes.
 
 
 def parsed(text: bytes, line: int, offset: int, source: str) -> Located:
-    """Return the record in a text, or the problem with it."""
+    """Return the record in a text, or the problem with the text."""
     try:
         return Located(line, offset, parse(text), None, source)
     except UnreadableJson as error:

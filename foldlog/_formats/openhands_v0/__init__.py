@@ -1,8 +1,8 @@
 """OpenHands V0: action and observation objects with integer ids.
 
 A stream contains more than the agent's history: bookkeeping, hidden commands, the work of
-delegates. These records are stored and not shown, and a condensation among them changes nothing.
-With ``as_history`` the records are the history itself.
+delegates. Records that are not in the agent's history are stored and not shown, and a condensation
+among these records changes nothing. With ``as_history`` the records are the history itself.
 
 The records, and the events that they become:
 

@@ -1,12 +1,12 @@
-"""Rebuild the texts that the agent of OpenHands V0 sent to its model, if the records have other
-texts.
+"""Rebuild the texts that the agent of OpenHands V0 sent to its model, wherever the text in a record
+differs from the text that was sent.
 
-The model reads the action of a tool as the call that it wrote, which is in ``tool_call_metadata``.
-It also reads the user's actions and their results, with a text of V0 around them. So a model that
-continues an imported history reads the same text as before.
+The model reads the action of a tool as the call that the model wrote, which is in
+``tool_call_metadata``. The model also reads the user's actions and their results, each inside a
+text of V0. So a model that continues an imported history reads the same text as before.
 
-Knowledge that V0 recalled, about the workspace or because of a word of the user, becomes one text
-with the same content, but not word for word.
+Knowledge that V0 recalled, about the workspace or because of a word of the user, becomes one text.
+The text has the same content as V0's text, but not the same words.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _INSTRUCTIONS = (
 
 
 class WrittenCall(NamedTuple):
-    """A call as the model wrote it. ``text`` is the text beside the call; of parallel calls, only
-    the first one has it.
+    """A call as the model wrote it. ``text`` is the text beside the call; only the first of several
+    parallel calls has the text.
     """
 
     tool: str
@@ -137,16 +137,18 @@ def text_of_ending(metadata: dict[str, Any]) -> str:
 
 
 class Recollection:
-    """The knowledge that V0 recalled in one history. The model gets each piece once, and again
-    after the piece was forgotten.
+    """The knowledge that V0 recalled in one history. The model gets each piece of knowledge once,
+    and again after the piece was forgotten.
     """
 
     def __init__(self) -> None:
         self._source_ids: dict[str, Any] = {}
-        """The id of the record that had each piece."""
+        """For each piece of knowledge, the id of the record that had it."""
 
     def tell(self, extras: dict[str, Any], source_id: Any) -> tuple[str, dict[str, Any]]:
-        """Return the text of one observation, and ``extras`` without the long texts in it."""
+        """Return the text of one observation, and ``extras`` without the long texts in
+        ``extras``.
+        """
         lines = list[str]()
         extras = dict(extras)
         if extras.get("recall_type") == "workspace_context":
@@ -168,7 +170,9 @@ class Recollection:
         return "\n".join(lines), extras
 
     def forget(self, forgotten: Forgotten) -> None:
-        """Mark the knowledge in these records as forgotten, so that the model gets it again."""
+        """Mark the knowledge in the records ``forgotten`` as forgotten, so that the model gets the
+        knowledge again.
+        """
         for name, source_id in list(self._source_ids.items()):
             if type(source_id) is not int:
                 continue  # V0 forgets by numbers, so a record with another id is never forgotten

@@ -53,8 +53,8 @@ _SAID_BY_ITSELF = frozenset({"error", "user_rejected"})
 """Observations that are sent to the model without an action before them."""
 
 _CAUSES_MAX = 10_000
-"""An action waits for its result for this number of events. A later result is not paired with the
-action.
+"""An action waits for its result for this number of events. A result that comes later is not paired
+with the action.
 """
 
 _ENVELOPE = frozenset(
@@ -73,8 +73,8 @@ _ENVELOPE = frozenset(
         *("tool_call_metadata", "llm_metrics", "timeout"),
     )
 )
-"""Keys of a record that belong to every event. In a flat record, all other keys are arguments or
-extras.
+"""Keys of a record that belong to every event. In a flat record, the keys that are not in this set
+are arguments or extras.
 """
 _OBSERVED = _ENVELOPE | {"content", "success"}
 
@@ -136,9 +136,9 @@ class OpenHandsV0Decoder(FollowingDecoder):
         super().skip_to(next_id)
 
     def _is_outside(self, record: Any) -> bool:
-        """Return whether the next record belongs to a delegate. Such a record is in the stream of
-        the delegating agent, but not in its history. All records between a delegation and its
-        result belong to the delegate.
+        """Return whether the next record belongs to a delegate. The record of a delegate is in the
+        stream of the delegating agent, but not in the history of this agent. All records between a
+        delegation and its result belong to the delegate.
         """
         for member in members_of(record):
             if type(member.get("action")) is not str:
@@ -231,7 +231,7 @@ def _done(
     name: str, args: dict[str, Any], record: dict[str, Any], fields: dict[str, Any]
 ) -> dict[str, Any]:
     """Return the fields of an action with a tool. If the record has the call that the model wrote,
-    they are the fields of this call.
+    return the fields of this call.
     """
     metadata = record.get("tool_call_metadata")
     fields["call_id"], fields["response_id"] = call_id, _ = _call(metadata)
@@ -305,8 +305,9 @@ def _kept(naming: str, record: dict[str, Any]) -> dict[str, Any]:
 def _forgets(args: dict[str, Any]) -> dict[str, Any] | None:
     """Return the fields of a CondensationAction, or None if the arguments are malformed.
 
-    As in OpenHands, the arguments have either a list of ids or both ends of a range. With a list, a
-    single end of a range is ignored. A summary must have an offset, and an offset a summary.
+    As in OpenHands, the arguments have either a list of ids or both ends of a range. If the
+    arguments have a list, a single end of a range is ignored. Arguments with a summary must have an
+    offset, and arguments with an offset must have a summary.
     """
     ids = args.get("forgotten_event_ids")
     summary = args.get("summary")

@@ -21,8 +21,8 @@ growing conversation as files of OpenHands is in ``foldlog/adapters/_records/``.
 
 Events form a tree (``parent_id``). A retraction comes before a step on another branch. So the View
 is the branch of the newest step, also if the conversation was moved back to an older step. If the
-adapter appends records one by one, all of them are on the active branch, and the adapter makes the
-retractions.
+adapter appends records one by one, all these records are on the active branch, and the adapter
+makes the retractions.
 """
 
 from __future__ import annotations

@@ -61,14 +61,14 @@ _OF_NO_RECORD = (
     " too"
 )
 _CAUSES_MAX = 10_000
-"""An action waits for its result for this number of events. A later result is not paired with the
-action.
+"""An action waits for its result for this number of events. A result that comes later is not paired
+with the action.
 """
 
 
 class ShownEvent(NamedTuple):
-    """The tag of a shown event: the id from its source, and the call that it makes or answers.
-    ``is_prompt`` is true for a system prompt.
+    """The tag of a shown event: the id of the event in its source, and the call that the event
+    makes or answers. ``is_prompt`` is true for a system prompt.
     """
 
     source_id: str | None = None
@@ -78,8 +78,8 @@ class ShownEvent(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """A step of the source: the version after it, and whether a condensation is requested at that
-    version.
+    """A step of the source: the version after the step, and whether a condensation is requested at
+    this version.
     """
 
     version: int
@@ -90,12 +90,13 @@ accepts = has(kind=str)
 
 
 class OpenHandsV1Decoder(FollowingDecoder):
-    """Makes events of the records of one history. Memory: about a hundred bytes for each record.
+    """Makes events of the records of one history. A record takes about a hundred bytes of
+    memory.
 
     A log is a tree: the ``parent_id`` of an event names the event before it. In old logs the event
     in the line before is the parent. A step that does not follow the newest step is on another
-    branch. Before its events there is a retraction to the version at which its parent step was the
-    newest. So the View is the branch that ends in the newest step.
+    branch. Before the events of such a step there is a retraction to the version at which its
+    parent step was the newest. So the View is the branch that ends in the newest step.
     """
 
     def __init__(self, options: Options) -> None:
@@ -160,9 +161,9 @@ class OpenHandsV1Decoder(FollowingDecoder):
             self._places[record["id"]] = self._previous
 
     def _go_to(self, read: RecordEvents, place: _Place | None) -> None:
-        """Add the retraction to ``place``, if it is on another branch. If the old branch has an
-        open request for a condensation, add a condensation that declines it, because otherwise the
-        request would stay open.
+        """Add the retraction to ``place``, if ``place`` is on another branch. If the old branch has
+        an open request for a condensation, add a condensation that declines it, because otherwise
+        the request would stay open.
         """
         if place is self._newest:
             return
@@ -180,8 +181,8 @@ class OpenHandsV1Decoder(FollowingDecoder):
 
     def _replace_prompt(self, read: RecordEvents) -> None:
         """Add the condensation that forgets the current system prompt before an update, because a
-        model is shown only the last prompt. Add no condensation while a request is open: it would
-        fulfil the request.
+        model is shown only the last prompt. Add no condensation while a request is open, because
+        the condensation would fulfil the request.
         """
         prompt = next(
             (event_id for event_id, known in self.shown.newest_first() if known.is_prompt), None
@@ -284,9 +285,9 @@ class OpenHandsV1Decoder(FollowingDecoder):
         )
 
     def _condensation(self, read: RecordEvents, record: dict[str, Any], source: Source) -> Any:
-        """Add the condensation with the ids of foldlog's events. It forgets every earlier event
-        whose id in the source is forgotten. For "X-summary", it forgets the summary of the
-        condensation X.
+        """Add the condensation with the ids of foldlog's events. The condensation forgets every
+        earlier event whose id in the source is forgotten. If "X-summary" is forgotten, the summary
+        of the condensation X is forgotten.
         """
         forgotten = record.get("forgotten_event_ids")
         if type(forgotten) is list:

@@ -36,7 +36,7 @@ REJECTION_SOURCE = "rejection_source"
 """The field of a rejection that says whether the user or a hook rejected the call."""
 
 PROMPT_UPDATE = "SystemPromptUpdateEvent"
-"""The kind of a system prompt that replaces the one before it."""
+"""The kind of a system prompt that replaces the earlier system prompt."""
 
 SUMMARY = "-summary"
 """The ending of the id of a summary. The id of the condensation comes before it."""

@@ -1,9 +1,10 @@
 """Spans of OpenTelemetry's GenAI conventions, in the format of a collector: ``{"resourceSpans":
 […]}``, also with one such object on each line.
 
-A record is such an object with one span, so an export is again a file that a collector accepts.
-docs/IMPORTING.md says which spans are a history, where their messages are, and which of their
-fields are read. The new messages and the reply of a span become these events:
+A record is an object ``{"resourceSpans": […]}`` with one span, so an export is again a file that a
+collector accepts. docs/IMPORTING.md says which spans are a history, where the messages of a span
+are, and which fields of a message are read. The new messages and the reply of a span become these
+events:
 
     system, user        SystemMessage, Message
     assistant           Message; an Action for each call
@@ -117,7 +118,7 @@ class _Decoder(FollowingDecoder):
         super().__init__(options)
         self._traces: dict[str, Trace] = {}
         self.sent: list[SentMessage] = []
-        """The last messages that were sent to the model, and its reply."""
+        """The last messages that were sent to the model, and the model's reply."""
         self._condensed_at = -1
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
@@ -161,8 +162,8 @@ class _Decoder(FollowingDecoder):
     def _follow_prompt(
         self, read: RecordEvents, prompt: list[dict[str, Any]], because: Cause | None
     ) -> None:
-        """Add a change of the View after which it shows the messages of ``prompt``, and events for
-        the new messages.
+        """Add a change of the View after which the View shows the messages of ``prompt``, and
+        events for the new messages.
         """
         prompt = effective(prompt)
         sent_before = self.sent
@@ -204,7 +205,7 @@ class _Decoder(FollowingDecoder):
             self._read_message(read, message)
 
     def _read_message(self, read: RecordEvents, message: dict[str, Any]) -> None:
-        """Add the events of a message; no events if it is empty."""
+        """Add the events of a message; add no event for an empty message."""
         role = text_or_empty(message.get("role"))
         parts = parts_of(message)
         first = len(read.events)
@@ -254,8 +255,8 @@ def _result(answer: Any) -> Content:
 
 
 def _block(part: dict[str, Any]) -> dict[str, Any]:
-    """Return a part as a block. A text or an image becomes a block of this type. Another file
-    becomes a text with its address. Any other part is returned unchanged.
+    """Return a part as a block. A text or an image becomes a block of its type. A file that is not
+    an image becomes a text with the address of the file. Any other part is returned unchanged.
     """
     kind = text_or_empty(part.get("type"))
     modality = text_or_empty(part.get("modality"))
@@ -298,8 +299,8 @@ _OF_CHAT = ("role", "content", "tool_calls", "tool_call_id")
 
 
 class _Encoder(OpenAIChatEncoder):
-    """Makes a span for each reply of a model in one history. The span has all messages that were
-    sent to the model, in the format of a chat.
+    """Makes a span for each reply of a model in one history. A span has all messages that were sent
+    to the model, in the format of a chat.
     """
 
     def __init__(self) -> None:
@@ -309,7 +310,7 @@ class _Encoder(OpenAIChatEncoder):
         """The decoder that reads imported spans, because the next span repeats their messages."""
         self._is_compacted = False
         self._newest: Event | None = None
-        """The last message, if it is not a reply."""
+        """The last message, if the last message is not a reply."""
         self._trace = ""
 
     def records(self, event: Event) -> Sequence[Any] | None:
@@ -322,8 +323,8 @@ class _Encoder(OpenAIChatEncoder):
         return super().records(event)
 
     def written(self, events: Sequence[Any]) -> Sequence[Any]:
-        """Return a span for a message of the model. Other messages become a part of the next
-        span.
+        """Return a span for a message of the model. A message that is not from the model becomes a
+        part of the next span.
         """
         spans: list[Any] = []
         for chat in super().written(events):

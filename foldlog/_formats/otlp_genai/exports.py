@@ -1,8 +1,8 @@
 """Convert the spans that Phoenix, Langfuse and OpenTelemetry's console exporter write into requests
 to a collector.
 
-If the conventions have no attribute for a field, it becomes an attribute with the name of its
-program, so that nothing is lost.
+A field for which the conventions have no attribute becomes an attribute with the name of the
+field's program, so that nothing is lost.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def is_export(begin: bytes) -> bool:
-    """Return whether a file that begins with these bytes may contain such spans."""
+    """Return whether a file that begins with the bytes ``begin`` may contain spans of these
+    programs.
+    """
     is_langfuse = b'"traceId"' in begin and _LANGFUSE.search(begin) is not None
     return begin.lstrip()[:1] in (b"[", b"{") and (
         is_langfuse or _PHOENIX.search(begin) is not None

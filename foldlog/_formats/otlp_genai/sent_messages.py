@@ -22,7 +22,7 @@ _OF_SYSTEM = ("system", "developer")
 
 
 class SentMessage(NamedTuple):
-    """A message, its ``gist``, and the ids of its shown events."""
+    """A message, the ``gist`` of the message, and the ids of the message's shown events."""
 
     gist: bytes
     message: dict[str, Any]
@@ -40,7 +40,7 @@ def parts_of(message: dict[str, Any]) -> list[dict[str, Any]]:
 
 def gist(message: dict[str, Any]) -> bytes:
     """Return a hash that is equal for messages with the same content. Reasoning is not hashed,
-    because it is not sent again.
+    because reasoning is not sent again.
     """
     keys = (
         "type",
@@ -86,8 +86,8 @@ def effective(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def summary_in(compaction: dict[str, Any]) -> str:
-    """Return the summary of a compaction. If only its server can read the summary, return a text
-    that says so.
+    """Return the summary of a compaction. If only the provider's server can read the summary,
+    return a text that says so.
     """
     texts = [text_or_empty(part.get("content")) for part in parts_of(compaction)]
     return "\n\n".join(filter(None, texts)) or UNREADABLE

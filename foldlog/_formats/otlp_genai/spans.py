@@ -161,7 +161,7 @@ def _in_event(name: str, attributes: dict[str, Any]) -> list[dict[str, Any]]:
 
 def message_of(fields: dict[str, Any]) -> dict[str, Any]:
     """Return a message in the format of the conventions. Fields that the conventions do not have
-    stay.
+    stay in the message.
     """
     text, contents, calls = (fields.pop(key, None) for key in ("content", "contents", "tool_calls"))
     parts = [*_parts(text), *_in_order(contents)]
@@ -184,7 +184,7 @@ def _call(call: dict[str, Any]) -> dict[str, Any]:
 
 def _parts(content: Any) -> list[dict[str, Any]]:
     """Return a content as parts. The content may be a text, parts of a chat, Bedrock's blocks, or
-    JSON of one of these.
+    the JSON text of such a content.
     """
     is_json = type(content) is str and content.startswith("[{")
     blocks = parsed(content) if is_json else content
@@ -231,7 +231,8 @@ class SpanFiles(FileReader):
 
     def histories(self, path: Path) -> Iterator[Contained]:
         """Yield the histories with their names. A record that cannot be read may belong to any
-        history, so each history gets all problems. Memory: the spans of models, tools and agents.
+        history, so each history gets all problems. The spans of models, tools and agents stay in
+        memory.
         """
         model_spans: list[TracedSpan] = []
         traces: dict[str, Trace] = {}
@@ -267,7 +268,7 @@ class SpanFiles(FileReader):
 
 def _in_order_of_time(spans: Sequence[TracedSpan], traces: Mapping[str, Trace]) -> list[TracedSpan]:
     """Return spans in the order of their ``place``. The span of an agent comes after all spans
-    below it, even if these have later places.
+    below it, even if the spans below it have later places.
     """
     places = {(span.trace, span.id): span.place for span in spans}
     depths = dict[tuple[str, str], int]()
@@ -333,11 +334,11 @@ class Trace:
         self._agents: set[str] = set()
         self._conversations: dict[str, dict[str | None, str]] = {key: {} for key in _CONVERSATIONS}
         """For each attribute that names a conversation, the name in each span. The key None has the
-        only name in the trace, or an empty text if there are several names.
+        only name in the trace, or an empty text if the trace has several names.
         """
         self._reports: list[tuple[str, int, Collection[str]]] = []
-        """Spans with messages or usage: the id, when the span began, and which of the two it
-        has.
+        """Spans with messages or usage: the id of the span, when the span began, and whether the
+        span has messages or usage.
         """
 
     def add(self, span: TracedSpan, tells: Collection[str] = ()) -> None:
@@ -357,8 +358,8 @@ class Trace:
         return path
 
     def history_of(self, span: str) -> str:
-        """Return the conversation of a span. If another agent called the agent of the span in the
-        same conversation, the name ends with the id of the inner agent.
+        """Return the conversation of a span. If another agent called the span's agent in the same
+        conversation, the name of the conversation ends with the id of the inner agent.
         """
         path = self.upwards(span)
         agents = [index for index, span_id in enumerate(path) if span_id in self._agents]
@@ -382,8 +383,8 @@ class Trace:
 
     def told_below(self, agent: TracedSpan) -> set[str]:
         """Return whether the spans below the span of an agent have messages or usage. If the parent
-        of a span is not in the trace, the span counts as below the agents that were running when it
-        began.
+        of a span is not in the trace, the span counts as below the agents that were running when
+        the span began.
         """
         below = set[str]()
         for span, began, tells in self._reports:
