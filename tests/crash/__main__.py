@@ -6,6 +6,7 @@
     python -m tests.crash everywhere power                    and what was not synced by then is lost;
     python -m tests.crash everywhere full                     the disk is full from a write on;
     python -m tests.crash everywhere sync                     a sync fails
+    python -m tests.crash writers                             16 processes of 8 threads, a long import and an erasure
 
 Exit status 1 where something was wrong; then it is printed.
 """
@@ -19,7 +20,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.crash import everywhere, under_load
+from tests.crash import everywhere, many_writers, under_load
 from tests.crash.faults import begin_again_with_faults
 
 
@@ -44,6 +45,25 @@ def parsed() -> argparse.Namespace:
         help="crash at every so many points, and around commits, only",
     )
     points.add_argument("scenarios", nargs="*", choices=[*everywhere.SCENARIOS, []])
+    writers = commands.add_parser("writers")
+    writers.add_argument("--processes", type=int, default=16)
+    writers.add_argument("--threads", type=int, default=8)
+    writers.add_argument("--seconds", type=float, default=10)
+    writers.add_argument(
+        "--imported", type=int, default=200_000, help="events of the import that goes on meanwhile"
+    )
+    writers.add_argument(
+        "--erased", type=int, default=50_000, help="events of a history that is erased meanwhile"
+    )
+    writers.add_argument(
+        "--longest-wait-s",
+        type=float,
+        default=1.0,
+        help="of an append, on a machine with nothing else",
+    )
+    writers.add_argument(
+        "--sync-ms", type=int, default=0, help="a disk whose sync takes so much longer"
+    )
     return parser.parse_args()
 
 
@@ -54,14 +74,17 @@ def main() -> int:
             begin_again_with_faults(["-m", "tests.crash", *sys.argv[1:]])
         findings = everywhere.run(chosen.way, chosen.scenarios, chosen.every)
     else:
+        if getattr(chosen, "sync_ms", 0):
+            delay = {"FOLDLOG_SYNC_DELAY_US": str(1_000 * chosen.sync_ms)}
+            begin_again_with_faults(["-m", "tests.crash", *sys.argv[1:]], **delay)
         folder = Path(tempfile.mkdtemp(prefix="foldlog-crash-"))
-        findings = under_load.run(
-            folder,
-            events=chosen.events,
-            kills=chosen.kills,
-            seconds=chosen.seconds,
-            seed=chosen.seed,
-        )
+        options = {
+            name: value
+            for name, value in vars(chosen).items()
+            if name not in ("command", "sync_ms")
+        }
+        run = under_load.run if chosen.command == "load" else many_writers.run
+        findings = run(folder, **options)
         if findings:
             print(f"the store is left in {folder}")
         else:

@@ -21,6 +21,11 @@ volatile long faults_fail_sync_at;   /* this sync fails; 0: none */
 volatile long faults_sync_delay_us;  /* a sync takes so much longer */
 volatile long faults_keep_synced;    /* beside each file, keep what of it was synced, as <file>.synced */
 
+__attribute__((constructor)) static void as_the_environment_says(void) {
+    const char *delay = getenv("FOLDLOG_SYNC_DELAY_US");
+    if (delay) faults_sync_delay_us = atol(delay);
+}
+
 #define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
 
 static long next_call(void) {

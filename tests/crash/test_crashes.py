@@ -70,3 +70,18 @@ def test_what_was_acknowledged_survives_a_power_cut_at_any_write(scenarios: list
 @pytest.mark.long
 def test_writers_killed_at_random_moments_lose_nothing():
     assert "0 findings" in crash("load", "--seconds", "6", "--kills", "15")
+
+
+@pytest.mark.long
+def test_many_writers_wait_for_nobody_and_win_once_each_while_a_history_is_imported():
+    assert "0 findings" in crash(
+        "writers",
+        "--seconds",
+        "3",
+        "--imported",
+        "50000",
+        "--erased",
+        "5000",
+        "--longest-wait-s",
+        "60",
+    )

@@ -1,0 +1,29 @@
+"""A process that archives, restores and vacuums without end, to be killed:
+``python -m tests.crash.archiving URL TO``. It prints a line once it has begun.
+"""
+
+from __future__ import annotations
+
+import sys
+from datetime import timedelta
+
+import foldlog
+
+NAMES = ("a", "b", "c")
+
+
+def run(url: str, to: str, rounds: int = 1_000) -> None:
+    with foldlog.open(url) as histories:
+        maintenance = histories.maintenance
+        print("begun", flush=True)
+        for number in range(rounds):
+            maintenance.archive(timedelta(), to)
+            name = NAMES[number % len(NAMES)]
+            histories[name].append({"role": "user", "content": f"round {number}"})
+            [*histories.store.events(NAMES[number % 2])]
+            if number % 3 == 2:
+                maintenance.vacuum()
+
+
+if __name__ == "__main__":
+    run(*sys.argv[1:])

@@ -1,0 +1,191 @@
+"""Workers that pay and are killed at random moments: ``python -m tests.crash.effects --kills
+1000``.
+
+Four processes drive the same conversations of one store under their leases, and pay what the model
+asks for. They are killed at random and started again until everything is paid or in doubt. No
+payment may be made twice, and none may be missing without a doubt that says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import json
+import os
+import random
+import shutil
+import signal
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import foldlog
+from foldlog import Action, History, LeaseTaken
+
+__all__ = ["Outcome", "pay_with_kills"]
+
+WORKERS, CONVERSATIONS, PAYMENTS = 4, 8, 6
+_SLOW_S = 0.004
+"""How long a payment takes before and after it is booked, so that kills come there too."""
+
+
+class Outcome(NamedTuple):
+    """What a run came to: how often workers were killed, payments made twice or lost without a
+    word, and doubts, of which so many had been paid.
+    """
+
+    kills: int
+    twice: int
+    lost: int
+    doubts: int
+    paid_in_doubt: int
+
+
+class Bank:
+    """A file with a line for each payment, which all processes append to."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def lines(self) -> list[dict[str, Any]]:
+        return (
+            [json.loads(line) for line in self._path.read_text().splitlines()]
+            if self._path.exists()
+            else []
+        )
+
+    def pay(self, to: str) -> str:
+        return self._book(to, None)
+
+    def pay_once(self, to: str, key: str) -> str:
+        return self._book(to, key, knows_keys=True)
+
+    def pay_noting(self, to: str, key: str) -> str:
+        return self._book(to, key)
+
+    def look_up(self, key: str, call: Action) -> str | None:
+        return next((f"paid {line['to']}" for line in self.lines() if line["key"] == key), None)
+
+    def _book(self, to: str, key: str | None, *, knows_keys: bool = False) -> str:
+        time.sleep(_SLOW_S)
+        with self._path.open("a") as bank:
+            fcntl.flock(bank, fcntl.LOCK_EX)
+            if not knows_keys or all(line["key"] != key for line in self.lines()):
+                bank.write(json.dumps({"to": to, "key": key}) + "\n")
+                bank.flush()
+        time.sleep(_SLOW_S)
+        return f"paid {to}"
+
+
+MODES: dict[str, Callable[[Bank], tuple[Callable[..., Any], dict[str, Any]]]] = {
+    "never": lambda bank: (bank.pay, {}),
+    "same key": lambda bank: (bank.pay_once, {"repeat": "same key"}),
+    "check": lambda bank: (bank.pay_noting, {"check": bank.look_up}),
+}
+
+
+def work(url: str, bank: Bank, mode: str, seed: int) -> None:
+    """Drive the conversations until nothing is left to pay."""
+    tool, how = MODES[mode](bank)
+    names = [f"c{number}" for number in range(CONVERSATIONS)]
+    random.Random(seed).shuffle(names)
+    with foldlog.open(url) as histories:
+        while names:
+            history = histories[names[0]]
+            with suppress(LeaseTaken), history.lease(ttl_s=2, wait_s=0):
+                _turn(history, tool, how)
+            if len(history.effects()) == PAYMENTS and not history.open_calls():
+                names.pop(0)
+            else:
+                names.append(names.pop(0))
+
+
+def _turn(history: History, tool: Callable[..., Any], how: dict[str, Any]) -> None:
+    for call in history.open_calls():
+        history.run(call, tool, **how)
+    made = len(history.effects())
+    if made < PAYMENTS:
+        function = {"name": "pay", "arguments": json.dumps({"to": f"{history.id}-{made}"})}
+        call = {"id": f"call-{made}", "type": "function", "function": function}
+        history.append_reply({"role": "assistant", "content": None, "tool_calls": [call]})
+        history.run(history.open_calls()[0], tool, **how)
+
+
+def pay_with_kills(mode: str, kills: int, seed: int) -> Outcome:
+    """Have four workers pay, and kill so many of them at random moments; fewer where everything is
+    paid before.
+    """
+    drawn, folder = random.Random(seed), Path(tempfile.mkdtemp())
+    url, bank = f"sqlite:///{folder}/store.db", Bank(folder / "bank")
+    workers, done, started = set[int](), 0, 0
+    while True:
+        while len(workers) < WORKERS:
+            started += 1
+            workers.add(_start(url, bank, mode, seed + started))
+        time.sleep(drawn.uniform(0.01, 0.06))
+        ended = {pid for pid in workers if os.waitpid(pid, os.WNOHANG)[0]}
+        workers -= ended
+        if ended or done >= kills:
+            break
+        victim = drawn.choice(sorted(workers))
+        os.kill(victim, signal.SIGKILL)
+        os.waitpid(victim, 0)
+        workers.discard(victim)
+        done += 1
+    for pid in workers:
+        os.waitpid(pid, 0)
+    work(url, bank, mode, seed)
+    outcome = _outcome(url, bank, done)
+    shutil.rmtree(folder)
+    return outcome
+
+
+def _start(url: str, bank: Bank, mode: str, seed: int) -> int:
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        work(url, bank, mode, seed)
+    finally:
+        os._exit(0)
+
+
+def _outcome(url: str, bank: Bank, kills: int) -> Outcome:
+    paid = Counter(line["to"] for line in bank.lines())
+    asked = {
+        f"c{number}-{payment}" for number in range(CONVERSATIONS) for payment in range(PAYMENTS)
+    }
+    with foldlog.open(url) as histories:
+        doubts = {
+            one.call.arguments["to"]
+            for name in histories
+            for one in histories[name].effects("unknown")
+        }  # type: ignore[index,call-overload]
+    twice = sum(count > 1 for count in paid.values())
+    return Outcome(
+        kills, twice, len(asked - paid.keys() - doubts), len(doubts), len(doubts & paid.keys())
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.crash.effects")
+    parser.add_argument("--kills", type=int, default=1_000)
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args()
+    failed = 0
+    for mode in MODES:
+        total, runs = Outcome(0, 0, 0, 0, 0), 0
+        while total.kills < given.kills / len(MODES):
+            outcome = pay_with_kills(mode, 25, given.seed + runs)
+            total, runs = Outcome(*map(sum, zip(total, outcome, strict=True))), runs + 1
+        print(f"{mode}: {runs} runs of {CONVERSATIONS * PAYMENTS} payments, {total}", flush=True)
+        failed += total.twice + total.lost
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

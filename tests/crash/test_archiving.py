@@ -1,0 +1,78 @@
+"""Killed at random while it archives, restores and vacuums: no event is lost, and after a vacuum
+every object has a row and every row its object.
+"""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import foldlog
+from tests.crash.archiving import NAMES
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+_KILLS = 20
+
+
+@pytest.mark.long  # the short form: tests/conformance/test_archive.py, killed between transactions
+@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
+def test_killed_at_random_nothing_is_lost(
+    database: str, tmp_path: Path, request: pytest.FixtureRequest
+):
+    if database == "sqlite":
+        url = f"sqlite:///{tmp_path}/store.db?mode=rwc"
+    else:
+        url = request.getfixturevalue("postgres_url")()
+    folder = tmp_path / "objects"
+    to = f"file://{folder}"
+    with foldlog.open(url) as histories:
+        for name in NAMES:
+            for number in range(20):
+                histories[name].append({"role": "user", "content": f"{name} {number}"})
+        heads = {name: _log(histories, name) for name in NAMES}
+    moments = random.Random(7)
+    for _ in range(_KILLS):
+        _killed_after(moments.uniform(0, 0.3), url, to)
+        with foldlog.open(url) as histories:
+            histories.maintenance.vacuum()
+            assert sorted(each.name for each in folder.glob("*")) == _named(histories)
+            for name in NAMES:
+                events = _log(histories, name)
+                assert events[: len(heads[name])] == heads[name]
+                heads[name] = events
+            assert not any(verdict.findings for verdict in histories.maintenance.verify())
+
+
+def _killed_after(seconds: float, url: str, to: str) -> None:
+    command = [sys.executable, "-m", "tests.crash.archiving", url, to]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        begun = process.stdout.readline()
+        time.sleep(seconds)
+        process.kill()
+    assert begun == "begun\n"
+
+
+def _log(histories: foldlog.Histories, name: str) -> list[Any]:
+    return [*histories.store.log(name)]
+
+
+def _named(histories: foldlog.Histories) -> list[str]:
+    """The objects that rows name."""
+    rows = [*histories.store.iter_conversations()]
+
+    def read(reader: Any) -> list[str]:
+        keys = [reader.conversation(row.id).key for row in rows]
+        return [left.state.rpartition("/")[2] for key in keys for left in reader.unfinished(key)]
+
+    names = histories.store.database.recorder.query(read)
+    assert len(names) >= sum(row.archived > 0 for row in rows)
+    return sorted(names)
