@@ -261,7 +261,9 @@ class EventsNotMade(EventStoreError):
 
 
 class InvalidEvent(EventStoreError, ValueError):
-    """An event of the batch breaks a rule. Nothing was written; correct the event and append again."""
+    """An event of the batch breaks a rule. Nothing was written. Correct the event, then append
+    again.
+    """
 
 
 class InvalidArgument(EventStoreError, ValueError):

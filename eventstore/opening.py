@@ -41,18 +41,18 @@ def open_store(
     libpq, and options of foldlog: see ``docs/POSTGRESQL.md``.
 
     ``durability="full"``: events are on disk when ``append`` returns. ``"relaxed"``: a power cut
-    may lose the newest commits, each as a whole; a program that dies loses none.
+    may lose the newest commits, each as a whole; a program that dies loses no commit.
 
     ``compression`` and ``keys`` say how new bodies are stored: ``"zstd"``, ``"zlib"`` or
     ``"none"``, and encrypted under the first key of the ring. Bodies in another form can be read,
-    and ``rekey`` changes them. By default the environment decides: ``FOLDLOG_COMPRESSION``,
+    and ``rekey`` changes their form. By default the environment decides: ``FOLDLOG_COMPRESSION``,
     ``FOLDLOG_KEY`` and ``FOLDLOG_KEY_FILE``.
 
     ``event_bytes_max`` is the largest event that this process appends. Bodies above the default are
     not compressed.
 
-    Raises ``InvalidOption`` if the URL or another argument is wrong; ``StoreUnavailable`` if the
-    store cannot be opened now; ``StoreUnusable`` if the file is not a store, or was made by a newer
+    Raises ``InvalidOption`` if the URL or an option is wrong; ``StoreUnavailable`` if the store
+    cannot be opened now; ``StoreUnusable`` if the file is not a store, or was made by a newer
     version; ``KeyUnavailable`` if a key is missing or malformed.
     """
     if keys is not None and not isinstance(keys, KeyRing):
@@ -122,22 +122,23 @@ def restore_store(
     keys: KeyRing | None = None,
     read_models: Iterable[str] = (),
 ) -> Restored:
-    """Verify the backup, a file, and put a copy of it in the place of the SQLite store at ``url``,
-    if there is one.
+    """Verify the file ``backup``, and put a copy of this file in the place of the SQLite store at
+    ``url``, if a store is there.
 
     Processes that have the store open can no longer write: their next append raises
-    ``StoreUnavailable``, and they must open the store again. The previous file is kept beside it,
-    with its write-ahead log. The restored store gives no position a second time, so followers
-    continue: after the next write they read a ``StoreRestored``, which says from which position on
-    the store has lost events.
+    ``StoreUnavailable``, and they must open the store again. The previous file is kept beside the
+    restored file, with its write-ahead log. The restored store gives no position a second time, so
+    followers continue: after the next write they read a ``StoreRestored`` with the position after
+    which the store has lost events.
 
     ``keys`` are needed to verify encrypted conversations; by default the keys of the environment
-    are used. ``read_models`` are names to ``confirm`` with position 0 in the restored store, before
-    it replaces the former one: the files that may hold what is erased from now on.
+    are used. ``read_models`` are the names of read models that may hold events that are erased from
+    now on. Each is noted in the restored store (``confirm`` with position 0) before this store
+    replaces the former one.
 
-    Raises ``StoreUnavailable`` if a file cannot be read or written now; ``StoreUnusable``
-    if the backup is damaged or not a store, or if the file at ``url`` belongs to another program;
-    and ``KeyUnavailable``. Then nothing was changed. Cost: reading the backup three times.
+    Raises ``StoreUnavailable`` if a file cannot be read or written now; ``StoreUnusable`` if the
+    backup is damaged or not a store, or if the file at ``url`` belongs to another program; and
+    ``KeyUnavailable``. After an error nothing was changed. Cost: reading the backup three times.
     """
     location = urls.parse_url(urls.as_url(url))
     if location.scheme != "sqlite":

@@ -1,4 +1,4 @@
-"""The store: it joins the codec, the aggregate and a recorder."""
+"""The store joins the codec, the aggregate and a recorder."""
 
 from __future__ import annotations
 
@@ -50,9 +50,10 @@ _DOCUMENT_CHANGES: Final = "document_changes"
 
 
 class Store:
-    """Conversations, each an append-only log of events. Any number of threads may use one store.
+    """A store of conversations. Each conversation is an append-only log of events. Any number of
+    threads may use one store.
 
-    As a context manager, it closes the database at the end.
+    As a context manager, a store closes its database at the end.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class Store:
         event_bytes_max: int = EVENT_BYTES_MAX,
     ) -> None:
         """Open a store on a recorder. ``settings`` says how new rows are compressed and encrypted;
-        by default they are plain.
+        by default new rows are plain.
         """
         check_whole("event_bytes_max", event_bytes_max, 1)
         self._recorder = recorder
@@ -94,27 +95,29 @@ class Store:
         together: Sequence[Appending] = (),
         also: Callable[[WriteTransaction], object] | None = None,
     ) -> tuple[Recorded, ...]:
-        """Append one event or several, all or none; they get the next ids. Return them as recorded,
-        in order.
+        """Append one event or several, all or none. Return the recorded events in order; they have
+        the next ids.
 
-        ``expected_version`` is the version that the decision was made on, 0 for a new conversation,
-        or ``ANY_VERSION``. If the same events were appended under this ``idempotency_key`` before,
-        nothing is appended, and the events recorded then are returned, even if the expected version
-        is stale. ``dedupe="origin"`` leaves out the events whose source id (``origin.format`` and
-        ``origin.id``) the conversation has already, and returns the others; there may be none.
-        ``guard`` is called in the transaction if the conversation exists: if it raises, its
-        exception is raised and nothing is appended. Other writers wait for it. ``generation`` names
-        one conversation among those that had this id: once it is erased, the append raises
+        ``expected_version`` is the version at which the caller decided to append, 0 for a new
+        conversation, or ``ANY_VERSION``. If equal events were appended under this
+        ``idempotency_key`` before, nothing is appended, and the events recorded then are returned,
+        even if the expected version is stale. ``dedupe="origin"`` leaves out the events whose
+        source id (``origin.format`` and ``origin.id``) the conversation has already, and returns
+        the appended events, which may be none. ``guard`` is called in the transaction if the
+        conversation exists: if ``guard`` raises an exception, ``append`` raises this exception and
+        appends nothing. Other writers wait while ``guard`` runs. ``generation`` names one of the
+        conversations that had this id: once that conversation is erased, the append raises
         ``ConversationErased``, even if another conversation has the id now. ``together`` has
-        appends to other conversations, from ``Documents.prepare``. All these appends happen, or
-        none. None happens if the idempotency key or ``dedupe`` leaves nothing to append. ``also``
-        is called in the transaction of the events and may write data beside them.
+        appends to other conversations, from ``Documents.prepare``. The appends to all conversations
+        happen, or none of them. No append happens if the idempotency key or ``dedupe`` leaves
+        nothing to append. ``also`` is called in the transaction of the events and may write data
+        beside them.
 
-        Raises ``VersionConflict`` (read again, decide again), ``InvalidEvent`` (a rule is broken;
-        its message says which), ``IdempotencyConflict`` (the key stands for other events),
-        ``ConversationErased``, ``StoreUnavailable``; ``TypeError`` if an argument has a wrong type.
-        Durability: on disk when it returns. Cost: the events appended; the length of the
-        conversation does not matter.
+        Raises ``VersionConflict`` (read again, decide again), ``InvalidEvent`` (an event breaks a
+        rule; the message names the rule), ``IdempotencyConflict`` (the key stands for other
+        events), ``ConversationErased``, ``StoreUnavailable``; ``TypeError`` if an argument has a
+        wrong type. Durability: the events are on disk when ``append`` returns. Cost: writing the
+        events, however long the conversation is.
         """
         work = prepare_append(
             self,
@@ -141,20 +144,20 @@ class Store:
                 raise
 
     def ingest(self, conversation: str, events: Iterable[Event | Encoded]) -> Ingested:
-        """Import a history unchanged. Only the rules about the form of an event apply, no other
-        rules for new events.
+        """Import a history unchanged. The rules about the form of an event apply to its events, but
+        no other rules for new events.
 
         The events have ids 0, 1, 2, … in order, or no ids; some may be encoded. The first events
         are compared with the events that the conversation already has, and only the later ones are
         added. So importing twice adds nothing, and a source that has grown adds its new events. A
-        new conversation appears whole or not at all. A long one is staged in small transactions, so
-        that other writers need not wait.
+        new conversation appears whole or not at all. A long new conversation is staged in small
+        transactions, so that other writers need not wait.
 
-        Raises ``HistoryDiverged`` if an event differs from the stored one, or if its content was
-        redacted here; ``InvalidEvent``, ``ConversationErased``, ``StoreUnavailable``, and the
-        errors of the iterable. Then nothing is imported, except the first part of a long tail,
-        which the next import continues. Durability: on disk when it returns. Cost: all events of
-        the history.
+        Raises ``HistoryDiverged`` if an event differs from the stored event, or if the content of
+        the stored event was redacted; ``InvalidEvent``, ``ConversationErased``,
+        ``StoreUnavailable``, and the errors of the iterable. After an error nothing is imported,
+        except the first part of a long tail, which the next import continues. Durability: the
+        events are on disk when the method returns. Cost: reading all events of the history.
         """
         history = self._encode_all(_in_order(events), "the history", finite=False)
         return Ingested(*ingest(self.database, conversation, history, self._project))
@@ -170,14 +173,15 @@ class Store:
         secret: bytes | None = None,
     ) -> int:
         """Append the events of a source's records, and return the new version. ``also`` is called
-        in their transaction and may write data beside them. The events are recorded now, or at
-        ``recorded_at``, in microseconds since 1970, if no event came later. Their salts are random,
-        or made from ``secret``: then another copy of the source gets the same heads.
+        in the transaction of the events and may write data beside them. The events are recorded
+        now, or at ``recorded_at``, in microseconds since 1970, if no event of the conversation was
+        recorded later. The events' salts are random, or made from ``secret``: with ``secret``,
+        another copy of the source gets the same heads.
 
-        Only the rules about the form of an event apply, no other rules for new events. The
-        conversation may have records without events, and the appended events may belong to these
-        records. Raises ``VersionConflict``, ``ConversationNotFound``, ``InvalidEvent``. Durability:
-        on disk when it returns. Cost: these events.
+        The rules about the form of an event apply to the events, but no other rules for new events.
+        The conversation may have records without events, and the appended events may belong to
+        these records. Raises ``VersionConflict``, ``ConversationNotFound``, ``InvalidEvent``.
+        Durability: the events are on disk when the method returns. Cost: writing the events.
         """
         batch = [self._encode(event, finite=False) for event in events]
         work = partial(
@@ -196,18 +200,18 @@ class Store:
     def fork(
         self, conversation: str, at: int, new_id: str, *, replace_erased: bool = False
     ) -> ConversationRow:
-        """Begin the conversation ``new_id``, which shares the events of another one up to version
-        ``at``.
+        """Begin the conversation ``new_id``, a fork, which shares the events of ``conversation`` up
+        to version ``at``.
 
-        Its ids continue from ``at``. It has expected versions and idempotency keys of its own; an
-        append to one of the two does not change the other. Its first event commits to its parent's
-        head at ``at``. With ``replace_erased``, ``new_id`` may be the id of an erased conversation;
-        the tombstone stays.
+        The fork's ids continue from ``at``. The fork has its own expected versions and idempotency
+        keys; an append to the fork does not change its parent, and an append to the parent does not
+        change the fork. The fork's first event commits to its parent's head at ``at``. With
+        ``replace_erased``, ``new_id`` may be the id of an erased conversation; the tombstone stays.
 
         Raises ``ConversationNotFound``, ``ConversationErased``, ``InvalidArgument`` if the
         conversation does not have that version, ``VersionConflict`` if ``new_id`` exists,
-        ``StoreUnavailable``. Durability: on disk when it returns. Cost: two rows, however long the
-        past is.
+        ``StoreUnavailable``. Durability: the fork is on disk when the method returns. Cost: writing
+        two rows, however long the fork's past is.
         """
         generation = Generation(replaces_erased=replace_erased)
         begin = partial(
@@ -222,7 +226,7 @@ class Store:
 
     def register(self, projection: InlineProjection) -> None:
         """From now on, call ``projection`` in the transaction of every append with structural
-        events. It replaces a projection of the same name.
+        events. ``projection`` replaces an earlier projection of its name.
         """
         self._projections[projection.name] = projection
 
@@ -232,12 +236,12 @@ class Store:
         self, conversation: str, start: int = 0, stop: int | None = None, *, reverse: bool = False
     ) -> Iterator[Event]:
         """Yield events with ``start <= id < stop``, in order; the present version limits ``stop``.
-        With ``reverse`` the newest comes first.
+        With ``reverse`` the newest event comes first.
 
         Raises ``ConversationNotFound`` or ``ConversationErased`` at once. Raises
         ``ConversationErased`` also if the conversation is erased while the events are read. Raises
         ``CorruptEvent`` if an event is missing or unreadable: a history is never returned
-        incomplete without an error. Cost: the events yielded, read a page at a time.
+        incomplete without an error. Cost: reading the yielded events, a page at a time.
         """
         read = events_back if reverse else ReadTransaction.page
         return chain.from_iterable(
@@ -253,9 +257,9 @@ class Store:
         )
 
     def version(self, conversation: str) -> int:
-        """Return the number of events, the next id; 0 for an unknown conversation. Raises
-        ``ConversationErased``. It sends no query if the last append of this process was to the
-        conversation.
+        """Return the number of events, which is the next id; 0 for an unknown conversation. Raises
+        ``ConversationErased``. The method sends no query if the last append of this process was to
+        the conversation.
         """
         cached = self.database.cached_state(conversation)
         if cached is not None and not cached.state.pending:
@@ -271,8 +275,8 @@ class Store:
         """Return at most ``limit`` conversations with ids after ``after``, in the order of their
         ids' UTF-8 bytes.
 
-        Pass the last id of a page as ``after`` to get the next page. Cost: the conversations
-        returned.
+        Pass the last id of a page as ``after`` to get the next page. Cost: reading the rows of the
+        returned conversations.
         """
         size = max(check_whole("limit", limit), 0)
         page = self.database.recorder.query(
@@ -284,13 +288,14 @@ class Store:
         """Yield every conversation with an id after ``after``, in the order of their ids' UTF-8
         bytes.
 
-        Cost: the conversations yielded, read a page at a time; memory for one page.
+        Cost: reading the rows of the yielded conversations, a page at a time, and memory for one
+        page.
         """
         return paged(partial(self.conversations, limit=PAGE), attrgetter("id"), PAGE, after)
 
     def conversation(self, conversation: str, *, pending: bool = False) -> ConversationRow:
-        """Return the row of one conversation, even an erased one. With ``pending``, the events of
-        an import that are not made yet stay unmade. Raises ``ConversationNotFound``.
+        """Return the row of one conversation, even of an erased conversation. With ``pending``, the
+        events of an import that are not made yet stay unmade. Raises ``ConversationNotFound``.
         """
         find = partial(self.database.find, conversation=conversation, pending=pending)
         state = self.database.recorder.query(find)
@@ -300,9 +305,10 @@ class Store:
 
     def forks_sharing(self, conversation: str, event_id: int) -> list[str]:
         """Return the ids of the forks that share an event of a conversation. With the (negative) id
-        of a summary, return the forks that share its condensation.
+        of a summary, return the forks that share the summary's condensation.
 
-        Raises ``ConversationNotFound``, ``ConversationErased``. Cost: the forks.
+        Raises ``ConversationNotFound``, ``ConversationErased``. Cost: reading the rows of the
+        forks.
         """
         database = self.database
         own_id = summary_of(event_id) if event_id < NOT_RECORDED else event_id
@@ -315,10 +321,10 @@ class Store:
         return self._recorder.query(read)
 
     def recorded(self, conversation: str, idempotency_key: str) -> tuple[Recorded, ...]:
-        """Return the events that were appended under an idempotency key; an empty tuple if there
-        are none.
+        """Return the events that were appended under an idempotency key; an empty tuple for an
+        unknown key.
 
-        Raises ``ConversationNotFound``, ``ConversationErased``. Cost: these events.
+        Raises ``ConversationNotFound``, ``ConversationErased``. Cost: reading the returned events.
         """
         check_own_key(idempotency_key)
 
@@ -341,14 +347,15 @@ class Store:
         that still writes on the server: a later call yields the events of this transaction and of
         later ones.
 
-        Keep the last position and continue after it later: no event is missed or comes twice, and
-        no later commit gets an earlier position. If the store has several members (``?stores=``), a
-        position has a number for each member, and only the events of one member come in order. Then
-        keep ``str(recorded.position)``, and pass this text.
+        Keep the last position and continue after that position later: no event is missed or comes
+        twice, and no later commit gets an earlier position. If the store has several members
+        (``?stores=``), a position has a number for each member, and only the events of one member
+        come in order. In a store with several members, keep ``str(recorded.position)``, and pass
+        this text.
 
-        Raises ``CorruptEvent`` at a damaged event; continue after its ``position``. Raises
+        Raises ``CorruptEvent`` at a damaged event; continue after the error's ``position``. Raises
         ``StoreUnusable`` if SQLite cannot read a page of the file: ``foldlog store copy --damaged``
-        copies the other pages. Cost: the events yielded, read a page at a time.
+        copies the other pages. Cost: reading the yielded events, a page at a time.
         """
         if not isinstance(after_position, str):
             check_whole("after_position", after_position)
@@ -358,7 +365,7 @@ class Store:
         return follow(self.database, after, limit)
 
     def query(self, conversation: str, work: Callable[[ReadTransaction], T]) -> T:
-        """Run ``work`` on the newest state of a conversation and return what it returned.
+        """Run ``work`` on the newest state of a conversation, and return the result of ``work``.
 
         All reads of ``work`` show the conversation at one moment. ``work`` is run again if the
         connection to a server breaks, so it must have no other effects. Raises
@@ -367,8 +374,8 @@ class Store:
         return self._recorder.query(partial(read_existing, self.database, conversation, work))
 
     def project(self, conversation: str, work: Callable[[WriteTransaction], T]) -> T:
-        """Run ``work`` on the newest state of a conversation, in a write transaction. It may write
-        records beside the events.
+        """Run ``work`` on the newest state of a conversation, in a write transaction. ``work`` may
+        write records beside the events.
 
         ``work`` may be run again, so it must have no other effects. Raises
         ``ConversationNotFound``, ``ConversationErased``, ``StoreUnavailable`` (also if the store is
@@ -414,8 +421,8 @@ class Store:
     def _encode_all(
         self, events: Iterable[Event | Encoded], source: str, *, finite: bool = True
     ) -> Iterator[Encoded]:
-        """Encode events. An error names the event by its index, and ``source``, which holds the
-        events.
+        """Encode events. An error names the event by its index in ``source``, the name of what
+        holds the events.
         """
         for index, event in enumerate(events):
             try:
@@ -529,7 +536,9 @@ def _logged(reading: ReadTransaction, start: int, stop: int) -> Iterator[Logged]
 
 
 def _range(start: int, stop: int | None) -> tuple[int, int]:
-    """Check and return a range of ids, up to the end of the conversation if ``stop`` is None."""
+    """Check and return a range of ids. The range goes up to the end of the conversation if ``stop``
+    is None.
+    """
     return max(check_whole("start", start), 0), (
         NUMBER_MAX if stop is None else check_whole("stop", stop)
     )

@@ -1,6 +1,6 @@
-"""Times that come from outside: from a caller, a source, another program.
+"""Convert times that come from outside: from a caller, a source, another program.
 
-The clock of the store has a check of its own, ``foldlog.eventstore.arguments.to_microseconds``.
+Another function, ``foldlog.eventstore.arguments.to_microseconds``, checks the store's clock.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NewType
 
 EventTime = NewType("EventTime", datetime)
-"""The time of an event according to its source. Every reader can convert it to UTC and write it as
-ISO 8601. It has no zone if its source names none.
+"""The time of an event according to its source. Every reader can convert this time to UTC and write
+it as ISO 8601. The time has no zone if the event's source names no zone.
 """
 EPOCH: Final = EventTime(datetime(1970, 1, 1, tzinfo=UTC))
 _MINUTE = timedelta(minutes=1)
@@ -18,10 +18,10 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def event_time(time: datetime) -> EventTime:
-    """Return a time of a source. It is converted to UTC if its offset has seconds, which ISO 8601
-    cannot write.
+    """Return a time of a source. A time whose offset has seconds is converted to UTC, because ISO
+    8601 cannot write seconds in an offset.
 
-    Raises ``ValueError`` if its year in UTC is not from 1 to 9999.
+    Raises ``ValueError`` if the year of the time in UTC is not from 1 to 9999.
     """
     offset = None if time.tzinfo is UTC else time.utcoffset()
     if not offset:
@@ -37,7 +37,7 @@ def event_time(time: datetime) -> EventTime:
 
 
 def parse_event_time(text: Any) -> EventTime | None:
-    """Return the time in a text of a source; None for any other text or value."""
+    """Return the time in a text of a source; None if the value is not a text with a time."""
     try:
         if isinstance(text, str):
             return event_time(datetime.fromisoformat(text))

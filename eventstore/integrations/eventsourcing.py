@@ -525,7 +525,7 @@ class Factory(InfrastructureFactory[TrackingRecorder]):
 class RecordedBatch:
     """One or more events of the whole store, in the order of their positions.
 
-    In the place of an unreadable event, the batch has a ``CorruptEvent`` that names the event, with its
+    In the place of an unreadable event, the batch has a ``CorruptEvent`` with the event's name and
     position.
     """
 

@@ -74,7 +74,7 @@ _decoded_event = attrgetter("decoded")
 
 class Besides(Struct, eq=False):
     """The options of an append, beside its events and the version that it expects. Most appends
-    have none.
+    have no options.
     """
 
     idempotency_key: str | None = None
@@ -89,8 +89,9 @@ class Besides(Struct, eq=False):
 
 
 class Appending(Struct, eq=False):
-    """The work of one append. It is called with a transaction, and called again with another
-    transaction if the first is rolled back. After the commit ``recorded`` returns the events.
+    """The work of one append. The recorder calls this object with a transaction, and again with
+    another transaction if the first transaction is rolled back. After the commit ``recorded``
+    returns the events.
     """
 
     database: Database
@@ -99,13 +100,13 @@ class Appending(Struct, eq=False):
     expected_version: int | Literal[AnyVersion.ANY_VERSION]
     generation: Generation | None = None
     besides: Besides | None = None
-    """The options of the append. None if it has none, and none of its events is structural or
-    changes documents.
+    """The options of the append; None if the append has no options, and none of its events is
+    structural or changes documents.
     """
     any_thread: bool = False
     earlier: tuple[Recorded, ...] | None = None
-    """If this is not None, the transaction appends nothing. These events were recorded under the
-    idempotency key before. It is empty if ``dedupe`` left no events.
+    """The events that were recorded under the idempotency key before; empty if ``dedupe`` left no
+    events. If ``earlier`` is not None, the transaction appends nothing.
     """
     decided: Sequence[Event] = ()
     place: Place = unplaced
@@ -132,7 +133,7 @@ class Appending(Struct, eq=False):
             other(transaction)
 
     def _append(self, writing: WriteTransaction, batch: Sequence[Encoded], state: State) -> None:
-        """Decide, link and insert. A plain append does no more."""
+        """Decide, link and insert the events: all steps of an append without options."""
         events = list(map(_decoded_event, batch))
         self.decided = decide(state, Append(events, self.expected_version))
         self.place, recorded_at = writing.append(batch, self.database.now())
@@ -140,8 +141,8 @@ class Appending(Struct, eq=False):
         with_times(self.decided, self.moment)
 
     def _append_besides(self, writing: WriteTransaction, besides: Besides) -> bool:
-        """Append with these options. Return False, and set ``earlier``, if there is nothing to
-        append.
+        """Append with the options ``besides``. Return False, and set ``earlier``, if there is
+        nothing to append.
         """
         key = besides.idempotency_key
         version = writing.version
@@ -196,7 +197,8 @@ class Appending(Struct, eq=False):
         self, reading: ReadTransaction, idempotency_key: str
     ) -> tuple[Recorded, ...] | None:
         """Return the events that were recorded under the idempotency key before; None if the key is
-        new. Raises ``IdempotencyConflict`` if these are other events.
+        new. Raises ``IdempotencyConflict`` if the recorded events differ from the events of this
+        append.
         """
         earlier = reading.recall(idempotency_key)
         if earlier is None:
@@ -225,8 +227,8 @@ def open_to_append(
     database: Database, transaction: Transaction, conversation: str, generation: Generation | None
 ) -> WriteTransaction:
     """Open the conversation for an append. If it does not exist, it begins with its first event.
-    Raises the errors of ``find_named``. Cost: one read; none if the last append of this connection
-    was to it.
+    Raises the errors of ``find_named``. Cost: one read; no read if the last append of this
+    connection was to the conversation.
     """
     last: LastConversation | None = transaction.last_conversation
     if (
@@ -287,9 +289,10 @@ def _brings_summary(reading: ReadTransaction, synthetic_id: int) -> bool:
 
 
 class DocumentsUnchanged(Struct):
-    """A guard of documents that were read. It raises ``DocumentsChanged`` if another writer has
-    since changed one of them, redacted an event, or used the id for another conversation. It calls
-    nothing but foldlog's code, so any thread may run it.
+    """A guard of documents that were read. The guard raises ``DocumentsChanged`` if another writer
+    has since changed one of the documents, redacted an event, or used the conversation's id for
+    another conversation. The guard calls nothing but foldlog's code, so any thread may run the
+    guard.
     """
 
     names: Iterable[str]
@@ -309,8 +312,8 @@ class DocumentsUnchanged(Struct):
 
 
 def can_append_all(database: Database) -> bool:
-    """Return whether ``append_all`` is possible: not on a server, because each writer has a
-    connection of its own there.
+    """Return whether ``append_all`` is possible. On a server it is not possible, because there each
+    writer has its own connection.
     """
     return not database.recorder.on_server
 
@@ -319,8 +322,8 @@ def append_all(
     database: Database, works: Sequence[Appending]
 ) -> list[Outcome[tuple[Recorded, ...]]]:
     """Make several appends that ``store.prepare_append`` prepared, in their order, in as few
-    transactions as possible. Return the outcome of each: the result or the error of
-    ``Store.append``. An append that fails does not change the others.
+    transactions as possible. Return the outcome of each append: the result or the error of
+    ``Store.append``. An append that fails does not change the outcomes of the other appends.
     """
     outcomes = database.recorder.transact_all([(work, work.any_thread) for work in works])
     return [
@@ -385,8 +388,8 @@ def begin_fork(
 
 
 def _keep_source_keys(parent: ReadTransaction, fork: WriteTransaction, at: int) -> None:
-    """Copy to the fork the source ids of the events that it shares. Otherwise an import into the
-    fork could bring redacted events back.
+    """Copy to the fork the source ids of the events that the fork shares. Without these ids an
+    import into the fork could bring redacted events back.
     """
     for name, recalled in parent.source_keys():
         if recalled.first_id < at:
@@ -397,8 +400,8 @@ def _keep_source_keys(parent: ReadTransaction, fork: WriteTransaction, at: int) 
 def _owner(
     database: Database, transaction: Transaction, conversation: Conversation, at: int
 ) -> Conversation:
-    """Return the conversation under whose key event ``at - 1`` is stored: ``conversation``, or an
-    ancestor of it.
+    """Return the conversation under whose key event ``at - 1`` is stored: ``conversation`` or an
+    ancestor of ``conversation``.
     """
     if at > conversation.begins:
         return conversation

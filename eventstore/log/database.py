@@ -1,9 +1,9 @@
-"""A recorder, the codecs of the conversations in it, and the state of one conversation after the
-last append.
+"""A recorder, the codecs of the recorder's conversations, and the state of one conversation after
+the last append.
 
 A recorder keeps rows as bytes. The store, and everything that maintains a store, applies the codec
-of a conversation to its rows after a read and before an insert. In a store without keys a codec is
-a checksum, and nothing is encrypted.
+of a conversation to the conversation's rows after a read and before an insert. In a store without
+keys a codec is a checksum, and nothing is encrypted.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class LastConversation(NamedTuple):
     """The state of a conversation after the last append of a connection, with its salt decrypted,
     and its codec.
 
-    In SQLite, the connection that writes remembers one such state as long as no other program
-    commits. With it, the next append to the conversation, and its View, need not ask the database.
-    On a server the next append expects this state, and the server compares it in the round trip of
-    the append.
+    In SQLite, the connection that writes remembers the state of one conversation as long as no
+    other program commits. With the remembered state, the next append to the conversation, and its
+    View, need not ask the database. On a server the next append expects the remembered state, and
+    the server compares this state in the round trip of the append.
 
     ``settings`` are the settings of the database object that opened the codec. ``rows`` has the
     newest rows, decrypted, which were appended one after another to ``before``.
@@ -47,11 +47,11 @@ class LastConversation(NamedTuple):
     """The bytes of the bodies of ``rows``."""
 
     def rows_since(self, earlier: Conversation) -> Sequence[Row] | None:
-        """Return the rows that were appended to the conversation since the state ``earlier``. None
-        if some of them are not in memory, or if content was redacted.
+        """Return the rows that were appended to the conversation since the state ``earlier``.
+        Return None if some of these rows are not in memory, or if content was redacted.
 
-        The events of ``earlier`` may belong to a transaction that was rolled back. Its head reveals
-        that: every head depends on all events before it.
+        The events of ``earlier`` may belong to a transaction that was rolled back. The head of
+        ``earlier`` reveals such events, because every head depends on all events before it.
         """
         present = self.state
         before = self.before
@@ -85,8 +85,8 @@ NOTHING_LATE = Late(None, 0, (), {})
 
 
 class Database:
-    """A recorder, how this process writes rows to it, and the codecs of its conversations.
-    Thread-safe.
+    """A recorder, the settings with which this process writes rows to the recorder, and the codecs
+    of its conversations. Thread-safe.
     """
 
     def __init__(
@@ -107,8 +107,8 @@ class Database:
         next append expects.
         """
         self._is_contended = False
-        """On a server: whether others wrote to that conversation since. Then the next append asks
-        for its state before it writes.
+        """On a server: whether other writers wrote to the conversation of ``last_conversation``
+        since. If they did, the next append asks for the conversation's state before it writes.
         """
         self._opened_last: tuple[Conversation | None, RowCodec | None] = None, None
         self.late = NOTHING_LATE
@@ -116,7 +116,7 @@ class Database:
 
     @property
     def uuid(self) -> str:
-        """The name of this store, wherever its file is moved."""
+        """The name of this store. The name stays when the store's file is moved."""
         return self.recorder.value("uuid")
 
     @property
@@ -134,15 +134,15 @@ class Database:
         return self.recorder.value("bytes_pending") != ""
 
     def cached_state(self, conversation: str) -> LastConversation | None:
-        """Return the present state of the conversation if that is known without asking the
-        database: the last append of this process was to it, and no other program has committed
-        since. Otherwise None. Cost: some system calls.
+        """Return the present state of the conversation if this process knows the state without
+        asking the database: the last append of this process was to the conversation, and no other
+        program has committed since. Otherwise return None. Cost: some system calls.
         """
         return self.last_conversation_in(self.recorder, conversation)
 
     def data_version(self) -> int:
-        """Return a number that changes when another connection has committed: cheap to poll before
-        following again.
+        """Return a number that changes when another connection has committed. A follower can poll
+        this number cheaply before it follows again.
         """
         return int(self.recorder.value("data_version"))
 
@@ -151,13 +151,13 @@ class Database:
     def find(
         self, reader: Reader, conversation: str, *, pending: bool = False
     ) -> Conversation | None:
-        """Return the conversation with this id; None if there is none. Its salt is decrypted if
-        this process has its key.
+        """Return the conversation with this id; None if there is no such conversation. The
+        conversation's salt is decrypted if this process has the conversation's key.
 
-        Raises ``EventsNotMade`` if its source has records without events, unless ``pending`` is
-        true. The recorder then makes the events and runs the work again, so no read, append or fork
-        has to do so. Raises ``CorruptEvent`` if its columns are damaged, or if its mark is from
-        another state.
+        Raises ``EventsNotMade`` if the conversation's source has records without events, unless
+        ``pending`` is true. After ``EventsNotMade`` the recorder makes the events and runs the work
+        again, so no read, append or fork has to make events. Raises ``CorruptEvent`` if the
+        conversation's columns are damaged, or if its mark is from another state.
         """
         if type(conversation) is not str:
             raise TypeError(f"the id of a conversation must be a text, not {conversation!r}")
@@ -188,7 +188,7 @@ class Database:
 
     def find_key(self, reader: Reader, key: str | int) -> Conversation | None:
         """Return the conversation with this key (a number), staged or visible, or with this id (a
-        text). It may have records without events.
+        text). The conversation may have records without events.
         """
         return self._opened(reader.conversation(key))
 
@@ -197,8 +197,8 @@ class Database:
     def codec_of(self, conversation: Conversation) -> RowCodec:
         """Return the codec of a conversation.
 
-        Raises ``KeyUnavailable`` if it is encrypted and its key is not in the ring, and
-        ``CorruptEvent`` if its mark is from another state.
+        Raises ``KeyUnavailable`` if the conversation is encrypted and its key is not in the ring,
+        and ``CorruptEvent`` if the conversation's mark is from another state.
         """
         last_opened, codec = self._opened_last
         if conversation is last_opened and codec is not None:
@@ -218,7 +218,7 @@ class Database:
         return RowCodec(conversation.id, data_key, mark)
 
     def data_key(self, conversation: Conversation) -> DataKey | None:
-        """Return the key of a conversation; None if it is not encrypted. Raises
+        """Return the key of a conversation; None if the conversation is not encrypted. Raises
         ``KeyUnavailable``.
         """
         if conversation.sealed_key is None:
@@ -234,8 +234,8 @@ class Database:
     # -- steps
 
     def _compared(self, reader: Reader, last: LastConversation) -> Conversation | None:
-        """Return the present state of the conversation that was appended to last. On a server this
-        may send no query: then the append compares the expected state.
+        """Return the present state of the conversation of the last append. On a server this method
+        may send no query: the append then compares the expected state.
         """
         if last.codec.data_key is None:
             expected = last.state
@@ -249,8 +249,8 @@ class Database:
         return last.state
 
     def _opened(self, conversation: Conversation | None) -> Conversation | None:
-        """Return the conversation with its salt decrypted. If its key is missing it is returned as
-        it is: it can be found, but not read.
+        """Return the conversation with its salt decrypted. If the conversation's key is missing,
+        the conversation is returned with an encrypted salt: it can be found, but not read.
         """
         if conversation is None or conversation.sealed_key is None:
             return conversation
@@ -265,8 +265,8 @@ class Database:
 
 
 def start_after(conversation: str | None) -> str:
-    """Return the smallest id after ``conversation``, at which a list continues. For None, return
-    the smallest id of all.
+    """Return the smallest id after ``conversation``: a list continues at this id. For None, return
+    the smallest possible id.
     """
     return "" if conversation is None else conversation + "\0"
 
@@ -295,8 +295,8 @@ def behind(reader: Reader, position: int) -> list[str]:
 
 
 def encrypted(conversation: Conversation, keys: KeyRing) -> tuple[Conversation, DataKey, Mark]:
-    """Return a plain conversation with a new data key, and a mark that none of its rows is
-    encrypted yet.
+    """Return a plain conversation with a new data key. The conversation's mark says that none of
+    its rows is encrypted yet.
     """
     secret = DataKey.new_secret(conversation.salt)
     wrapped = keys.wrap(conversation.id, secret)

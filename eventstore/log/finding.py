@@ -1,5 +1,5 @@
-"""Find a conversation by its id, and read it: at one moment, page by page, or together with all
-other conversations.
+"""Find a conversation by its id, and read the conversation: at one moment, page by page, or
+together with all other conversations.
 """
 
 from __future__ import annotations
@@ -29,16 +29,17 @@ _FIRST_LISTED = 2
 
 
 def find_begun(database: Database, reader: Reader, conversation: str) -> Conversation | None:
-    """Return a conversation, or None. Raises ``ConversationErased``, and ``CorruptEvent`` if its
-    events are lost.
+    """Return a conversation; None if it does not exist. Raises ``ConversationErased``, and
+    ``CorruptEvent`` if the conversation's events are lost.
     """
     return begun(database.find(reader, conversation))
 
 
 def find_again(database: Database, reader: Reader, former: Conversation) -> ReadTransaction:
     """Return the present state of a conversation that an earlier transaction found. Raises
-    ``ConversationErased``, even if another conversation has its id by now. Raises ``EventsNotMade``
-    if some records of its source have no events yet, unless that was so in ``former`` too.
+    ``ConversationErased`` if the conversation was erased, even if another conversation has its id
+    by now. Raises ``EventsNotMade`` if some records of the conversation's source have no events
+    yet, unless some had none in ``former`` either.
     """
     present = begun(database.find(reader, former.id, pending=former.pending > 0))
     if present is None:
@@ -59,8 +60,8 @@ def read_existing(
 def find_existing(
     database: Database, reader: Reader, conversation: str, *, pending: bool = False
 ) -> Conversation:
-    """Return a conversation, as ``find_begun`` does. With ``pending`` it may have records without
-    events. Raises ``ConversationNotFound`` if there is none.
+    """Return a conversation, as ``find_begun`` does. With ``pending`` the conversation may have
+    records without events. Raises ``ConversationNotFound`` if there is no such conversation.
     """
     state = begun(database.find(reader, conversation, pending=pending))
     if state is None:
@@ -73,13 +74,13 @@ def find_existing(
 
 @dataclass
 class Generation:
-    """One of several conversations that had the same id, one after the other. A writer always
-    appends to the conversation that it found at its first append. ``key`` is the key of that
-    conversation, and None before the first append.
+    """One of several conversations that had one id, one after the other. A writer always appends to
+    the conversation that the writer found at its first append. ``key`` is the key of this
+    conversation, and None before the writer's first append.
 
-    If ``replaces_erased`` is true and the conversation is erased, the writer begins another one
-    with the same id. ``fence`` is called in the transaction of each append, before the append
-    decides. If it raises, the append is refused.
+    If ``replaces_erased`` is true and the conversation is erased, the writer begins another
+    conversation with the erased one's id. ``fence`` is called in the transaction of each append,
+    before the append decides. If ``fence`` raises, the append is refused.
     """
 
     key: int | None = None
@@ -90,12 +91,12 @@ class Generation:
 def find_named(
     database: Database, reader: Reader, conversation: str, generation: Generation | None
 ) -> tuple[Conversation | None, int | None]:
-    """Return the conversation to append to, or None if the append begins one. Return also the key
-    of the erased conversation that the new one replaces, or None.
+    """Return the conversation to append to; None if the append begins a conversation. Return also
+    the key of the erased conversation that the new conversation replaces; None if it replaces none.
 
     Raises ``ConversationErased`` if the conversation of ``generation`` is erased, even if another
-    conversation has its id by now. Raises ``ConversationNotFound`` if it was found before and is no
-    longer in the store. Raises ``CorruptEvent``.
+    conversation has its id by now. Raises ``ConversationNotFound`` if the conversation was found
+    before and is no longer in the store. Raises ``CorruptEvent``.
     """
     state = database.find(reader, conversation)
     if generation is None:
@@ -111,8 +112,8 @@ def find_named(
 
 
 def tombstones_before(reader: Reader, conversation: Conversation) -> Sequence[Conversation]:
-    """Return the erased conversations that had the id before, the oldest first. Cost: one read for
-    each.
+    """Return the erased conversations that had the conversation's id before, the oldest first.
+    Cost: one read for each erased conversation.
     """
     tombstones = list[Conversation]()
     key = conversation.replaces
@@ -129,7 +130,9 @@ def tombstones_before(reader: Reader, conversation: Conversation) -> Sequence[Co
 
 
 class Moment:
-    """All conversations of a store in one transaction. Use it while the transaction is open."""
+    """All conversations of a store in one transaction. Use this object while the transaction is
+    open.
+    """
 
     def __init__(self, database: Database, reader: Reader) -> None:
         self._database = database
@@ -137,10 +140,11 @@ class Moment:
         self._open: dict[str, ReadTransaction] = {}
 
     def conversation(self, conversation: str) -> ReadTransaction:
-        """Return the transaction of one conversation, the same object each time.
+        """Return the transaction of one conversation; a second call for the conversation returns
+        the first call's object.
 
-        Raises ``ConversationNotFound``, ``ConversationErased``, ``CorruptEvent``. Cost: one query,
-        the first time.
+        Raises ``ConversationNotFound``, ``ConversationErased``, ``CorruptEvent``. Cost: one query
+        for the first call.
         """
         reading = self._open.get(conversation)
         if reading is None:
@@ -150,12 +154,15 @@ class Moment:
         return reading
 
     def query(self, work: Callable[[Reader], T]) -> T:
-        """Run ``work`` in the transaction, as ``Recorder.query`` runs it in one of its own."""
+        """Run ``work`` in this object's transaction; ``Recorder.query`` would open a transaction
+        for ``work``.
+        """
         return work(self._reader)
 
     def beginning_with(self, start: str) -> Iterator[Conversation]:
-        """Yield the conversations whose ids are longer than ``start`` and begin with it, also
-        erased ones, in the order of their UTF-8 bytes. Cost: these conversations.
+        """Yield the conversations, also erased ones, whose ids are longer than ``start`` and begin
+        with it, in the order of the ids' UTF-8 bytes. Cost: reading the rows of these
+        conversations.
         """
         return beginning_with(
             start, lambda after, limit: self._reader.conversations(start_after(after), limit)
@@ -163,7 +170,7 @@ class Moment:
 
 
 def query_all(database: Database, work: Callable[[Moment], T]) -> T:
-    """Run ``work`` on the newest state of all conversations and return what it returned.
+    """Run ``work`` on the newest state of all conversations, and return the result of ``work``.
 
     All reads of ``work`` show the store at one moment. ``work`` may be run again, as in
     ``Store.query``. Raises ``StoreUnavailable``.
@@ -194,7 +201,7 @@ def beginning_with(start: str, listed: Callable[[str, int], Sequence[Listed]]) -
 
 
 def living_forks(reader: Reader, key: int) -> list[Conversation]:
-    """Return the forks of the conversation with this key, without erased ones."""
+    """Return the forks of the conversation with this key, without erased forks."""
 
     def page(after: str | None) -> Sequence[Conversation]:
         return reader.conversations(start_after(after), PAGE, forks_of=key)
@@ -206,7 +213,7 @@ def forks_that_share(
     database: Database, reader: Reader, key: int, ids: Iterable[int]
 ) -> Iterator[tuple[Conversation, list[int]]]:
     """Yield the forks that share some of these events of the conversation with this key, and the
-    forks of those forks. Each comes with the ids of the events that it shares.
+    forks of those forks. Each fork comes with the ids of the events that it shares.
     """
     for fork in living_forks(reader, key):
         if shared := [event_id for event_id in ids if event_id < fork.begins]:
@@ -228,8 +235,9 @@ def pages(
     *,
     reverse: bool = False,
 ) -> Iterator[Iterable[T]]:
-    """Yield the result of ``read`` for each page; with ``reverse`` the last page comes first. The
-    first page, often the only one, is read at once, in the transaction that finds the conversation.
+    """Yield the result of ``read`` for each page of a conversation; with ``reverse`` the last page
+    comes first. The first page, often the only page, is read at once, in the transaction that finds
+    the conversation.
     """
 
     def read_first_page(
@@ -264,8 +272,9 @@ def pages_again(
     reverse: bool = False,
 ) -> Iterator[Iterable[T]]:
     """Yield the result of ``read`` for each page of a conversation that was found before. If the
-    database cannot read a page, it is divided into shorter ones, down to the event that cannot be
-    read. Raises ``CorruptEvent`` at this event, and the errors of ``find_again``.
+    database cannot read a page, the page is divided into shorter pages, down to the event that
+    cannot be read. Raises ``CorruptEvent`` at the unreadable event, and the errors of
+    ``find_again``.
     """
 
     def read_page(reader: Reader, first: int, end: int) -> Iterable[T]:
@@ -291,8 +300,8 @@ def events_back(reading: ReadTransaction, start: int, stop: int) -> list[Event]:
 
 
 def page_ranges(start: int, stop: int, *, reverse: bool = False) -> Iterator[tuple[int, int]]:
-    """Yield the ranges of pages. With ``reverse`` the first range is short, because most callers
-    need only the newest events.
+    """Yield the first id and the end of each page. With ``reverse`` the first page is short,
+    because most callers need only the newest events.
     """
     if not reverse:
         yield from ((first, min(first + PAGE, stop)) for first in range(start, stop, PAGE))

@@ -1,4 +1,4 @@
-"""Read the whole store in the order of positions: rows, and the events in them."""
+"""Read the rows and events of the whole store in the order of positions."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def follow(database: Database, after_position: int, limit: int | None) -> Iterat
 
 
 def read_placed_rows(database: Database, after_position: int, limit: int) -> Sequence[PlacedRow]:
-    """Read rows as ``placed_rows`` does, in a read transaction of its own."""
+    """Read rows as ``placed_rows`` does, in a new read transaction."""
     return database.recorder.query(
         partial(placed_rows, database, after_position=after_position, limit=limit)
     )
@@ -72,8 +72,8 @@ def placed_rows(
 
 
 def _restored_entry(reader: Reader, damaged: PlacedRow) -> PlacedRow:
-    """Return the entry of an erasure, made again from its tombstone. Return any other damaged entry
-    unchanged.
+    """Make the damaged entry of an erasure again from the erasure's tombstone. Return a damaged
+    entry of another kind unchanged.
     """
     conversation = reader.conversation(damaged.conversation)
     tombstones: tuple[Conversation, ...] = ()
@@ -86,8 +86,8 @@ def _restored_entry(reader: Reader, damaged: PlacedRow) -> PlacedRow:
 
 
 def recorded(placed: Sequence[PlacedRow]) -> Iterator[Recorded | CorruptEvent]:
-    """Yield the events of these rows. In the place of an unreadable event, yield the
-    ``CorruptEvent`` that names it.
+    """Yield the events of these rows. In the place of an unreadable event, yield a ``CorruptEvent``
+    that names the event.
     """
     rows = [item.row for item in placed]
     # Rows without damage are decoded together, which takes less time.

@@ -1,8 +1,8 @@
-"""Write a history into one conversation: compare the stored events, stage the new ones, and publish
-them all at once.
+"""Write a history into one conversation: compare the stored events, stage the new events, and
+publish the staged events all at once.
 
-An import compares the content of events here; a copy compares their heads
-(``eventstore/maintenance/copy.py``).
+This import compares the content of events; a copy (``eventstore/maintenance/copy.py``) compares the
+heads of events.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ from foldlog.eventstore.recorders.types import Conversation, Row
 CHUNK = 1_000
 """The number of rows in one transaction: 1,000 events hold the write lock for some 10 to 50 ms."""
 REST_S = 0.005
-"""The pause between two transactions, in which other writers get the write lock."""
+"""The pause between two transactions, in seconds. Other writers get the write lock during the
+pause.
+"""
 IMPORT = "import"
 BACKUP = "backup"
 ERASE = "erase"
@@ -71,10 +73,11 @@ class StagedWriter:
     """Write a history into one conversation in small transactions, so that live appends never wait
     for it.
 
-    A new conversation is staged: no reader sees it until it is published whole. New events of an
-    existing conversation are appended, and stay even if a later transaction fails. As a context
-    manager, it deletes a staged conversation after an error or Ctrl-C. If it cannot, the rows stay
-    invisible, and the next import or 'foldlog store vacuum' deletes them.
+    A new conversation is staged: no reader sees the conversation until it is published whole. New
+    events of an existing conversation are appended, and stay even if a later transaction fails. As
+    a context manager, the writer deletes a staged conversation after an error or Ctrl-C. If the
+    writer cannot delete the staged rows, the rows stay invisible, and the next import or 'foldlog
+    store vacuum' deletes them.
     """
 
     def __init__(
@@ -85,8 +88,9 @@ class StagedWriter:
         *,
         replaces: int | None = None,
     ) -> None:
-        """``existing`` is the stored conversation. If it is None, the first transaction begins
-        ``new``. ``replaces`` is the key of an erased conversation whose id ``new`` uses again.
+        """``existing`` is the stored conversation. If ``existing`` is None, the first transaction
+        begins ``new``. ``replaces`` is the key of an erased conversation whose id ``new`` uses
+        again.
         """
         self.database = database
         self._new = new
@@ -94,10 +98,10 @@ class StagedWriter:
         self._replaces = replaces
         self._is_published = existing is not None
         self.key = None if existing is None else existing.key
-        """The key of the conversation in this store, once it has begun."""
+        """The key of the conversation in this store, once the conversation has begun."""
         self._tried: int | None = None
-        """The key, set before the first commit. An interrupt right after that commit leaves ``key``
-        at None.
+        """The conversation's key, set before the first commit: an interrupt right after the first
+        commit leaves ``key`` at None.
         """
         self._next = 0.0
         """When the next transaction may begin."""
@@ -116,8 +120,8 @@ class StagedWriter:
                     delete_rows(recorder, key)
 
     def add(self, rows: Sequence[Row], beside: Beside) -> None:
-        """Add the next rows, at most some thousand and not yet encoded, in one transaction with the
-        writes of ``beside``.
+        """Add the next rows, at most some thousand rows that are not encoded, in one transaction
+        with the writes of ``beside``.
 
         Raises ``VersionConflict`` if another writer began the conversation, or appended to it.
         """
@@ -131,8 +135,8 @@ class StagedWriter:
 
     def publish(self, version: int, beside: Beside = lambda _: None) -> None:
         """Make a staged conversation visible, in one transaction with the writes of ``beside``. All
-        other staged imports of it are discarded: killed imports, and running imports, which then
-        fail.
+        other staged imports of the conversation are discarded: killed imports, and running imports,
+        which then fail.
         """
 
         def work(writing: WriteTransaction) -> None:
@@ -146,8 +150,8 @@ class StagedWriter:
         discard_staged(self.database.recorder, self._new.id)
 
     def transact(self, work: Callable[[Transaction], T]) -> T:
-        """Run ``work`` in a transaction, some milliseconds after the last one, so that other
-        writers get the write lock.
+        """Run ``work`` in a transaction, some milliseconds after the last transaction, so that
+        other writers get the write lock.
         """
         time.sleep(max(0.0, self._next - time.monotonic()))
         try:
@@ -196,7 +200,7 @@ def ingest(
     """Import a history into a conversation. Return the number of added events, and the new version.
 
     A new conversation is staged even if it is short, so that all imports run the same code. For 40
-    short events this takes twice the CPU time of an append, and one more commit. Raises
+    short events a staged import takes twice the CPU time of an append, and one more commit. Raises
     ``HistoryDiverged``, ``ConversationErased``.
     """
     existing = database.recorder.query(lambda reader: find_begun(database, reader, conversation))
@@ -235,7 +239,7 @@ def extend(
     transaction: Transaction,
 ) -> int:
     """Append events of a source to a conversation that has begun, with the writes of ``also``.
-    Return the version.
+    Return the conversation's new version.
     """
     state = begun(database.find(transaction, conversation, pending=True))
     if state is None:
@@ -286,11 +290,11 @@ def chunked(items: Iterable[Item]) -> Iterator[list[Item]]:
 def new_events(
     database: Database, state: Conversation, history: Iterator[Encoded]
 ) -> Iterator[Encoded]:
-    """Compare a history with the stored events. Return the rest of the history, which is not stored
-    yet.
+    """Compare a history with the stored events. Return the events of the history that are not
+    stored yet.
 
-    Raises ``HistoryDiverged`` at the first event that differs, or that was redacted here: its
-    content must not come back under this id.
+    Raises ``HistoryDiverged`` at the first event that differs, or that was redacted here: the
+    content of a redacted event must not come back under this id.
     """
     for row in stored_rows(database, state):
         encoded = next(history, None)

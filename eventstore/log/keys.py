@@ -31,7 +31,7 @@ KEY_BYTES = 32
 NONCE_BYTES = 12
 _each_nonce = Struct(f"{NONCE_BYTES}s").iter_unpack
 _FORM = b"\1"
-"""The first byte of an encrypted data key: the form of the other bytes."""
+"""The first byte of an encrypted data key. It names the form of the bytes after it."""
 _KEY_PLACE = b"data key\0"
 KEY = "FOLDLOG_KEY"
 KEY_FILE = "FOLDLOG_KEY_FILE"
@@ -44,8 +44,8 @@ _HOW_TO_MAKE_ONE = (
 
 
 class KeyRing:
-    """Wrapping keys. ``secrets`` has texts or ``SecretStr``, the encrypting key first. The ``repr``
-    shows no key.
+    """Wrapping keys. ``secrets`` are the keys, each a str or a ``SecretStr``. The first one
+    encrypts. The ``repr`` of a ring shows no key.
 
     Raises ``KeyUnavailable`` if a key or a key file is missing, if a text is not a key, or if the
     package ``cryptography`` is missing; ``InvalidArgument`` for a value of another type.
@@ -94,7 +94,7 @@ class KeyRing:
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> KeyRing | None:
         """Return the keys of ``FOLDLOG_KEY`` (separated by spaces) or ``FOLDLOG_KEY_FILE``; None if
-        neither is set.
+        neither variable is set.
         """
         text = environment.get(KEY)
         path = environment.get(KEY_FILE)
@@ -134,8 +134,8 @@ class KeyRing:
     def unwrap(self, conversation: str, key_id: str, wrapped: bytes) -> DataKey:
         """Decrypt the key of this conversation with the wrapping key of this name.
 
-        Raises ``KeyUnavailable`` if the wrapping key is not in the ring, or did not encrypt these
-        bytes for this conversation.
+        Raises ``KeyUnavailable`` if the wrapping key is not in the ring, or if it did not encrypt
+        these bytes for this conversation.
         """
         from cryptography.exceptions import InvalidTag
 
@@ -158,8 +158,8 @@ class KeyRing:
 
 
 class DataKey:
-    """The data key of one conversation, and its salt, which is wrapped together with it. Rows may
-    be plain only if the conversation's mark allows it.
+    """The data key of one conversation, and the conversation's salt, which is wrapped together with
+    the key. Rows may be plain only if the conversation's mark allows plain rows.
     """
 
     def __init__(self, conversation: str, secret: bytes) -> None:
@@ -177,16 +177,16 @@ class DataKey:
         return os.urandom(KEY_BYTES) + salt
 
     def name_of(self, digest: bytes) -> bytes:
-        """Return a keyed digest to use instead of a plain digest. Without the key it reveals
-        nothing of the bytes.
+        """Return a keyed digest to use instead of a plain digest. Without the key the digest
+        reveals nothing of the bytes.
         """
         return blake2b(
             digest, key=self.secret[:KEY_BYTES], digest_size=32, person=b"foldlog bytes"
         ).digest()
 
     def encrypt(self, body: bytes, place: bytes) -> bytes:
-        """Encrypt ``body``. ``place`` and the conversation's name must be unchanged when it is
-        decrypted.
+        """Encrypt ``body``. ``place`` and the conversation's name must be unchanged when the body
+        is decrypted.
         """
         return self.encrypt_all((body,), (place,))[0]
 
@@ -199,7 +199,7 @@ class DataKey:
         return list(map(add, nonces, encrypted))
 
     def decrypt(self, encrypted: bytes, place: bytes) -> bytes:
-        """Decrypt a text. Raises ``NotAsWritten`` if it was not encrypted for this place."""
+        """Decrypt a text. Raises ``NotAsWritten`` if the text was not encrypted for this place."""
         try:
             return self._cipher.decrypt(
                 encrypted[:NONCE_BYTES], encrypted[NONCE_BYTES:], place + self.name
@@ -212,8 +212,8 @@ class DataKey:
 
 
 def key_missing(problem: str, key_id: str | None, keys: KeyRing | None) -> KeyUnavailable:
-    """Return the error for data that is encrypted with a missing key. Its message has the
-    remedy.
+    """Return the error for data that is encrypted with a missing key. The message of the error has
+    the remedy.
     """
     names = "" if keys is None else ", ".join(keys.names)
     if names:

@@ -1,9 +1,8 @@
 """The ledger: entries for changes of stored conversations, such as erasures. Entries and events
 have positions in one common order.
 
-Whatever is derived from events follows this order and applies the entries. The ledger of the
-conversation with key k is a log of its own, under the key -k. The ledger of the whole store has the
-key 0.
+A read model follows this common order and applies the entries. The ledger of the conversation with
+key k is a separate log under the key -k. The ledger of the whole store has the key 0.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ def enter(
     transaction: Transaction, state: Conversation, entry: Event, at: int, *, is_first: bool = False
 ) -> None:
     """Enter a change of a conversation. The entry gets the next position. ``is_first`` says that
-    the conversation has no entry yet. Cost: a row; without ``is_first`` also reading the earlier
-    entries.
+    the conversation has no entry yet. Cost: writing a row; without ``is_first`` also reading the
+    earlier entries.
     """
     _insert(transaction, state.key, state.id, _row(entry, at, *state.end), is_first=is_first)
 
@@ -39,8 +38,8 @@ def enter_erasure(transaction: Transaction, state: Conversation, erasure: Erasur
 
 
 def erasure_of(tombstones: Iterable[Conversation], position: int) -> Row | None:
-    """Return the entry of the erasure at this position, made from its tombstone; None if no
-    tombstone has it.
+    """Return the entry of the erasure at this position, made from the erasure's tombstone; None if
+    no tombstone has this position.
     """
     for tombstone in tombstones:
         if tombstone.erasure is not None and tombstone.erasure.position == position:
@@ -51,14 +50,14 @@ def erasure_of(tombstones: Iterable[Conversation], position: int) -> Row | None:
 
 
 def as_followed(entry: Row) -> Row:
-    """Return the row of an entry with the id that followers see: the version of its
+    """Return the row of an entry with the id that followers see: the version of the entry's
     conversation.
     """
     return entry._replace(id=entry.shown_before)
 
 
 def enter_restoring(transaction: Transaction, after: int) -> None:
-    """Enter in the ledger that the store is now in another file, which had no positions after
+    """Enter in the ledger that the store is now in another file. This file had no positions after
     ``after``.
     """
     _insert(transaction, 0, "", _row(StoreRestored(after=after), present()))

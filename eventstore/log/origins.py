@@ -1,12 +1,12 @@
-"""The index of events by the id that their source gave them. Writers ask for it with
+"""The index of events by the id that their source gave them. Writers ask for the index with
 ``dedupe="origin"``.
 
-The source's id of an event is stored as an idempotency key of its conversation, which stands for
-this one event. So copies, erasure and encryption treat it like any idempotency key. The key holds a
-digest of the id, because idempotency keys are not encrypted.
+The source's id of an event is stored as an idempotency key of the conversation; this key stands for
+the one event. Copies, erasure and encryption treat the source's id like any idempotency key. The
+key holds a digest of the id, because idempotency keys are not encrypted.
 
-A conversation is indexed when an append first asks for the index: its events are then read once.
-Events that are later appended without ``dedupe`` are not in the index.
+A conversation is indexed when an append first asks for the index: the conversation's events are
+then read once. Events that are later appended without ``dedupe`` are not in the index.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.types import RecalledKey, utf8
 
 INDEXED: Final = "foldlog:sources"
-"""The key that says that a conversation is indexed."""
+"""The idempotency key that marks a conversation as indexed."""
 _RESERVED: Final = "foldlog:source"
 """The beginning of ``INDEXED`` and of ``SOURCE_KEYS``. A key of a caller may not begin with it."""
 _CHUNK = 500
-"""The number of events that one transaction indexes, if a conversation is older than its index.
+"""The number of events that one transaction adds to the index of a conversation without an index.
 """
 
 
@@ -51,21 +51,22 @@ class NotIndexed(Exception):
 
 class PartlyKnown(InvalidEvent):
     """The conversation has some events of an append already. The append stores something beside all
-    its events, so it cannot leave these out.
+    its events, so it cannot leave out the events that the conversation has.
     """
 
 
 class NewEvents(NamedTuple):
-    """The new events of a batch, with the key of each. The key is None if the source gave the event
-    no id.
+    """The new events of a batch, each with its key. The key is None if the source gave the event no
+    id.
     """
 
     batch: list[Encoded]
     keys: list[str | None]
 
     def remember(self, writing: WriteTransaction, version: int, *, begins: bool) -> None:
-        """Add these events, which were inserted from ``version`` on, to the index. ``begins`` says
-        that they are the first events of the conversation, which is then indexed.
+        """Add the new events, which were inserted from ``version`` on, to the index. ``begins``
+        says that they are the first events of the conversation: the conversation is then marked as
+        indexed.
         """
         for event_id, key in enumerate(self.keys, version):
             if key is not None:
@@ -75,8 +76,8 @@ class NewEvents(NamedTuple):
 
 
 def check_own_key(idempotency_key: str) -> None:
-    """Raise ``InvalidArgument`` for a caller's key that is empty or reserved, and ``TypeError`` if
-    it is not a text.
+    """Raise ``InvalidArgument`` for a caller's key that is empty or reserved, and ``TypeError`` for
+    a key that is not a text.
     """
     if type(idempotency_key) is not str:
         raise TypeError(f"an idempotency key must be a text, not {idempotency_key!r}")
@@ -91,8 +92,8 @@ def check_own_key(idempotency_key: str) -> None:
 
 
 def source_key(format: str, source_id: Any) -> str | None:
-    """Return the key for a source's id; None if the id is null: such events cannot be
-    distinguished.
+    """Return the key for a source's id; None if the id is null, because events with the id null
+    cannot be distinguished.
     """
     if source_id is None:
         return None
@@ -103,12 +104,12 @@ def source_key(format: str, source_id: Any) -> str | None:
 def select_new(
     reading: ReadTransaction | None, batch: Sequence[Encoded], *, all_or_none: bool = False
 ) -> NewEvents:
-    """Return the events of a batch that a conversation does not have. If several have the same id,
-    return only the first. If a record has several events, the later ones may have no id: they are
-    new if the record's first event is. ``reading`` is None for a new conversation.
+    """Return the events of a batch that a conversation does not have. If several events of the
+    batch have one id, return only the first of these events. Later events of a record may have no
+    id: they are new if the record's first event is new. ``reading`` is None for a new conversation.
 
-    Raises ``NotIndexed``; with ``all_or_none``, ``PartlyKnown`` if the conversation has some of the
-    events, or if the batch has an event twice.
+    Raises ``NotIndexed``. With ``all_or_none`` it raises ``PartlyKnown`` if the conversation has
+    some of the events, or if the batch has an event twice.
     """
     keys = [_key_of(encoded.event) for encoded in batch]
     stored_keys = set() if reading is None else _recalled(reading, keys)
@@ -130,7 +131,7 @@ def select_new(
 
 
 def _continues_record(event: Event) -> bool:
-    """Return whether an event is a later event of the same record as the event before it."""
+    """Return whether an event comes from the same record as the event before it."""
     return event.origin is not None and type(event.origin.rest) is int
 
 
@@ -139,7 +140,8 @@ def find_known(
 ) -> list[bool]:
     """Return for each id whether the conversation has an event with this id; False for null.
 
-    A conversation that is not indexed yet is indexed first. Cost: the ids, and the indexing.
+    A conversation that is not indexed yet is indexed first. Cost: looking up the ids, and indexing
+    the conversation the first time.
     """
     keys = [source_key(format, source_id) for source_id in source_ids]
 
@@ -158,8 +160,8 @@ def find_known(
 
 
 def find(database: Database, format: str, source_id: Any) -> tuple[FoundEvent, ...]:
-    """Return the events that have this source id, in all indexed conversations. Cost: the events
-    found.
+    """Return the events that have this source id, in all indexed conversations. Cost: reading the
+    returned events.
     """
     key = source_key(check_text("format", format), source_id)
 
@@ -185,7 +187,9 @@ def index(database: Database, conversation: str) -> None:
     indexed_until = 0
 
     def add_chunk(transaction: Transaction) -> tuple[int, int] | None:
-        """Return the conversation's key and the id to continue at; None at the end."""
+        """Index the next events. Return the conversation's key and the id to continue at; None at
+        the end.
+        """
         state = find_begun(database, transaction, conversation)
         if state is None:
             return None
@@ -212,7 +216,9 @@ def index(database: Database, conversation: str) -> None:
 
 
 def index_fork(database: Database, conversation: str, fork: str) -> None:
-    """Add the events of a fork to the index, if the events of its parent are in it."""
+    """Add the events of a fork to the index, if the events of the fork's parent are in the
+    index.
+    """
 
     def is_indexed(reader: Reader) -> bool:
         state = find_begun(database, reader, conversation)
@@ -225,7 +231,7 @@ def index_fork(database: Database, conversation: str, fork: str) -> None:
 
 
 def _recalled(reading: ReadTransaction, keys: Iterable[str | None]) -> set[str | None]:
-    """Return the keys among these that the conversation has. Raises ``NotIndexed``."""
+    """Return those of ``keys`` that the conversation has. Raises ``NotIndexed``."""
     names = reading.recalled_among([INDEXED, *dict.fromkeys(filter(None, keys))])
     if INDEXED not in names:
         raise NotIndexed

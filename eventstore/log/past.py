@@ -1,10 +1,10 @@
-"""The past of a fork: events that it shares with the conversations that it comes from, or copies of
-them.
+"""The past of a fork: the events that the fork shares with its ancestors, or copies of these
+events.
 
 A fork shares events: each part of its past is stored under the key of an ancestor. A fork that was
 detached from its parent, or copied to another store, has all its events under its own key. A fork
-has the salt of its parent and continues the parent's chain of heads, so these events have the same
-heads in both.
+has the salt of its parent and continues the parent's chain of heads, so the shared events have the
+same heads in the fork and in the parent.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ def find_ancestor(
 def split_intervals(
     intervals: Sequence[tuple[int, int]], parts: Sequence[Segment]
 ) -> list[tuple[int, int, int]]:
-    """Split inclusive intervals at the borders between parts. Return the first id, the last id, and
-    the key of the part for each piece.
+    """Split inclusive intervals at the borders between parts. Return for each piece the first id,
+    the last id, and the key of the part.
     """
     pieces = []
     borders = [part.stop for part in parts[:-1]]

@@ -27,7 +27,7 @@ from foldlog.eventstore.recorders.types import Conversation, RecalledKey, Record
 _PAGE = 1_000
 _ALL = 2**62
 _FIRST_PAGE = 100
-"""The number of rows of the first page. It is small, because many callers stop early."""
+"""The number of rows of the first page. This number is small, because many callers stop early."""
 _id_of = attrgetter("id")
 _stop_of = attrgetter("stop")
 _shown = attrgetter("shown")
@@ -36,20 +36,22 @@ _shown_before = attrgetter("shown_before")
 _structural_before = attrgetter("structural_before")
 _DOCUMENTS = "document_changes"
 _BACK = 16
-"""The number of events that change documents that are read together by a caller that walks back."""
+"""How many ``DocumentChanges`` are read together for a caller that asks for ever smaller versions.
+"""
 SOURCE_KEYS: Final = "foldlog:source:"
-"""The beginning of keys that are found over all conversations: a database has an index for
-these.
+"""The beginning of keys that are found over all conversations. A database has an index of the keys
+that begin with it.
 """
 _NOT_FLAGGED = "an index lists it among the events that are shown or structural, but it is neither"
 _MISSING = "it, or a later event that is shown or structural, cannot be found"
 
 
 class ReadTransaction:
-    """One conversation in one transaction. Use it while the transaction is open.
+    """One conversation in one transaction. Use this object while the transaction is open.
 
-    Raises ``EventsNotMade`` for an archived conversation, so that its events are restored before
-    they are read or changed. A list reads only the row of the conversation, and restores nothing.
+    Raises ``EventsNotMade`` for an archived conversation, so that the conversation's events are
+    restored before they are read or changed. A list reads only the row of a conversation, and
+    restores nothing.
     """
 
     def __init__(
@@ -67,16 +69,15 @@ class ReadTransaction:
         self.database = database
         self._known_codec = codec
         self._changes: DocumentChanges | None = None
-        """The last event that changes documents before the version ``_changes_before``, if it was
-        read.
+        """The last ``DocumentChanges`` before the version ``_changes_before``, if it was read.
         """
         self._changes_before = 0
         """The version for which ``_changes`` was read. A caller that asks for the newest values
-        reads this event next.
+        reads ``_changes`` next.
         """
         self._changes_back: list[Row] = []
-        """The rows of this event and of some events before it that change documents, the oldest
-        first, for a caller that walks back.
+        """The rows of ``_changes`` and of some ``DocumentChanges`` before it, the oldest first, for
+        a caller that asks for ever smaller versions.
         """
 
     @property
@@ -94,8 +95,8 @@ class ReadTransaction:
 
     @property
     def redactions(self) -> int:
-        """The number of redacted events. A fork counts from its beginning. While the number stays
-        the same, no content was redacted.
+        """The number of redacted events; in a fork, the number of events redacted since the fork
+        began. While this number stays the same, no content was redacted.
         """
         return self.state.redactions
 
@@ -104,17 +105,17 @@ class ReadTransaction:
         """The ancestors of a fork, the oldest first, each with the version at which the fork's past
         leaves it. The fork begins at the last of these versions.
 
-        Empty for a conversation that is not a fork.
+        The tuple is empty for a conversation that is not a fork.
         """
         return tuple(Border(border.id, border.stop) for border in reversed(self.state.lineage))
 
     def origins(self) -> tuple[Border, ...]:
         """Return the conversations from which a fork comes, the oldest first, each with the version
-        up to which the fork has its events. It shares these events, or has copies of them if it was
-        detached or copied.
+        up to which the fork has its events. A fork shares these events with its ancestors; a fork
+        that was detached or copied has copies of these events.
 
-        Raises ``CorruptEvent`` if an entry of the ledger is unreadable. Cost: the entries of one
-        conversation.
+        Raises ``CorruptEvent`` if an entry of the ledger is unreadable. Cost: reading the ledger's
+        entries of one conversation.
         """
         state = self.state
         root = state.lineage[-1] if state.lineage else state
@@ -132,15 +133,15 @@ class ReadTransaction:
 
     @property
     def head(self) -> bytes | None:
-        """The head of the last event; None without events."""
+        """The head of the last event; None if the conversation has no events."""
         return self.state.head
 
     def head_at(self, version: int) -> bytes | None:
-        """Return the head that the conversation had at ``version``; None for 0, and if it never had
-        that many events.
+        """Return the head that the conversation had at ``version``; None for 0, and None if the
+        conversation never had that many events.
 
-        Raises ``CorruptEvent`` if the last of these events is missing or unreadable. Cost: one
-        event.
+        Raises ``CorruptEvent`` if the last event before ``version`` is missing or unreadable. Cost:
+        reading one event.
         """
         if self._whole("version", version) == self.version:
             return self.head
@@ -152,7 +153,7 @@ class ReadTransaction:
         """Yield events with ``start <= id < stop``, in order. Raises ``CorruptEvent`` at an event
         that is missing or unreadable.
 
-        Cost: the events yielded; they are read a page at a time.
+        Cost: reading the yielded events, a page at a time.
         """
         start = max(self._whole("start", start), 0)
         stop = self._last(stop)
@@ -167,19 +168,19 @@ class ReadTransaction:
     def tail(self, count: int) -> tuple[Event, ...]:
         """Return the last ``count`` events, in order; all events, if there are fewer.
 
-        Raises ``InvalidArgument`` for a negative number, and what ``events`` raises. Cost: these
-        events.
+        Raises ``InvalidArgument`` for a negative number, and the errors of ``events``. Cost:
+        reading the returned events.
         """
         check_whole("count", count, 0)
         first = max(self.version - count, 0)
         return tuple(self.events(first))
 
     def events_after_head(self, head: bytes | None, start: int, stop: int) -> list[Event] | None:
-        """Return the events ``start <= id < stop`` if the event before them has this head; None if
-        it has another.
+        """Return the events ``start <= id < stop`` if the event before ``start`` has this head;
+        None if that event has another head.
 
-        Raises ``CorruptEvent`` at an event that is missing or unreadable. Cost: these events and
-        one more, in one read.
+        Raises ``CorruptEvent`` at an event that is missing or unreadable. Cost: one read of the
+        returned events and one more event.
         """
         stored = self._reader.rows(self.state.key, start - 1, stop, stop - start + 1)
         if not stored or stored[0].id != start - 1 or stored[0].head != head:
@@ -192,11 +193,11 @@ class ReadTransaction:
 
     def flagged_events(self, intervals: Sequence[tuple[int, int]]) -> list[Event]:
         """Return the events that are shown or structural, with an id in one of the inclusive,
-        ascending, disjoint intervals. A View depends on no other events.
+        ascending, disjoint intervals. A View depends only on events that are shown or structural.
 
-        Raises ``CorruptEvent`` if one of them is missing or unreadable. Cost: the intervals and the
-        returned events, in one read. An interval costs one more event for each of its ends that is
-        not shown and not structural.
+        Raises ``CorruptEvent`` if such an event of the intervals is missing or unreadable. Cost:
+        one read of the returned events. An interval costs one more event for each of its ends that
+        is not shown and not structural.
         """
         if intervals:  # they ascend, so it is enough to check the outer ends
             self._whole("the first interval", intervals[0][0])
@@ -215,8 +216,8 @@ class ReadTransaction:
     def structural_events(self, start: int = 0, stop: int | None = None) -> Iterator[Event]:
         """Yield the structural events with ``start <= id < stop``, in order.
 
-        Raises ``CorruptEvent`` if one of them is unreadable, or if one between two of them is
-        missing. Cost: these events.
+        Raises ``CorruptEvent`` if a structural event is unreadable, or if a structural event
+        between two others is missing. Cost: reading the structural events.
         """
         start = max(self._whole("start", start), 0)
         stop = self._last(stop)
@@ -246,8 +247,8 @@ class ReadTransaction:
         return min(self._whole("stop", stop), self.state.version)
 
     def _whole(self, name: str, number: int) -> int:
-        """Return the number. Raises the errors of ``check_whole``, which is called only if the
-        number is not a version of the conversation.
+        """Return ``number``, which must be a whole number. ``check_whole``, whose errors this
+        method raises, is called only if the number is not a version of the conversation.
         """
         if type(number) is int and 0 <= number <= self.state.version:
             return number
@@ -257,9 +258,9 @@ class ReadTransaction:
         self, intervals: Sequence[tuple[int, int]], rows: Sequence[Row]
     ) -> None:
         """Raise ``CorruptEvent`` if rows that are shown or structural are missing in an interval,
-        or if a row is neither. Each row has the number of shown and of structural rows before it,
-        so a gap in these numbers shows a missing row. Cost: one row for each end of an interval
-        that is not among ``rows``.
+        or if a row is neither shown nor structural. Each row has the number of shown and of
+        structural rows before it, so a gap in these numbers shows a missing row. Cost: reading one
+        row for each end of an interval that is not among ``rows``.
         """
         # Read the rows at the ends of intervals too: their numbers show what is missing there.
         ends = {end for interval in intervals for end in interval if 0 < end < self.version - 1}
@@ -292,7 +293,7 @@ class ReadTransaction:
             raise CorruptEvent(self.conversation, last + 1, _MISSING)
 
     def last_row(self, version: int) -> Row:
-        """Return the last row of this version. Raises ``CorruptEvent`` if it is missing or
+        """Return the last row of this version. Raises ``CorruptEvent`` if the row is missing or
         unreadable.
         """
         (row,) = dense_rows(
@@ -301,10 +302,11 @@ class ReadTransaction:
         return sound(self.conversation, row)
 
     def documents_before(self, version: int) -> DocumentChanges | None:
-        """Return the last ``DocumentChanges`` before a version; None before the first.
+        """Return the last ``DocumentChanges`` before a version; None if there is none before the
+        version.
 
-        Raises ``CorruptEvent`` if it is unreadable. Cost: one event. If a caller asks for ever
-        smaller versions, the events are read some at a time.
+        Raises ``CorruptEvent`` if the event is unreadable. Cost: reading one event. If a caller
+        asks for ever smaller versions, several events are read at a time.
         """
         if self._changes is not None and self._changes_before == version:
             return self._changes
@@ -329,8 +331,9 @@ class ReadTransaction:
         return event
 
     def _rows_of_changes(self, version: int, limit: int) -> list[Row]:
-        """Return the rows of the last ``DocumentChanges`` before a version, the oldest first; only
-        the rows of one conversation if the past of a fork has others.
+        """Return the rows of the last ``DocumentChanges`` before a version, the oldest first. If
+        these events of a fork are stored under several conversations, return only the rows of one
+        conversation.
         """
         for part in (self._own_segment(), *reversed(self.past)):
             stop = min(version, part.stop)
@@ -368,8 +371,8 @@ class ReadTransaction:
         return None
 
     def records(self, projection: str, after: int = 0) -> Iterator[Record]:
-        """Yield the records of a projection for versions greater than ``after``, ascending. They
-        are read a page at a time.
+        """Yield the records of a projection for versions greater than ``after``, ascending. The
+        records are read a page at a time.
         """
         self._whole("after", after)
         for part in self.past:
@@ -381,8 +384,8 @@ class ReadTransaction:
         yield from self._records_of(projection, self.state.key, self._codec(), after)
 
     def damaged_records(self, projection: str) -> Iterator[int]:
-        """Yield the versions of damaged records of a projection. Other reads skip them, and their
-        projection makes them again.
+        """Yield the versions of damaged records of a projection. Other reads skip damaged records,
+        and the projection makes these records again.
         """
         codec = self._codec()
         after = 0
@@ -397,8 +400,8 @@ class ReadTransaction:
     # -- for the store and its maintenance
 
     def page(self, start: int, stop: int) -> Iterable[Event]:
-        """Return the events ``start <= id < stop``, in one read. Iterating raises the errors of
-        ``events``.
+        """Return the events ``start <= id < stop``, in one read. Iterating over the events raises
+        the errors of ``events``.
         """
         return dense_events(self.conversation, self.rows(start, stop, stop - start), start, stop)
 
@@ -431,15 +434,15 @@ class ReadTransaction:
         return self.recalled(stored_key(self.salt, idempotency_key))
 
     def recalled(self, name: str) -> RecalledKey | None:
-        """Return the events that an idempotency key stands for, by its name in the store. Raises
-        the errors of ``recall``.
+        """Return the events that an idempotency key stands for. ``name`` is the key's name in the
+        store. Raises the errors of ``recall``.
         """
         recalled = self._reader.recalled(self.state.key, name, 1, exactly=True)
         self.check_proofs(recalled)
         return recalled[0][1] if recalled else None
 
     def recalled_among(self, names: Sequence[str]) -> set[str]:
-        """Return the names among these that are stored. Raises the errors of ``recall``."""
+        """Return those of ``names`` that are stored. Raises the errors of ``recall``."""
         rows = self._reader.recalled_among(self.state.key, names)
         recalled = [(name, key) for _, name, key in rows]
         self.check_proofs(recalled)

@@ -1,10 +1,11 @@
-"""The remains of an event whose content was erased. Pure.
+"""Make the remains of an event whose content was erased. Pure.
 
-These stay: the kind, the id, the place in the log, times, the fields that pair a call with its
-result (tool, call id, response id, cause, source), the place in its record, and the id that its
-source gave it if that is a number or a short word. Names of tools, annotations and documents stay,
-and so does the effect of a condensation or a retraction on a View. The usage of model calls stays:
-the model, the numbers of tokens, and the cost. Every other text becomes ``[redacted]``.
+These parts of the event stay: the kind, the id, the place in the log, times, the fields that pair a
+call with its result (tool, call id, response id, cause, source), the place in its record, and the
+id that its source gave it if that is a number or a short word. Names of tools, annotations and
+documents stay, and so does the effect of a condensation or a retraction on a View. The usage of
+model calls stays: the model, the numbers of tokens, and the cost. Every other text becomes
+``[redacted]``.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ from foldlog.eventstore.events import (
 )
 
 TEXT: Final = "[redacted]"
-"""The text that replaces a redacted text. It is stored, and ``verify`` compares it, so a change
-would need a migration.
+"""The text that replaces a redacted text. This text is stored, and ``verify`` compares it, so a
+change of the text would need a migration.
 """
 
 _THINKING: Final = ({"type": "thinking", "thinking": TEXT},)
@@ -65,21 +66,21 @@ def can_be_redacted(event: Event) -> bool:
 
 
 def has_content(event: Event) -> bool:
-    """Return whether an event still has its content, and was not redacted."""
+    """Return whether an event still has its content. A redacted event has no content."""
     return event.redacted is None
 
 
 def without_content(event: Event, redacted: Redacted) -> Event:
     """Return the event without its content. If the event already has this receipt, the returned
-    event equals it.
+    event equals the passed one.
     """
     remaining = {"meta": _usage_in(event.meta), "extra": {}, "origin": _origin(event.origin)}
     return replace(event, **remaining, redacted=redacted, **_fields_without_content(event))
 
 
 def _usage_in(values: dict[str, Any], *, within: bool = False) -> dict[str, Any]:
-    """Return what a map has on model calls: their usage, and the View that they answer. Only
-    numbers and names, such as names of models, are returned.
+    """Return the values of a map that are about model calls: the usage of the calls, and the View
+    that they answer. Only numbers and names, such as names of models, are returned.
     """
     usage: dict[str, Any] = {}
     for name, value in values.items():

@@ -43,7 +43,7 @@ class Logged(NamedTuple):
 
 
 class Border(NamedTuple):
-    """The border of a fork: it shares the events below ``version`` with ``parent``."""
+    """The border of a fork: the fork shares the events below ``version`` with ``parent``."""
 
     parent: str
     version: int

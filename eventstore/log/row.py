@@ -8,15 +8,15 @@ Pure except for clocks and salts.
                          recorded_at, kind || commitment)
     commitment = SHA-256(salt of the event || body)
 
-Each event has a salt of its own, which is stored after its head (``Row.proof``), or before an
-encrypted body. A redaction replaces the body, and it replaces the salt by the commitment. So the
-head does not change, and no reader can check a guess of the erased body. A fork has the salt of its
+Each event has its own salt, which is stored after the event's head (``Row.proof``), or before an
+encrypted body. A redaction replaces the body, and replaces the salt by the commitment. So the head
+does not change, and no reader can check a guess of the erased body. A fork has the salt of its
 parent, and its first own event follows its parent's head.
 
-Each head proves its event and every event before it. It is computed from the plain text as first
-written, so encryption, compression, copying and upcasting do not change it. A reader who keeps a
-published head can detect every later change of the history before it. Without the salt, which is
-erased with the conversation, a head reveals nothing about the events.
+Each head proves its event and every event before it. A head is computed from the plain text as
+first written, so encryption, compression, copying and upcasting do not change a head. A reader who
+keeps a published head can detect every later change of the history before it. Without the salt,
+which is erased with the conversation, a head reveals nothing about the events.
 
 Each stored row has two checksums (CRC-32), which need no other row: one of the body, and one of
 ``meta``, which has the body's checksum. Every read checks both, so a flipped bit becomes an error
@@ -66,7 +66,9 @@ PLAIN: Final = 0
 
 
 class NotAsWritten(ValueError):
-    """The bytes are not the bytes that were encoded. The reader adds the id of the event."""
+    """The stored bytes are not the bytes that were encoded. The reader adds the event's id to this
+    error.
+    """
 
 
 SALT_BYTES = 16
@@ -76,8 +78,8 @@ _PROOF_BYTES: Final = HEAD_BYTES + SALT_BYTES
 
 
 def new_salt() -> bytes:
-    """Return a random salt. It makes the heads of equal histories differ. Once it is erased, heads
-    reveal nothing of events.
+    """Return a random salt, which makes the heads of equal histories differ. Once the salt is
+    erased, heads reveal nothing of events.
     """
     return urandom(SALT_BYTES)
 
@@ -88,8 +90,8 @@ def seed(conversation: str, salt: bytes) -> bytes:
 
 
 def first_head(conversation: Conversation, salt: bytes) -> bytes:
-    """Return the head before event 0. In a fork it comes from the conversation that recorded event
-    0.
+    """Return the head before event 0. In a fork this head comes from the conversation that recorded
+    event 0.
     """
     return conversation.seed or seed(conversation.id, salt)
 
@@ -99,11 +101,11 @@ _Linked = tuple[int, str, int, bool, bool, int]
 
 
 def link(head: bytes, salt: bytes, columns: _Linked, committed: bytes) -> bytes:
-    """Return the head after one more event. ``salt`` is the conversation's, and ``committed`` the
-    commitment to the body.
+    """Return the head after one more event. ``salt`` is the conversation's salt, and ``committed``
+    is the commitment to the event's body.
 
-    The columns are separated by spaces and end with a line feed. Only the kind is a text, with its
-    length before it. So no two events have the same bytes.
+    The columns are separated by spaces and end with a line feed. Only the kind is a text, and its
+    length stands before it. So no two events have the same bytes.
     """
     event_id, kind, schema, shown, structural, recorded_at = columns
     name = kind.encode()
@@ -122,7 +124,7 @@ def link_of(head: bytes, salt: bytes, row: Row) -> bytes:
 
 
 def commitment(event_salt: bytes, body: bytes) -> bytes:
-    """Return the commitment to a body, from which a head is computed."""
+    """Return the commitment to a body. A head is computed from this commitment."""
     return sha256(event_salt + body).digest()
 
 
@@ -160,8 +162,8 @@ _own_checksum = struct.Struct("<I").pack
 
 
 def with_checksums(seed: int, rows: Iterable[Row]) -> list[Row]:
-    """Return the rows with right checksums. Cost: one pass over each body, four times as fast as
-    ``link``.
+    """Return the rows with right checksums. Cost: one pass over each body, which is four times as
+    fast as ``link``.
     """
     checked_rows = []
     for row in rows:
@@ -171,8 +173,8 @@ def with_checksums(seed: int, rows: Iterable[Row]) -> list[Row]:
 
 
 def unsound(seed: int, rows: Sequence[Row]) -> list[int]:
-    """Return the indices of rows with a wrong checksum, or with another id than their
-    ``meta`` has.
+    """Return the indices of rows with a wrong checksum, and of rows whose id differs from the id in
+    their ``meta``.
     """
     if not rows:
         return []
@@ -221,9 +223,9 @@ def chained(
     and the new state of the conversation. Ids are dense, heads are linked, and the clock never runs
     backwards.
 
-    Each event has a salt of its own: a random one, or one made from ``secret`` and its id. Cost:
+    Each event has its own salt, which is random, or made from ``secret`` and the event's id. Cost:
     one hash of each body, and one checksum. ``link`` and ``with_checksums`` compute the same values
-    for existing rows. Doing both in one loop takes two thirds of the time
+    for existing rows. One loop for both values takes two thirds of the time of two loops
     (``benchmarks/append.py``).
     """
     _, name, _, salt, event_id, updated_at, head, before, turns = conversation[:9]
@@ -263,8 +265,8 @@ def chained(
 
 
 def _salts(secret: bytes, first: int, count: int) -> bytes:
-    """Return the salts of ``count`` events from the id ``first`` on. They are the same in each copy
-    of a source with this secret.
+    """Return the salts of ``count`` events from the id ``first`` on. Each copy of a source with
+    this secret has the same salts.
     """
     ids = (b"%d" % event_id for event_id in range(first, first + count))
     return b"".join(
@@ -274,8 +276,8 @@ def _salts(secret: bytes, first: int, count: int) -> bytes:
 
 @lru_cache(1_000)  # there are few kinds and many rows
 def _kind_bytes(kind: str) -> tuple[bytes, bytes]:
-    """Return a kind in the form that checksums cover, and in the form that heads cover: after its
-    length.
+    """Return a kind in the form that checksums cover, and in the form that heads cover, which
+    begins with the kind's length.
     """
     kind_bytes = kind.encode()
     return kind_bytes, b"%d %b" % (len(kind_bytes), kind_bytes)
@@ -297,7 +299,7 @@ def events_of(conversation: str, rows: Sequence[Row]) -> Iterable[Event]:
     """Return the events of rows, in their order. Iterating raises ``CorruptEvent`` at a row that is
     not an event.
 
-    Sound rows are decoded together, which takes half of the time.
+    Sound rows are decoded together, which takes half of the time of decoding one at a time.
     """
     events = None if any(encodings(rows)) else events_of_rows(rows)
     if events is None:
@@ -306,7 +308,9 @@ def events_of(conversation: str, rows: Sequence[Row]) -> Iterable[Event]:
 
 
 def events_of_rows(rows: Sequence[Row]) -> list[Event] | None:
-    """Return the events of plain rows, each with its time; None if a row needs ``event_of``."""
+    """Return the events of plain rows, each with its time. Return None if a row needs
+    ``event_of``.
+    """
     if not rows:
         return []
     ids, metas, bodies = zip(*rows, strict=True)
@@ -320,8 +324,8 @@ def events_of_rows(rows: Sequence[Row]) -> list[Event] | None:
 
 
 def with_times(events: Sequence[Event], recorded_at: datetime) -> Sequence[Event]:
-    """Give ``events``, which belong to the caller, the times that a reader will see: see
-    ``event_of``.
+    """Return ``events`` with the times that a reader will see: see ``event_of``. The events, which
+    belong to the caller, are changed.
     """
     for event in events:
         # Whether an unknown event has a time is unknown, too.
@@ -378,8 +382,8 @@ def dense_rows(conversation: str, rows: Sequence[Row], start: int, stop: int) ->
 def not_erased(
     conversation: Conversation | None, successor: Conversation | None = None
 ) -> Conversation | None:
-    """Return the conversation, or None. Raises ``ConversationErased`` if it is erased.
-    ``successor`` is the conversation that has its id now.
+    """Return the conversation, or None. Raises ``ConversationErased`` if the conversation is
+    erased. ``successor`` is the conversation that has the erased conversation's id now.
     """
     if conversation is not None and (erasure := conversation.erasure) is not None:
         when = from_microseconds(erasure.erased_at)
@@ -392,9 +396,9 @@ def not_erased(
 
 def begun(conversation: Conversation | None) -> Conversation | None:
     """Return the conversation, or None. Raises ``ConversationErased``. Raises ``CorruptEvent`` for
-    a conversation without a last event: it has lost its events, because a conversation begins with
-    its first event, and a fork with shared events. A damaged conversation must not look like an
-    empty one.
+    a conversation without a last event: such a conversation has lost its events, because a
+    conversation begins with its first event, and a fork begins with shared events. A damaged
+    conversation must not look like an empty one.
     """
     is_whole = conversation is not None and (conversation.head or conversation.pending)
     if conversation is None or (is_whole and conversation.erasure is None):

@@ -1,10 +1,10 @@
 """Convert a plain row to the stored row and back: compress, encrypt, add the checksum. Pure except
-for its nonces.
+for random nonces.
 
-The encoding of a row is a number: 0 is JSON text, 1 zlib, 2 zstd. Plus 8: encrypted with
-AES-256-GCM under the conversation's data key, and bound to every other column of the row, so that
-none of them can be changed without the key. Plus 16: the body has attachments
-(``foldlog.eventstore.codec_json``), each of them compressed and encrypted separately.
+The encoding of a row is a number: 0 is JSON text, 1 zlib, 2 zstd. If 8 is added, the body is
+encrypted with AES-256-GCM under the conversation's data key, and bound to every other column of the
+row, so that no column can be changed without the key. If 16 is added, the body has attachments
+(``foldlog.eventstore.codec_json``), and each attachment is compressed and encrypted separately.
 
 A damaged row is returned with the encoding ``DAMAGED`` and the reason as its body.
 """
@@ -63,7 +63,7 @@ Compression = Literal["none", "zlib", "zstd"]
 
 EVENT_BYTES_MAX: Final = 16 * 2**20
 """The largest event that a store accepts, unless it is opened with another limit: 16 MiB of stored
-JSON. No larger body is compressed, and so none is decompressed to more.
+JSON. No larger body is compressed, so no body is decompressed to more bytes.
 """
 _TOO_LARGE: Final = (
     f"the compressed body has more than {EVENT_BYTES_MAX:,} bytes, which foldlog never compresses"
@@ -82,8 +82,8 @@ class Mark(NamedTuple):
     and its counts.
 
     ``keys`` is the number of idempotency keys with a proof. If ``pending_until`` is not 0, a change
-    of the encryption is running. Then rows with ``pending_from <= id < pending_until`` and records
-    of versions up to ``pending_until`` may be plain, and idempotency keys of events before
+    of the encryption is running: rows with ``pending_from <= id < pending_until`` and records of
+    versions up to ``pending_until`` may be plain, and idempotency keys of events before
     ``pending_until`` may have no proof.
     """
 
@@ -106,8 +106,8 @@ def mark_of(key: DataKey, conversation: Conversation, mark: Mark) -> bytes:
 
 
 def read_mark(key: DataKey, conversation: Conversation) -> Mark:
-    """Read the mark of a conversation. Raises ``NotAsWritten`` if it is the mark of another
-    state.
+    """Read the mark of a conversation. Raises ``NotAsWritten`` if the mark belongs to another state
+    of the conversation.
     """
     stored = conversation.mark
     if stored is None and not conversation.visible:
@@ -152,8 +152,8 @@ WITH_BYTES: Final = 16
 _HOW_COMPRESSED: Final = 3
 _COMPRESSIONS: Final = get_args(Compression)
 DAMAGED: Final = 255
-"""The encoding of a damaged row after a read. It is never stored. The body of such a row is the
-reason.
+"""The encoding of a damaged row after a read. This encoding is never stored. The body of a damaged
+row is the reason.
 """
 
 _NOT_ENCRYPTED = (
@@ -170,12 +170,12 @@ _length = struct.Struct(">I").pack
 
 
 class WriteSettings(NamedTuple):
-    """The settings of a store for writing bodies. Which bodies it can read depends only on its
+    """The settings of a store for writing bodies. Which bodies a store can read depends only on its
     keys.
 
-    ``compression`` is None if none was chosen: new rows are not compressed, and a rekey leaves rows
-    as compressed as they are. With ``plain_allowed``, a process without keys may begin a plain
-    conversation in a store that has encrypted conversations.
+    ``compression`` is None if no compression was chosen: new rows are not compressed, and a rekey
+    leaves rows as compressed as they are. With ``plain_allowed``, a process without keys may begin
+    a plain conversation in a store that has encrypted conversations.
     """
 
     compression: Compression | None = None
@@ -184,11 +184,11 @@ class WriteSettings(NamedTuple):
 
     @classmethod
     def chosen(cls, compression: str | None, keys: KeyRing | None) -> WriteSettings:
-        """Return these settings. A setting that is None is read from the environment
-        (``FOLDLOG_COMPRESSION``, ``FOLDLOG_KEY``, ``FOLDLOG_KEY_FILE``).
+        """Return settings with this compression and these keys. An argument that is None is read
+        from the environment (``FOLDLOG_COMPRESSION``, ``FOLDLOG_KEY``, ``FOLDLOG_KEY_FILE``).
 
-        Raises ``InvalidOption`` if there is no such compression or its package is missing, and
-        ``KeyUnavailable`` if a key is missing or malformed.
+        Raises ``InvalidOption`` if there is no compression of this name or its package is missing,
+        and ``KeyUnavailable`` if a key is missing or malformed.
         """
         choice = compression or os.environ.get("FOLDLOG_COMPRESSION")
         return cls(
@@ -197,8 +197,8 @@ class WriteSettings(NamedTuple):
 
 
 class RowCodec(NamedTuple):
-    """Reads and writes the rows of a conversation; without ``data_key`` they are plain. ``mark``
-    has the fields of the conversation's mark.
+    """Reads and writes the rows of a conversation; without ``data_key`` the rows are plain.
+    ``mark`` has the fields of the conversation's mark.
     """
 
     conversation: str
@@ -207,7 +207,7 @@ class RowCodec(NamedTuple):
 
     @property
     def is_strict(self) -> bool:
-        """Whether the codec accepts only rows that were written with the key. Such a codec never
+        """Whether the codec accepts only rows that were written with the key. A strict codec never
         becomes outdated.
         """
         return self.data_key is not None and not self.mark.pending_until
@@ -216,7 +216,7 @@ class RowCodec(NamedTuple):
 
     def decoded(self, rows: Sequence[Row]) -> Sequence[Row]:
         """Return the decrypted and decompressed rows; damaged rows are marked. Plain and sound rows
-        are returned unchanged. Cost: a checksum for each row.
+        are returned unchanged. Cost: computing a checksum of each row.
         """
         unsound_indices = unsound(checksum_seed(self.conversation), rows)
         if not unsound_indices and self.data_key is None and not any(encodings(rows)):
@@ -268,7 +268,8 @@ class RowCodec(NamedTuple):
         return with_checksums(checksum_seed(self.conversation), stored)
 
     def encoded_again(self, stored: Row, plain: Row, compression: Compression | None) -> Row:
-        """Return a stored row in the form of this codec; the same object if it has this form.
+        """Return a stored row in the form of this codec; the passed object if the row has this form
+        already.
 
         If ``compression`` is None, the row stays as compressed as it is.
         """
@@ -296,7 +297,7 @@ class RowCodec(NamedTuple):
         return row.in_form(PLAIN, body, proof)
 
     def _decrypted(self, row: Row) -> bytes:
-        """Return the decrypted body of a stored row, and do not decompress it. Raises
+        """Return the body of a stored row, decrypted and still compressed. Raises
         ``NotAsWritten``.
         """
         if row.encoding & ENCRYPTED:
@@ -395,8 +396,8 @@ class RowCodec(NamedTuple):
     # -- idempotency keys
 
     def proved(self, idempotency_key: str, recalled: RecalledKey) -> RecalledKey:
-        """Return the entry of an idempotency key with its proof. In a plain conversation it has no
-        proof.
+        """Return the entry of an idempotency key with the entry's proof. In a plain conversation
+        the entry has no proof.
         """
         proof = None
         if self.data_key is not None:
@@ -439,8 +440,8 @@ def _with_body(row: Row, body: bytes) -> Row:
 
 
 def _place_of_row(row: Row) -> bytes:
-    """Return the bytes of a row without its body and checksums. An encrypted body is bound
-    to them.
+    """Return the bytes of a row without its body and checksums. An encrypted body is bound to these
+    bytes.
     """
     kind = _PLACES.get(len(row.proof))
     if kind is None:
@@ -474,8 +475,8 @@ def _named(text: str) -> bytes:
 
 
 def checked_compression(name: str) -> Compression:
-    """Return the compression of this name. Raises ``InvalidOption`` if there is none of this name,
-    or if its package is missing.
+    """Return the compression of this name. Raises ``InvalidOption`` if there is no compression of
+    this name, or if its package is missing.
     """
     if name not in get_args(Compression):
         raise InvalidOption(
@@ -488,7 +489,7 @@ def checked_compression(name: str) -> Compression:
 
 def compressed(compression: Compression, body: bytes) -> tuple[int, bytes]:
     """Return the number of the compression, and the bytes to store. The body is not compressed if
-    that does not make it smaller, or if readers would refuse it because of its size.
+    compression does not make it smaller, or if readers would refuse the body because of its size.
     """
     if compression == "none" or len(body) > EVENT_BYTES_MAX:
         return _NONE, body
@@ -528,7 +529,9 @@ def decompressed(number: int, stored: bytes) -> bytes:
 
 
 class _Contexts(threading.local):
-    """The contexts of zstd, which are expensive to make and must not be shared by threads."""
+    """The contexts of zstd of one thread. A context is expensive to make, and threads must not
+    share it.
+    """
 
     @cached_property
     def compressor(self) -> zstandard.ZstdCompressor:

@@ -3,8 +3,8 @@ the events.
 
 The row codec of the conversation is applied before each insert. An inline projection is called in
 the transaction that appends structural events, so that its records cannot differ from the log. Each
-record has a version. The store does not look into records. It only relies on one rule: the records
-of Views repeat no text of events.
+record has a version. The store does not look into records. The store only relies on one rule: the
+records of Views repeat no text of events.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from foldlog.eventstore.recorders.types import Conversation, Place, RecalledKey,
 _PROJECTIONS_MAX = 1_000
 _RECENT_MAX: Final = 64
 _RECENT_BYTES_MAX: Final = 100_000
-"""How many of the newest rows stay in memory at most, and how many bytes of their bodies. There are
-few, because each append copies the list.
+"""The most newest rows that stay in memory, and the most bytes of their bodies. Few rows stay,
+because each append copies the list of rows.
 """
 
 
@@ -50,8 +50,8 @@ class _NewestRows(NamedTuple):
 
 
 class WriteTransaction(ReadTransaction):
-    """One conversation in a write transaction. It has the newest state, and may write events, and
-    records beside them.
+    """One conversation in a write transaction. The object has the conversation's newest state, and
+    may write events, and records beside the events.
 
     If the store has a key and the conversation has none, the next write gives it a data key. From
     then on every new row is encrypted, and the mark says which older rows are not. ``end`` must be
@@ -61,7 +61,7 @@ class WriteTransaction(ReadTransaction):
     _reader: Transaction
     _changed = False
     _newest_rows: _NewestRows | None = None
-    """What stays in memory of the appended rows; None before the first rows."""
+    """The appended rows that stay in memory; None before the first append."""
     _before: Conversation | None = None
     """The state before the rows that were inserted last."""
     is_begun = True
@@ -70,9 +70,7 @@ class WriteTransaction(ReadTransaction):
     def of_new(
         cls, transaction: Transaction, database: Database, new: Conversation
     ) -> WriteTransaction:
-        """Return the transaction of a conversation that is begun with the first events that are
-        appended.
-        """
+        """Return the transaction of a conversation that begins with the first appended events."""
         writing = cls(transaction, new, database)
         writing.is_begun = False
         return writing
@@ -94,7 +92,7 @@ class WriteTransaction(ReadTransaction):
     ) -> None:
         """Write records. A record of the same version is replaced. With ``replace_all``, all
         earlier records of the projection are replaced. The records of a plain conversation are
-        plain too: writing them gives it no key.
+        plain too: writing records gives the conversation no key.
         """
         codec = self._codec()
         encoded = [codec.encoded_record(projection, record) for record in records]
@@ -112,7 +110,7 @@ class WriteTransaction(ReadTransaction):
 
     def forget_records(self, codec: RowCodec | None = None) -> None:
         """Delete all records except records of Views and of attributes. With a ``codec``, delete
-        only the records of attributes, and encode all others with the codec.
+        only the records of attributes, and encode all other records with the codec.
         """
         key = self.state.key
         own = self._codec()
@@ -139,8 +137,8 @@ class WriteTransaction(ReadTransaction):
     def append(
         self, batch: Sequence[Encoded], now: int, secret: bytes | None = None
     ) -> tuple[Place, int]:
-        """Insert the next events. Their salts are random, or made from ``secret``. Return their
-        positions, and when they were recorded, in microseconds since 1970.
+        """Insert the next events. The events' salts are random, or made from ``secret``. Return the
+        events' positions, and when the events were recorded, in microseconds since 1970.
         """
         if not self.is_begun:
             self.state = begin_new(self._reader, self.database, self.state._replace(created_at=now))
@@ -160,7 +158,9 @@ class WriteTransaction(ReadTransaction):
         return place, after.updated_at
 
     def _insert(self, rows: Sequence[Row], stored: Sequence[Row], after: Conversation) -> Place:
-        """Insert rows, which are ``stored`` in encoded form. ``after`` is the new state."""
+        """Insert rows. ``stored`` are the rows in encoded form, and ``after`` is the new state of
+        the conversation.
+        """
         before = self.state
         last = self._reader.last_conversation
         # The state changes only after the insert: an insert that fails must change nothing.
@@ -209,7 +209,7 @@ class WriteTransaction(ReadTransaction):
         return self._codec_to_write().data_key
 
     def set_pending(self, records: int) -> None:
-        """Set the number of records of its source that have no events yet."""
+        """Set the number of records of the conversation's source that have no events yet."""
         self._reader.set_pending(self.state.key, records)
         self.state = self.state._replace(pending=records)
         self._changed = True
@@ -222,22 +222,24 @@ class WriteTransaction(ReadTransaction):
         self.state = self.state._replace(redactions=self.state.redactions + count)
 
     def leave_parent(self) -> None:
-        """Leave the parent, whose events are copied by now. They get the next positions."""
+        """Leave the parent, whose events are copied by now. The copied events get the next
+        positions.
+        """
         self._reader.place_past(self.state.key, self.state.begins)
         self.state = self.state._replace(parent=None, parent_id=None, lineage=())
         self._changed = True
         self.past = ()
 
     def enter_origins(self, origins: Iterable[Border]) -> None:
-        """Enter in the ledger that the conversation has copies of the events of these other
-        conversations. It was a fork of them.
+        """Enter in the ledger that the conversation, which was a fork, has copies of the events of
+        these other conversations.
         """
         for origin in origins:
             detached = Detached(parent=origin.parent, version=origin.version)
             enter(self._reader, self.state, detached, self.database.now())
 
     def insert_past(self, rows: Sequence[Row]) -> None:
-        """Insert rows of a fork's past, which are not yet encoded, under its own key."""
+        """Insert rows of a fork's past, which are not yet encoded, under the fork's own key."""
         self._reader.insert_past(self.state.key, self._encoded(rows))
 
     def begin(self) -> None:
@@ -268,8 +270,8 @@ class WriteTransaction(ReadTransaction):
 
     def _codec_to_write(self, *, has_nothing: bool = False) -> RowCodec:
         """Return the codec. A plain conversation gets a data key if the store has a key.
-        ``has_nothing`` says that nothing plain is stored under its key. A fork without events of
-        its own may have plain idempotency keys, and plain rows of its past.
+        ``has_nothing`` says that nothing plain is stored under the conversation's key. A fork
+        without events of its own may have plain idempotency keys, and plain rows of its past.
         """
         codec = self._codec()
         keys = self.database.settings.keys
@@ -296,7 +298,7 @@ class WriteTransaction(ReadTransaction):
 def _with_newest(
     last: LastConversation | None, before: Conversation, rows: Sequence[Row], after: Conversation
 ) -> _NewestRows:
-    """Return the rows that stay in memory after ``rows`` were appended. There are none if a row has
+    """Return the rows that stay in memory after ``rows`` were appended. No rows stay if a row has
     attachments, or is structural: a structural event changes more than itself.
     """
     size = 0
@@ -330,7 +332,7 @@ def begin_new(transaction: Transaction, database: Database, new: Conversation) -
 
 def check_plain(reader: Reader, database: Database, conversation: str) -> None:
     """Raise ``KeyUnavailable`` if a new conversation would be plain text in a store that has
-    encrypted ones, unless the store was opened with ``?plain=allowed``.
+    encrypted conversations, unless the store was opened with ``?plain=allowed``.
     """
     settings = database.settings
     if settings.keys is not None or settings.plain_allowed:
@@ -354,8 +356,8 @@ class InlineProjection(Protocol):
         """Update the records for ``events`` (the whole batch, at least one of them structural),
         which ``writing`` has just appended.
 
-        If it raises, nothing is appended. It is called again for the same events if the transaction
-        is run again, so it must have no other effects than its records.
+        If ``project`` raises, nothing is appended. ``project`` is called again for the same events
+        if the transaction is run again, so it must have no other effects than its records.
         """
 
 

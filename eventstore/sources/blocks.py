@@ -1,8 +1,8 @@
 """Blocks: about 128 kB of the bytes of a source, with the place and the hash of each record. Pure.
 
 The bytes between records (line ends, commas, damaged lines) belong to the block and to no record.
-So the blocks of a source together are its bytes, and each record can be read, compared and proven
-alone.
+So the blocks of a source together have all bytes of the source, and each record can be read,
+compared and proven alone.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ except ImportError:
 SIZE: Final = 128 * 1024
 """The approximate number of bytes in a block."""
 _RATIO: Final = 8
-"""Most blocks inflate to less than this number times their stored size: then the buffer need not
-grow.
+"""Most blocks inflate to less than this number times their stored size. The buffer for such a block
+need not grow.
 """
 HASH_BYTES: Final = 16
 GENESIS: Final = bytes(32)
@@ -41,7 +41,7 @@ class DamagedBlock(ValueError):
 
 
 class Block(NamedTuple):
-    """The records from number ``first`` on.
+    """The records of a source from number ``first`` on, up to the block's last record.
 
     ``places`` has the start and the end of each record in ``raw``. ``hashes`` has the hash of each
     imported record, even if the record was redacted since.
@@ -73,7 +73,7 @@ class Block(NamedTuple):
         return self.hashes[place : place + HASH_BYTES]
 
     def numbers_of(self, hashes: Iterable[bytes]) -> list[int]:
-        """Return the numbers of the records that have one of these hashes."""
+        """Return the numbers of the block's records that have one of these hashes."""
         searched = frozenset(hashes)
         return [
             number
@@ -99,8 +99,8 @@ class Block(NamedTuple):
         return Block(number, places, self.hashes[HASH_BYTES * count :], self.raw[start:])
 
     def with_record(self, number: int, record: bytes) -> Block:
-        """Return the block with other bytes for a record. The record's hash stays: it proves the
-        bytes that were imported.
+        """Return the block with other bytes for a record. The record's hash stays, because the hash
+        proves the bytes that were imported.
         """
         index = 2 * (number - self.first)
         start, end = self.places[index : index + 2]
@@ -122,13 +122,13 @@ class Block(NamedTuple):
         return of_records(self.first, self.records())._replace(hashes=self.hashes)
 
     def packed(self) -> tuple[bytes, bytes]:
-        """Return the index and the bytes in their stored forms."""
+        """Return the index and the bytes of the block in their stored forms."""
         return pack(_steps_to(self.places).tobytes()) + self.hashes, pack(self.raw)
 
 
 class AppendedIndex(NamedTuple):
-    """The index of a block that was appended alone. Until the block is joined with others, its
-    index also lists the events of its records, and has the head after them.
+    """The index of a block that was appended alone. Until the block is joined with other blocks,
+    its index also lists the events of its records, and has the head after the last record.
     """
 
     places: array[int]
@@ -137,7 +137,7 @@ class AppendedIndex(NamedTuple):
     head: bytes
 
     def packed(self) -> bytes:
-        """Return the stored form of the index: 32 bytes a record, and the head."""
+        """Return the stored form of the index: 32 bytes for each record, and the head."""
         events = array("I", chain.from_iterable(self.made.values()))
         return events.tobytes() + self.places.tobytes() + self.hashes + self.head
 
@@ -192,7 +192,9 @@ def unpacked_index(count: int, index: bytes) -> tuple[array[int], bytes]:
 
 
 def _steps_to(places: array[int]) -> array[int]:
-    """Return the distances from each place to the next. These small numbers compress well."""
+    """Return the distances from each place to the next place. Small numbers such as these distances
+    compress well.
+    """
     return array("I", map(sub, places, (0, *places)))
 
 
@@ -220,8 +222,8 @@ def each_hash(hashes: bytes) -> list[bytes]:
 
 
 def chained(head: bytes, hashes: bytes) -> bytes:
-    """Return the head of the chain after the records with these hashes. It does not depend on how
-    the records are divided into blocks.
+    """Return the head of the chain after the records with these hashes. The head does not depend on
+    how the records are divided into blocks.
     """
     for start in range(0, len(hashes), HASH_BYTES):
         head = sha256(head + hashes[start : start + HASH_BYTES]).digest()
@@ -234,7 +236,7 @@ def fingerprint_of(head: bytes) -> bytes:
 
 
 def shared(ours: bytes, theirs: bytes) -> int:
-    """Return how many hashes two sequences of hashes have in common at their beginning."""
+    """Return the number of equal hashes at the beginning of two sequences of hashes."""
     if theirs.startswith(ours) or ours.startswith(theirs):
         return min(len(ours), len(theirs)) // HASH_BYTES
     pairs = zip(each_hash(ours), each_hash(theirs), strict=False)

@@ -1,4 +1,4 @@
-"""Work on whole sources: copy one to another store, seal it again, verify it."""
+"""Work on whole sources: copy a source to another store, seal a source again, verify a source."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from foldlog.eventstore.sources.reading import about
 from foldlog.eventstore.sources.tables import Made, Place, Source, Sources, SourcesToWrite
 
 _TOGETHER: Final = 64
-"""The number of blocks in one transaction: some megabytes."""
+"""The number of blocks that one transaction writes: some megabytes."""
 
 
 def is_same_source(
     source: Database, target: Database, original: Conversation, copy: Conversation
 ) -> bool:
-    """Return whether both conversations have the same records, and the same records are redacted
-    and have events. Cost: one row of each.
+    """Return whether two conversations have equal records, of which the same ones are redacted and
+    have events. Cost: reading one row of each conversation.
     """
     ours, theirs = (
         database.recorder.query(partial(_content_of, database, key))
@@ -47,14 +47,15 @@ def copy_source(
 ) -> int:
     """Copy the source of a conversation, after its events were copied. If the target lacks the
     parent of the source, the shared records are copied too. The target has the events before
-    ``version``; it makes later events from the records.
+    ``version``, and makes later events from the records.
 
-    Each transaction leaves a sound source in the target, which is shorter than this one until the
-    last transaction. Events that the target made itself stay, and what it redacted stays redacted.
-    Return the number of new records that have no events yet. If the conversation has no events, it
-    is begun here. Raises ``HistoryDiverged`` if the target has other records, and
-    ``ConversationErased`` if they were erased there. Cost: its blocks; almost nothing if both
-    sources are equal.
+    Each transaction leaves a sound source in the target; until the last transaction this source is
+    shorter than the copied source. Events that the target itself made stay, and records that the
+    target redacted stay redacted. Return the number of new records that have no events yet. If the
+    conversation has no events, this function begins the conversation in the target. Raises
+    ``HistoryDiverged`` if the target has other records, and ``ConversationErased`` if the target
+    erased the conversation. Cost: copying the blocks of the source; almost nothing if both sources
+    are equal.
     """
 
     def read(reader: Reader) -> tuple[Source | None, str, str, list[tuple[bytes, Place]]]:
@@ -137,8 +138,9 @@ def _put(
     blocks: list[Block],
     made: Made,
 ) -> Source:
-    """Write blocks, and the list of their events. Return the source that is then in the target:
-    ``part``, which ends with these blocks, or the existing source if that is longer.
+    """Write blocks, and the list of their events. Return the source that is in the target
+    afterwards: ``part``, which ends with these blocks, or the existing source if the existing one
+    is longer.
     """
     writing, sources = _opened(transaction, target, conversation)
     existing = sources.settle(writing.key)
@@ -174,8 +176,8 @@ def _put(
 def _check_first_records(
     existing: Source | None, hashes: bytes, conversation: Conversation
 ) -> None:
-    """Raise ``HistoryDiverged`` if the target has other records. ``hashes`` are those of the
-    original.
+    """Raise ``HistoryDiverged`` if the target has other records. ``hashes`` are the hashes of the
+    original's records.
     """
     if existing is None:
         return
@@ -184,8 +186,8 @@ def _check_first_records(
 
 
 def _has_all(existing: Source, original: Source) -> bool:
-    """Return whether a source in the target has all records, redactions and events of the
-    original. It may have more redactions and events.
+    """Return whether a source in the target has all records, redactions and events of the original.
+    The source in the target may have more redactions and events.
     """
     return (
         existing.head == original.head
@@ -197,8 +199,8 @@ def _has_all(existing: Source, original: Source) -> bool:
 def _keep_redactions(
     sources: Sources, existing: Source, part: Source, blocks: list[Block]
 ) -> tuple[Source, list[Block]]:
-    """Return the source and the blocks to write, so that records stay redacted that only the target
-    redacted.
+    """Return the source and the blocks to write. In these blocks, records that only the target
+    redacted stay redacted.
     """
     redacted = set(existing.redacted).difference(part.redacted)
     if not redacted:
@@ -213,9 +215,9 @@ def _keep_redactions(
 
 
 def _about_both(own: Source, original: Source) -> bytes:
-    """Return what is stored beside the records of a source that redacted other records than its
-    original. If the original redacted records too, only equal fields stay: another field may
-    contain text that one of the two removed.
+    """Return the data beside the records of a source that redacted other records than its original.
+    If the original redacted records too, only equal fields stay, because a field that differs may
+    contain text that one of the two sources removed.
     """
     if set(own.redacted).issuperset(original.redacted):
         return own.about
@@ -249,8 +251,8 @@ def _source_in_target(
 def _opened(
     transaction: Transaction, target: Database, conversation: Conversation
 ) -> tuple[WriteTransaction, SourcesToWrite]:
-    """Return the conversation in the target, and an object that writes its source. If the target
-    lacks the conversation, it is begun.
+    """Return the conversation in the target, and an object that writes the conversation's source.
+    If the target lacks the conversation, this function begins it.
     """
     existing = not_erased(target.find(transaction, conversation.id, pending=True))
     if existing is not None:
@@ -264,9 +266,9 @@ def _opened(
 
 
 class RedactedRecords(NamedTuple):
-    """Redacted records in the store from which they are copied. ``remains`` has their skeletons by
-    number. ``source`` is their source in that store, and ``refused`` has the hashes that the source
-    refuses.
+    """Redacted records in the store from which the records are copied. ``remains`` has the
+    skeletons of the records by number. ``source`` is the records' source in the store, and
+    ``refused`` has the hashes that the source refuses.
     """
 
     remains: dict[int, bytes]
@@ -277,8 +279,8 @@ class RedactedRecords(NamedTuple):
 def find_redacted_records(
     database: Database, conversation: Conversation, event_ids: Iterable[int]
 ) -> RedactedRecords | None:
-    """Return the redacted records from which some events were made. Cost: the list of made events,
-    and a block for each record.
+    """Return the redacted records from which some events were made. Cost: reading the list of made
+    events, and a block for each record.
     """
     wanted_ids = frozenset(event_ids)
 
@@ -300,8 +302,8 @@ def find_redacted_records(
 
 
 def redact_records(writing: WriteTransaction, redacted: RedactedRecords) -> None:
-    """Replace records of a copied source by their skeletons in the original source. Cost: a block
-    for each record.
+    """Replace records of a copied source by their skeletons in the original source. Cost: writing a
+    block for each record.
     """
     sources = SourcesToWrite.beside(writing)
     own = sources.settle(writing.key)
@@ -344,8 +346,8 @@ def split_at_records(
     chunks: Iterable[list[Row]], made: Made, is_whole: Callable[[], bool]
 ) -> Iterator[list[Row]]:
     """Yield rows in groups. All events of a record are in one group. ``is_whole`` is called at the
-    end. If it returns False, rows are missing, so the last record may lack events: its events are
-    left out.
+    end. If ``is_whole`` returns False, rows are missing and the last record may lack events, so the
+    last record's events are left out.
     """
     first_of_later = {
         event_id: first
@@ -387,7 +389,9 @@ def note_made(writing: WriteTransaction, made: Made, version: int) -> None:
 
 
 def leave_alone(transaction: Transaction, database: Database, conversation: int) -> None:
-    """Copy the records of a source to the sources that share them. Cost: these records."""
+    """Copy the records of a source to the sources that share the records. Cost: copying the shared
+    records.
+    """
     sources = SourcesToWrite(database, transaction)
     source = sources.find_by_key(conversation)
     if source is None:
@@ -400,8 +404,8 @@ def leave_alone(transaction: Transaction, database: Database, conversation: int)
 def seal_again(
     transaction: Transaction, database: Database, conversation: int, key: DataKey | None
 ) -> None:
-    """Encrypt a stored source with this key, or store it plain if ``key`` is None. Cost: its
-    blocks.
+    """Encrypt a stored source with this key, or store the source plain if ``key`` is None. Cost:
+    writing the source's blocks.
     """
     sources = SourcesToWrite(database, transaction)
     source = sources.settle(conversation)
@@ -461,7 +465,7 @@ def _problems_of(database: Database, conversation: Conversation) -> Iterator[str
 
 
 def _key_of(database: Database, conversation: str, reader: Reader) -> int | None:
-    """Return the key of a conversation, if it has a source; otherwise None."""
+    """Return the key of a conversation if the conversation has a source; otherwise None."""
     state = database.find(reader, conversation, pending=True)
     if state is None or state.erasure is not None:
         return None

@@ -39,8 +39,8 @@ def blocks_of(database: Database, source: Source, start: int = 0) -> Iterator[Bl
 def own_blocks_with(
     database: Database, source: Source, is_wanted: Callable[[bytes], bool]
 ) -> Iterator[Block]:
-    """Yield the blocks that are stored for the source itself, if ``is_wanted`` accepts their bytes.
-    Cost: the bytes of all its blocks, and the indexes of the blocks that are yielded.
+    """Yield the blocks that are stored for the source itself and whose bytes ``is_wanted`` accepts.
+    Cost: reading the bytes of all these stored blocks, and the indexes of the yielded blocks.
     """
     start = source.from_record
     while start < source.records:

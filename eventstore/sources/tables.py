@@ -2,12 +2,12 @@
 made of its records.
 
 A source has the key of its conversation. It may begin with the records of another source, its
-parent, up to the record at which the two differ. Sources with one root are a family: they may hold
-the same records.
+parent, up to the record at which the two differ. Sources with one root are a family: several
+sources of a family may hold one record.
 
 The index and the bytes of a block, and the texts about a source, are deflated. In an encrypted
-conversation they are sealed with its key. The seal names the column and the row, so that no other
-row can take its place.
+conversation they are sealed with the conversation's key. The seal names the column and the row, so
+that no other row can take its place.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _APPENDED: Final = 16
 _PAGE: Final = 8
 """The number of blocks that are read together: about a megabyte."""
 MADE: Final = 64
-"""The number of records whose events are in one row."""
+"""The number of records whose events one row lists."""
 _ROWS: Final = 4
 """The number of rows that ``made_near`` reads."""
 _ASKED: Final = 1_000
@@ -107,8 +107,8 @@ Made = Mapping[int, tuple[int, int]]
 
 
 class Near(NamedTuple):
-    """The events of some consecutive records: all records from which the events from ``start`` to
-    ``stop`` were made.
+    """The events of some consecutive records. The events from ``start`` to ``stop`` were made from
+    these records.
     """
 
     start: int
@@ -128,15 +128,16 @@ class Sources:
         self._keys: dict[int, DataKey | None] = dict(keys or {})
 
     def find_by_key(self, conversation: int, *, has_texts: bool = True) -> Source | None:
-        """Return the source of the conversation with this key; None if it was not imported. If
-        ``has_texts`` is False, the source has an empty ``about`` and ``sums``, which costs less.
+        """Return the source of the conversation with this key; None if the conversation was not
+        imported. If ``has_texts`` is False, the returned source has an empty ``about`` and
+        ``sums``, which is cheaper to read.
         """
         rows = self.reader.ask_sources("source", conversation)
         return self._source(rows[0], has_texts=has_texts) if rows else None
 
     def of(self, conversation: str) -> Source | None:
-        """Return the source of a conversation; None if it was not imported, or was erased. Raises
-        ``ConversationNotFound``.
+        """Return the source of a conversation; None if the conversation was not imported, or was
+        erased. Raises ``ConversationNotFound``.
         """
         state = self.database.find(self.reader, conversation, pending=True)
         if state is None:
@@ -157,8 +158,8 @@ class Sources:
         ]
 
     def abouts(self) -> Iterator[tuple[str, str, bytes]]:
-        """Yield the id of each conversation with a source, the format, and ``Source.about``, the
-        oldest first. Encrypted sources are left out if their key is missing.
+        """Yield, for each conversation with a source, its id, its format and ``Source.about``, the
+        oldest conversation first. Encrypted sources are left out if their key is missing.
         """
         for name, key, encoding, format, stored in self.reader.ask_sources("abouts"):
             with suppress(KeyUnavailable):
@@ -169,7 +170,9 @@ class Sources:
                 )
 
     def name_of(self, conversation: int) -> str:
-        """Return the id of the conversation with this key; an empty text if there is none."""
+        """Return the id of the conversation with this key; an empty text if no conversation has the
+        key.
+        """
         state = self.reader.conversation(conversation)
         return "" if state is None else state.id
 
@@ -178,7 +181,7 @@ class Sources:
     def blocks(self, source: Source, start: int = 0) -> Iterator[Block]:
         """Yield the blocks from the block with record ``start`` on. Shared blocks come first; the
         last of them is cut at the record from which the two sources differ. Raises ``CorruptEvent``
-        for a damaged block. Cost: these blocks.
+        for a damaged block. Cost: reading the yielded blocks.
         """
         if start < source.from_record:
             parent = self.parent_of(source)
@@ -193,8 +196,8 @@ class Sources:
     def own_blocks(
         self, source: Source, start: int = 0, is_wanted: Callable[[bytes], bool] = lambda raw: True
     ) -> Iterator[Block]:
-        """Yield the blocks that are stored for this source itself, if ``is_wanted`` accepts their
-        bytes.
+        """Yield the blocks that are stored for this source itself and whose bytes ``is_wanted``
+        accepts.
         """
         key = source.conversation
         is_last = False
@@ -229,7 +232,9 @@ class Sources:
         return blocks[::-1]
 
     def hashes(self, source: Source) -> bytes:
-        """Return the hashes of all records as one byte string. Cost: the indexes of its blocks."""
+        """Return the hashes of all records as one byte string. Cost: reading the indexes of the
+        source's blocks.
+        """
         shared = b""
         parent = self.parent_of(source)
         if parent is not None:
@@ -237,25 +242,25 @@ class Sources:
         return b"".join([shared, *(hashes for _, hashes in self.indexes(source))])
 
     def parent_of(self, source: Source) -> Source | None:
-        """Return the source from which this one shares its first records; None if it shares
-        none.
+        """Return the source whose first records ``source`` shares; None if ``source`` shares no
+        records.
         """
         return None if source.parent is None else self.find_by_key(source.parent)
 
     def indexes(self, source: Source) -> Iterator[tuple[int, bytes]]:
-        """Yield, for each block of its own, the number of its first record and the hashes. Cost:
-        the indexes.
+        """Yield, for each block that is stored for the source itself, the number of the first
+        record and the hashes of the records. Cost: reading the blocks' indexes.
         """
         key = source.conversation
         for first, count, encoding, index in self.reader.ask_sources("block_indexes", key):
             yield first, self._index(key, first, count, encoding, index).hashes
 
     def record(self, source: Source, number: int) -> bytes:
-        """Return a record. Cost: one block."""
+        """Return a record. Cost: reading one block."""
         return next(self.blocks(source, number)).record(number)
 
     def all_redacted(self, source: Source) -> set[int]:
-        """Return the numbers of the redacted records, including shared ones."""
+        """Return the numbers of the redacted records, including shared records."""
         numbers = set(source.redacted)
         parent = self.parent_of(source)
         if parent is not None:
@@ -281,7 +286,9 @@ class Sources:
     # -- events of records
 
     def made(self, source: Source) -> dict[int, tuple[int, int]]:
-        """Return the events of each record, including shared ones. Cost: some bytes a record."""
+        """Return the events of each record, including shared records. Cost: reading some bytes for
+        each record.
+        """
         made: dict[int, tuple[int, int]] = {}
         parent = self.parent_of(source)
         if parent is not None:
@@ -292,8 +299,8 @@ class Sources:
         return made | in_rows | in_blocks
 
     def made_near(self, source: Source, event_id: int) -> Near:
-        """Return the events of the record that this event was made of, and of some records after
-        it, including shared ones. Cost: a few rows.
+        """Return the events of the record that this event was made of, and of some later records,
+        including shared records. Cost: reading a few rows.
         """
         key = source.conversation
         rows = self.reader.ask_sources("made_near", key, event_id, _ROWS)
@@ -314,8 +321,8 @@ class Sources:
         return Near(near.start, min(near.stop, first), shared)
 
     def records_before(self, source: Source, version: int) -> int:
-        """Return the number of records that were complete at a version: all their events have
-        smaller ids. Cost: a few rows.
+        """Return the number of records that were complete at a version: all events of these records
+        have ids below the version. Cost: reading a few rows.
         """
         # Go back record by record: the last ones may have events after the version.
         while version:
@@ -363,7 +370,7 @@ class Sources:
         return bool(self.refused_among([fingerprint]))
 
     def refuse_any(self) -> bool:
-        """Return whether any fingerprint is refused."""
+        """Return whether the store refuses any fingerprint."""
         return bool(self.reader.ask_sources("first_refused"))
 
     def refused_of(self, conversation: int) -> list[bytes]:
@@ -373,8 +380,8 @@ class Sources:
         ]
 
     def refused_among(self, hashes: Iterable[bytes]) -> set[bytes]:
-        """Return the hashes among these that are refused: hashes of redacted records, or
-        fingerprints of erased sources. Cost: a query for each thousand.
+        """Return those of ``hashes`` that are refused: hashes of redacted records, or fingerprints
+        of erased sources. Cost: one query for each thousand hashes.
         """
         remaining = iter(hashes)
         refused = set[bytes]()
@@ -494,7 +501,8 @@ class SourcesToWrite(Sources):
 
     def settle(self, conversation: int) -> Source | None:
         """Write the data that only appended blocks have to the row of the source, and to rows of
-        ``made``. Return the source of the conversation with this key; None if it was not imported.
+        ``made``. Return the source of the conversation with this key; None if the conversation was
+        not imported.
 
         Every change of a source, or of its blocks, begins with this call: a changed row or block
         would otherwise contradict the appended blocks.
@@ -515,7 +523,7 @@ class SourcesToWrite(Sources):
         return family
 
     def put(self, source: Source) -> None:
-        """Write a source. It replaces the stored one."""
+        """Write a source, which replaces the stored source of its conversation."""
         key = source.conversation
         texts = (source.about, source.sums)
         names = (b"about", b"sums")
@@ -537,7 +545,9 @@ class SourcesToWrite(Sources):
         )
 
     def set_progress(self, source: Source, records: int, made: int, head: bytes) -> None:
-        """Write the number of records, the number of records that have events, and the head."""
+        """Write three values of a source: the number of its records, the number of records with
+        events, and the head.
+        """
         self.reader.write_sources("set_progress", records, made, head, source.conversation)
 
     def put_blocks(self, source: Source, blocks: Iterable[Block]) -> None:
@@ -556,7 +566,7 @@ class SourcesToWrite(Sources):
 
     def append_block(self, conversation: int, block: Block, made: Made, head: bytes) -> None:
         """Append a block to a source whose records all have events. One row holds the records, the
-        list of their events, and the head after them.
+        list of the records' events, and the head after the last record.
         """
         index = AppendedIndex(block.places, block.hashes, made, head).packed()
         self.reader.write_sources(
@@ -579,15 +589,15 @@ class SourcesToWrite(Sources):
         self.put_blocks(source, [whole])
 
     def join_last(self, source: Source, first: int) -> None:
-        """Join the last blocks of a source, from the block with record ``first`` on. Cost: these
-        blocks.
+        """Join the last blocks of a source, from the block with record ``first`` on. Cost: reading
+        and writing the joined blocks.
         """
         blocks = list(self.own_blocks(source, first))
         self.join_blocks(source, blocks, joined(blocks))
 
     def leave_parent(self, source: Source) -> None:
-        """Copy to a source the records that it shares with its parent, and the list of their
-        events. Cost: these records.
+        """Copy to a source the records that the source shares with its parent, and the list of the
+        records' events. Cost: copying the shared records.
         """
         shared = source._replace(records=source.from_record)
         blocks = [block for block in self.blocks(shared) if block.first < source.from_record]
@@ -603,8 +613,8 @@ class SourcesToWrite(Sources):
         self.put(detached)
 
     def put_made(self, source: Source, made: Made) -> None:
-        """Write the events of some records, in the order of the records. A stored row that begins
-        with the same event is replaced.
+        """Write a list of the events of some records, in the order of the records. A stored row
+        whose first event is the same is replaced.
         """
         remaining = iter(made.items())
         while page := [*islice(remaining, MADE)]:
