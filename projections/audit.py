@@ -14,7 +14,9 @@ from foldlog.projections.stored.revision_codec import CODE, PROJECTION
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The problem of the revision of one version. ``Views.rebuild`` replaces it."""
+    """The problem of the revision of one version. ``Views.rebuild`` replaces a revision that has a
+    problem.
+    """
 
     version: int
     problem: str
@@ -24,7 +26,8 @@ class Finding:
 class Audit:
     """The outcome of the audit of one conversation. ``missing`` counts revisions that are not
     stored: a writer without the projection appended their events, or an earlier version of foldlog
-    stored them in its own form. They are not findings: the next structural event stores them.
+    stored them in its own form. A missing revision is not a finding: the next structural event
+    stores missing revisions.
     """
 
     conversation: str
@@ -37,8 +40,8 @@ class Audit:
 def audit(store: Store, conversation: str) -> Audit:
     """Fold a conversation from its first event, and compare with every stored revision.
 
-    Raises the errors of ``Views.current``. Cost: reading the log, in one read transaction. Memory
-    grows with the View, and by some hundred bytes for each structural event.
+    Raises the errors of ``Views.current``. Cost: reading the log, in one read transaction. The
+    memory grows with the View, and by some hundred bytes for each structural event.
     """
     return store.query(conversation, _audit)
 

@@ -1,5 +1,5 @@
-"""The condensations that made a View, without those that a retraction took back. They are read
-lazily.
+"""The condensations that made a View, without retracted condensations. The condensations are read
+only when they are used.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from foldlog.projections.retractions import intervals_kept
 
 @dataclass(eq=False, repr=False)
 class StoredCondensations(Sequence[CondensationAction]):
-    """The condensations of a conversation up to a version, oldest first, and ``newer`` ones after
-    them. The length needs no read. Each iteration, and each index, reads condensations from the
-    log.
+    """The condensations of a conversation up to a version, the oldest first, then the condensations
+    in ``newer``. ``len`` reads nothing. Each iteration, and each index, reads condensations from
+    the log.
 
     Reading raises the errors of ``foldlog.eventstore.Store.events``.
     """
@@ -32,7 +32,7 @@ class StoredCondensations(Sequence[CondensationAction]):
         return self._count + len(self.newer)
 
     def __iter__(self) -> Iterator[CondensationAction]:
-        """Yield these condensations. Cost: the structural events of the log."""
+        """Yield the condensations. Cost: reading the structural events of the log."""
         structural: list[Event] = self._store.query(
             self._conversation, lambda reading: list(reading.structural_events(0, self._version))
         )

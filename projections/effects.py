@@ -1,4 +1,4 @@
-"""Effects: whether the tool of a call has run. They are folded from the log and not from a View,
+"""Effects: whether the tool of a call has run. Effects are folded from the log and not from a View,
 because a View may forget events.
 
 An action is the intent, and its observation the outcome. An annotation ``MARK`` between the two
@@ -29,8 +29,8 @@ from foldlog.eventstore import (
 from foldlog.eventstore.inside import has_content
 
 MARK: Final = "foldlog.effect"
-"""The name of the annotation that says that the tool of its ``cause`` begins. It is also the key of
-the effect's fields in later events.
+"""The name of the annotation that says that the tool of its ``cause`` begins. This name is also the
+key of the effect's fields in later events.
 """
 EffectState = Literal["intended", "begun", "done", "failed", "unknown"]
 STATES: Final = frozenset(get_args(EffectState))
@@ -66,11 +66,11 @@ class CallTrace:
     observation: Observation | None = None
     late: list[dict[str, Any]] = field(default_factory=list)
     is_told: bool = False
-    """Whether the model got a text instead of the result, which says that the call may have run."""
+    """Whether the model got, instead of the result, a text that says that the call may have run."""
 
     def state(self, living: str | None) -> EffectState:
-        """Return the state. ``living`` is the lease of the worker that runs the conversation now;
-        None if there is none.
+        """Return the state of the call's effect. ``living`` is the lease of the worker that runs
+        the conversation now; None if no worker runs it.
         """
         if self.late:
             return "failed" if self.late[-1].get("is_error") else "done"
@@ -100,7 +100,7 @@ class CallTrace:
 
     @property
     def outcome(self) -> Any:
-        """The newest outcome; None if it has none."""
+        """The newest outcome of the call; None if the call has no outcome."""
         if self.late:
             return self.late[-1].get("outcome")
         return None if self.observation is None else self.observation.content
@@ -110,9 +110,9 @@ def trace(events: Iterable[Event]) -> dict[int, CallTrace]:
     """Return the traces of the calls among these events, by the ids of the calls. Any events are
     accepted.
 
-    A mark with an intent comes from a runtime that stores the call itself only later. The later
-    action with the same ``call_id`` is the same call, and gets the same trace. So the id of a mark
-    may lead to the trace of a call too. Cost: the events.
+    A mark with an intent comes from a runtime that stores the call itself only later. A later
+    action with the mark's ``call_id`` is this call, and gets the mark's trace. So the returned ids
+    include ids of marks. Cost: one pass over the events.
     """
     traces = dict[int, CallTrace]()
     by_call_id = dict[str, int]()
@@ -149,15 +149,17 @@ def trace(events: Iterable[Event]) -> dict[int, CallTrace]:
 
 
 def effect_fields(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of an effect in ``meta``, ``extras`` or a mark; empty if there are none."""
+    """Return the fields of an effect in ``meta``, ``extras`` or a mark; an empty map if there are
+    no such fields.
+    """
     effect = fields.get(MARK)
     return effect if isinstance(effect, dict) else {}
 
 
 def key_of(head: bytes) -> str:
-    """Return the key of the call whose event has this head. It stays the same in retries, copies
-    and forks, and after condensations, redactions and changes of the encryption. No other call has
-    it, not even in an equal conversation.
+    """Return the key of the call whose event has this head. The key stays the same in retries,
+    copies and forks, and after condensations, redactions and changes of the encryption. No other
+    call has this key, not even a call in an equal conversation.
     """
     return head[:16].hex()
 
@@ -175,14 +177,14 @@ def key_of_intent(call_id: str) -> str:
 
 
 def first_own(reading: ReadTransaction) -> int:
-    """Return the id of the first event that the conversation does not share with the conversation
-    that it was forked from, even if it was detached since and has copies of the shared events.
+    """Return the id of the first event after the events that the conversation shared with its
+    parent when it was forked. A detached conversation has copies of the shared events.
     """
     return max((origin.version for origin in reading.origins()), default=0)
 
 
 def begun_among(store: Store, conversation: str, calls: Sequence[Action]) -> frozenset[int]:
-    """Return the ids of the calls among these whose tools began here, or may have begun in another
+    """Return the ids of those ``calls`` whose tools began here, or may have begun in another
     conversation. Cost: two reads for each call.
     """
 
@@ -199,8 +201,8 @@ def begun_among(store: Store, conversation: str, calls: Sequence[Action]) -> fro
 
 
 def in_doubt(events: Sequence[Event]) -> Iterator[int]:
-    """Yield the ids of the calls that may or may not have run, and of their results, unless a later
-    event of the View says whether they ran.
+    """Yield the ids of calls that may or may not have run, and the ids of the results of these
+    calls. Leave out calls if a later event of the View says whether they ran.
     """
     settled = {
         effect_fields(event.meta).get("key") for event in events if isinstance(event, Message)

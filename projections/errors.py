@@ -8,7 +8,9 @@ from foldlog.eventstore import EventStoreError
 
 
 class NoSuchVersion(EventStoreError, ValueError):
-    """The conversation never had this version. Use one from 0 to its present version."""
+    """The conversation never had this version. Use a version from 0 to the conversation's present
+    version.
+    """
 
     def __init__(self, conversation: str, version: int, present: int) -> None:
         super().__init__(

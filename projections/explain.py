@@ -60,8 +60,8 @@ class Why:
 
 @dataclass(frozen=True, slots=True)
 class Summarized:
-    """Events that a condensation removed from the View, and the summary that it put in their place.
-    The later View may no longer show the summary.
+    """Events that a condensation removed from the View, and the summary that the condensation put
+    in their place. The later View may no longer show the summary.
     """
 
     condensation: CondensationAction
@@ -74,7 +74,7 @@ class Difference:
     """The changes of the View from version ``before`` to version ``after``.
 
     ``entered`` has the events that only the later View shows, ``left`` the events that only the
-    earlier View shows, each in the order of its View. ``summarized`` has the events among ``left``
+    earlier View shows, both in the order of the View. ``summarized`` has the events among ``left``
     that a summary stands for, the oldest condensation first.
     """
 
@@ -97,8 +97,8 @@ def explain_event(event: Event, view: View, structural: Structural) -> Why:
     """Explain the fate of ``event``: an event of the conversation of ``view``, or the summary of a
     condensation.
 
-    Cost: the View. For a forgotten event also the structural events after it, once; for an import
-    from V0 also the structural events before it.
+    Cost: one pass over the View. A forgotten event also costs reading the structural events after
+    it; in an import from V0 also the structural events before it.
     """
     position = next((place for place, shown in enumerate(view) if shown.id == event.id), None)
     if position is not None:
@@ -137,8 +137,8 @@ def _buried_by(event: Event, structural: Structural) -> Event | None:
 def explain_difference(before: View, after: View, structural: Structural) -> Difference:
     """Return the changes from one View to another of a conversation with these structural events.
 
-    Cost: both Views, and the structural events between them, once. For each of these, the events of
-    the first View that are not explained yet.
+    Cost: one pass over both Views and over the structural events between them. Each structural
+    event costs one look at the events of the first View that are not explained yet.
     """
     ids_before = {event.id for event in before}
     ids_after = {event.id for event in after}
@@ -264,8 +264,8 @@ def _explain_forgotten(event: Event, view: View, structural: Structural) -> Why:
 
 
 def _explain_taken_back(event: Event, origin_id: int, view: View, later: Iterable[Event]) -> Why:
-    """Explain why an event was taken back. Several retractions may have removed it and brought it
-    back: name the last one that removed it.
+    """Explain why an event was taken back. Several retractions may have removed the event and
+    brought it back: the explanation names the last retraction that removed the event.
     """
     by: Retraction | None = None
     # Pairs: from this version on the event is in the conversation, or is not.
@@ -294,8 +294,9 @@ def _follow(
     """Follow ``event`` through the structural events after it that were not taken back.
 
     Return the event that forgot it; the summary that was put in its place; and the summary that
-    stands for it in the View, which shows the ids ``shown``. The last one is a later summary if the
-    first was summarized again, and None if no summary stands for it.
+    stands for it in the View, which shows the ids ``shown``. The summary that stands for the event
+    is a later summary if the first summary was summarized again, and None if no summary stands for
+    the event.
     """
     by: Event | None = None
     first: CondensationSummary | None = None

@@ -1,8 +1,8 @@
 """The View as a fold: each event changes what the View shows.
 
 There is one fold, for any number of events, so folding step by step and folding at once cannot
-differ. It accepts every event of a log and repairs nothing. ``well_formed`` makes the events of a
-View fit for a model.
+differ. The fold accepts every event of a log and repairs nothing. ``well_formed`` makes the events
+of a View fit for a model.
 
     a shown event          is added to the end
     CondensationRequest    sets the flag
@@ -50,20 +50,20 @@ class PastLog(Protocol):
     @property
     def memory(self) -> dict[str, Any]:
         """A cache of values that readers derived from this past, by names that the readers choose.
-        A later View of the conversation may share it. It is emptied when an event is redacted, so
-        each value must be one that can be derived again.
+        A later View of the conversation may share this cache. The cache is emptied when an event is
+        redacted, so readers must be able to derive each value again.
         """
 
     @property
     def redactions(self) -> int:
-        """How many events of the conversation were redacted when its View was read."""
+        """The number of redacted events of the conversation when its View was read."""
 
     def at(self, version: int) -> Folded:
         """Return the state at ``version``, with all condensations that made it."""
 
     def events(self, start: int, stop: int) -> Sequence[Event]:
         """Return the events of the log with ids from ``start`` to before ``stop``, shown or not.
-        Cost: these events.
+        Cost: reading the returned events.
         """
 
 
@@ -73,8 +73,8 @@ class ViewState:
 
     ``items`` has the shown events, and summaries at a fixed place. The ids of events ascend;
     summaries have negative ids. ``left_behind`` has the ids of items whose unit lost another
-    member: no model is sent these. ``register`` and ``tomb`` belong to the V0 dialect. A retraction
-    reads an earlier state from ``past``, which is not compared.
+    member: no model is sent an item in ``left_behind``. ``register`` and ``tomb`` belong to the V0
+    dialect. A retraction reads an earlier state from ``past``, which is not compared.
     """
 
     version: int = 0
@@ -106,8 +106,8 @@ class Folded(NamedTuple):
     """A state, and the condensations among the events that were folded into it.
 
     If a retraction returned to a state before the start of the fold, ``older`` has the
-    condensations before that state. Otherwise it is None, and the condensations before the start
-    still count.
+    condensations before that state. Without such a retraction ``older`` is None, and the
+    condensations before the start still count.
     """
 
     state: ViewState
@@ -121,9 +121,9 @@ def fold(events: Iterable[Event], start: ViewState = EMPTY) -> Folded:
 
     Events that are in no conversation yet (id -1) get the next ids. Raises ``InvalidEvent`` if the
     first or last id is wrong. Raises ``UnknownEventType`` for a structural event of an unknown
-    kind: a View that skipped it would be wrong. Cost: the events; for each condensation or
-    retraction also the items of the View at that moment. The state keeps the events in memory,
-    because a later event may be a retraction.
+    kind: a View that skipped the event would be wrong. Cost: one pass over the events, and for each
+    condensation or retraction one pass over the items of the View at that moment. The state keeps
+    the events in memory, because a later event may be a retraction.
     """
     numbered = _numbered(events, start.version)
     version = start.version + len(numbered)
@@ -138,7 +138,7 @@ def fold(events: Iterable[Event], start: ViewState = EMPTY) -> Folded:
 
 def _fold_back(start: ViewState, numbered: Sequence[Event]) -> Folded:
     """Return the fold of events with retractions among them. The fold stops at each version that a
-    retraction returns to, and keeps the state there.
+    retraction returns to, and keeps the state at this version.
     """
     first = start.version
     version = start.version + len(numbered)
@@ -170,8 +170,8 @@ def _fold_back(start: ViewState, numbered: Sequence[Event]) -> Folded:
 
 
 def _before(state: ViewState, version: int) -> Folded:
-    """Return the earlier state at a version. Raises ``LookupError`` if ``state`` has no past to
-    read it from.
+    """Return the earlier state at a version. Raises ``LookupError`` if ``state`` has no past from
+    which the earlier state can be read.
     """
     if version == 0:
         return Folded(EMPTY, ())
@@ -235,10 +235,10 @@ class _Retained:
 def resume(
     start: ViewState, events: Sequence[Event], version: int, places: Sequence[int] | None = None
 ) -> Folded:
-    """Return the fold of all events from ``start`` up to ``version``. ``events`` has the shown and
-    the structural events among them, in order; other events change nothing. ``places`` has the
-    indices of the events that do more than join the end of the View, if the caller knows them.
-    Raises ``UnknownEventType``. Cost: as for ``fold``.
+    """Return the fold of all events from ``start`` up to ``version``. ``events`` has the events
+    among them that are shown or structural, in order; all other events change nothing. If the
+    caller knows which ``events`` do more than join the end of the View, ``places`` has their
+    indices. Raises ``UnknownEventType``. Cost: the cost of ``fold``.
     """
     if places is None:
         places = _places_of_changes(events)
@@ -251,8 +251,8 @@ def resume(
 
 
 def add_shown(start: ViewState, events: Sequence[Event], version: int) -> ViewState:
-    """Return the state after shown events that are not structural: they are added to the end, and
-    split no unit. Cost: the events.
+    """Return the state after shown events that are not structural: such events are added to the
+    end, and split no unit. Cost: one pass over the events.
     """
     return ViewState(
         version,
@@ -266,14 +266,16 @@ def add_shown(start: ViewState, events: Sequence[Event], version: int) -> ViewSt
 
 
 def _not_buried(tomb: Intervals, events: Sequence[Event]) -> Sequence[Event]:
-    """Return the events that no condensation of the V0 dialect had forgotten before they came."""
+    """Return the events without those that a condensation of the V0 dialect forgot before they
+    came.
+    """
     buried = set(find_buried(tomb, events))
     return [event for index, event in enumerate(events) if index not in buried]
 
 
 def _event_of(item: Any) -> Event:
-    """Return an item of a history as an event; a ``Condensation`` of the condensers stands for its
-    action. Raises ``InvalidEvent`` for any other item.
+    """Return an item of a history as an event. A condenser's ``Condensation`` stands for the action
+    in it. Raises ``InvalidEvent`` for an item that is neither an event nor a ``Condensation``.
     """
     if isinstance(item, Event):
         return item
@@ -309,7 +311,7 @@ def _numbered(events: Iterable[Event], version: int) -> Sequence[Event]:
 
 
 def _why_unknown(event: UnknownEvent) -> str:
-    """Return the message for an event that makes further Views impossible."""
+    """Return the error text for an event that makes further Views impossible."""
     return (
         f"event {event.id} is of kind {event.stored_kind!r} (schema {event.stored_schema}), which"
         " this version does not know and which changes the View; upgrade foldlog to read this"
@@ -333,8 +335,8 @@ class _Folding:
 
     @property
     def _items(self) -> list[Event]:
-        """The items as a list, which may be changed, with ``_ids`` beside it. The two lists are not
-        made while events are only added to the end.
+        """The items as a list, which may be changed; ``_ids`` has the ids of the items. Neither
+        list is made while events are only added to the end.
         """
         if self._changed is None:
             self._changed = [*self._start, *self._added]
@@ -430,8 +432,8 @@ class _Folding:
 
 
 def _ids_of(events: Sequence[Event]) -> Sequence[int]:
-    """Return the ids of events, which ascend. If they are dense, only the first and the last event
-    are looked at.
+    """Return the ids of events, which ascend. If the ids are dense, only the first and the last
+    event are looked at.
     """
     if events and events[-1].id - events[0].id == len(events) - 1:
         return range(events[0].id, events[-1].id + 1)
@@ -450,7 +452,7 @@ def _places_of_changes(events: Sequence[Event]) -> list[int]:
 
 
 def _named_places(action: CondensationAction, ids: Sequence[int]) -> Sequence[int]:
-    """Return the ascending indices, among the ``ids`` of a View, of the ids that a native
+    """Return the ascending indices in ``ids``, the ids of a View, of the ids that a native
     condensation forgets.
     """
     named = action.given_ids

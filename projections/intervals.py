@@ -14,10 +14,10 @@ _first = itemgetter(0)
 
 
 def normalize(pairs: Iterable[tuple[int, int]]) -> Intervals:
-    """Return the union of inclusive pairs in any order, overlapping or not. A pair that runs
-    backwards is empty.
+    """Return the union of inclusive pairs, which may come in any order and overlap. A pair that
+    runs backwards is empty.
 
-    Cost: sorting the pairs; their width does not matter.
+    Cost: sorting the pairs, however wide they are.
     """
     union: list[tuple[int, int]] = []
     for first, last in sorted(pair for pair in pairs if pair[0] <= pair[1]):
@@ -29,6 +29,8 @@ def normalize(pairs: Iterable[tuple[int, int]]) -> Intervals:
 
 
 def contains(intervals: Intervals, value: int) -> bool:
-    """Return whether ``value`` is in the set. Cost: the logarithm of the number of intervals."""
+    """Return whether ``value`` is in the set. Cost: as many comparisons as the logarithm of the
+    number of intervals.
+    """
     place = bisect_right(intervals, value, key=_first) - 1
     return place >= 0 and value <= intervals[place][1]

@@ -13,9 +13,9 @@ from foldlog.projections.units import Units, UnitsSoFar, units
 
 
 class Items(Sequence[Event]):
-    """Events in order. ``plus`` makes a longer sequence that shares the list of this one, so it
-    costs only the added events. After the end of this sequence the list may hold events that a
-    longer sequence added.
+    """Events in order. ``plus`` makes a longer sequence that shares the list of this sequence, so
+    ``plus`` costs only the added events. After the end of this sequence the list may hold events
+    that a longer sequence added.
 
     Only one sequence may grow a list: the first that takes its ``token``. Any other sequence copies
     the list. So any number of threads may use a sequence.
@@ -24,28 +24,28 @@ class Items(Sequence[Event]):
     __slots__ = ("_count", "_events", "_token", "_units_so_far", "masks", "renderings")
 
     def __init__(self, events: list[Event], shown_for: Items | None = None) -> None:
-        """Take over ``events``: do not change the list afterwards. A model is shown them instead of
-        ``shown_for``, and both share their caches.
+        """Take over ``events``: do not change the list afterwards. If ``shown_for`` is passed, a
+        model is shown ``events`` in its place, and both sequences share caches.
         """
         self._events = events
         self._count = len(events)
         self._token = [True]
         self.masks: dict[tuple[str, int], tuple[Event, Any]] = shown_for.masks if shown_for else {}
-        """Events and their masks or sizes, by condenser and id. The next step finds them here and
-        need not make or count them again.
+        """Events and their masks or sizes, by condenser and id. The next step finds the masks and
+        sizes here, and need not make masks or count tokens again.
         """
         self.renderings: dict[str, Rendering] = shown_for.renderings if shown_for else {}
-        """The messages that were made last, by dialect. A caller removes them here while it uses
-        them.
+        """The messages that were made last, by dialect. A caller removes messages from this map
+        while it uses them.
         """
         self._units_so_far: list[UnitsSoFar] = []
-        """The units of the beginning of the list, as far as they were found. A caller removes them
-        here while it uses them.
+        """The units of the beginning of the list, as far as they were found. A caller removes the
+        units from here while it uses them.
         """
 
     def plus(self, events: Sequence[Event]) -> Items:
-        """Return these items and ``events`` after them. Cost: ``events``; all items, if this
-        sequence was grown before.
+        """Return these items and ``events`` after them. Cost: adding ``events``; copying all items
+        if this sequence was grown before.
         """
         if not events:
             return self
@@ -66,8 +66,9 @@ class Items(Sequence[Event]):
         return grown
 
     def units(self, left_behind: Set[int]) -> Units:
-        """Return the units of these events. Cost: the events after the longest beginning whose
-        units were found before; all events, if other events were left behind then.
+        """Return the units of the events. Cost: one pass over the events after the longest
+        beginning whose units were found before; one pass over all events if other events were left
+        behind then.
         """
         try:
             so_far = self._units_so_far.pop()  # at most one caller gets it, of all threads

@@ -1,9 +1,9 @@
 """Find the events that are left behind: a condensation forgot another event of their unit, but not
 these events.
 
-``left_behind_by_ids`` is the definition. Nearly always the forgotten events are one piece of the
-View that shares no unit with other events: then nothing is left behind, and the units of the View
-need not be found.
+``left_behind_by_ids`` defines the events left behind. Nearly always the forgotten events are one
+piece of the View that shares no unit with other events: then nothing is left behind, and the units
+of the View need not be found.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from foldlog.projections.units import is_unseen, units
 def left_behind_after(
     shown: Sequence[Event], left_behind: frozenset[int], start: int, forgotten: Sequence[Event]
 ) -> frozenset[int]:
-    """Return the ids of the events left behind after a View of ``shown`` loses ``forgotten``, whose
-    first index is ``start``.
+    """Return the ids of the events left behind after a View of ``shown`` loses ``forgotten``.
+    ``start`` is the index of the first forgotten event.
     """
     stop = start + len(forgotten)
     is_one_piece = (
@@ -65,8 +65,9 @@ def _is_apart(head: Sequence[Event], piece: Sequence[Event], tail: Sequence[Even
 
 
 def _are_alone(events: Sequence[Event]) -> bool:
-    """Return True only if each call here has its observation here, each observation has its call
-    here, and no event stays with another event. It may return False even if this holds.
+    """Return True only if each call in ``events`` has its observation there, each observation has
+    its call there, and no event stays with another event. The function may return False even if all
+    this is true.
     """
     waiting = dict[str | int | None, int]()
     for event in events:
@@ -86,7 +87,7 @@ def _are_alone(events: Sequence[Event]) -> bool:
 
 
 def _are_joined(before: Sequence[Event], after: Sequence[Event]) -> bool:
-    """Return whether one response or a tool loop may cross this border."""
+    """Return whether a response or a tool loop may cross this border."""
     response = _first_response(after)
     if response is not None and response == _first_response(reversed(before)):
         return True
@@ -94,7 +95,7 @@ def _are_joined(before: Sequence[Event], after: Sequence[Event]) -> bool:
 
 
 def _first_response(events: Iterable[Event]) -> str | None:
-    """Return the response of the first action."""
+    """Return the response id of the first action."""
     for event in events:
         if type(event) is Action:
             return event.response_id
@@ -103,7 +104,7 @@ def _first_response(events: Iterable[Event]) -> str | None:
 
 def _is_in_loop(before: Sequence[Event], after: Sequence[Event]) -> bool:
     """Return whether a tool loop may cross this border. To be safe, orphans and all texts of a
-    reply count as parts of it.
+    reply count as parts of a loop.
     """
     following = next((event for event in after if not is_unseen(event)), None)
     if isinstance(following, Action):

@@ -10,7 +10,7 @@ from foldlog.projections.intervals import Intervals
 
 def target(retraction: Retraction) -> int:
     """Return the version to which a recorded retraction returns. An imported retraction may name a
-    version later than its own: then it takes nothing back.
+    version later than its own: such a retraction takes nothing back.
     """
     return min(retraction.version, retraction.id)
 

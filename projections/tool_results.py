@@ -1,5 +1,5 @@
-"""Record the result of an open tool call, or close the calls that will never get one: a program
-died while they ran, or a person stopped them.
+"""Record the result of an open tool call, or close the calls that will never get a result, because
+a program died while they ran, or a person stopped them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NAMED_MAX = 5
 UNKNOWN_OUTCOME = (
     "the program stopped before it recorded a result; the call may have run, in part or whole"
 )
-"""The default reason. A model that reads it can check before it repeats the call."""
+"""The default reason. A model that reads this reason can check before it repeats the call."""
 
 
 def append_tool_result(
@@ -47,14 +47,15 @@ def append_tool_result(
     generation: Generation | None = None,
 ) -> Recorded:
     """Append the observation of the open call with this id. If several open calls have this id, the
-    first one in the newest reply is meant. ``call_id`` may be the call itself, as
-    ``View.open_calls`` returns it.
+    observation answers the first of these calls in the newest reply. ``call_id`` may be the call
+    itself, as ``View.open_calls`` returns it.
 
     ``current`` returns the View of the conversation; for a repeated key, the View of the first
-    attempt. A call that another writer answers first gets no second observation. A repeated
-    ``idempotency_key`` with the same result appends nothing and returns the recorded event. Raises
-    ``InvalidEvent`` if no call with this id is open, and the errors of ``Store.append``.
-    Durability: on disk when it returns. Cost: the View, and the open calls.
+    attempt. A call that another writer answers first gets no second observation. If
+    ``idempotency_key`` was used before with an equal result, nothing is appended, and the recorded
+    event is returned. Raises ``InvalidEvent`` if no call with this id is open, and the errors of
+    ``Store.append``. Durability: on disk when the function
+    returns. Cost: loading the View, and one pass over the open calls.
     """
     if not isinstance(call_id, str | Action):
         raise TypeError(
@@ -96,13 +97,13 @@ def close_open_calls(
     before: datetime | None,
 ) -> tuple[Recorded, ...]:
     """Append the ``answers`` to the open calls, all or none. Calls that were made after ``before``
-    stay open. A call without a time is answered. Return the recorded answers in the order of the
+    stay open. A call without a time gets an answer. Return the recorded answers in the order of the
     calls.
 
     Other writers may append at the same time: a call that another writer answers first gets no
-    second observation. Raises ``ConversationNotFound`` before the first append, and what
-    ``Store.append`` and ``Views.current`` raise. Durability: on disk when it returns. Cost: the
-    View, and the open calls.
+    second observation. Raises ``ConversationNotFound`` before the first append, and the errors of
+    ``Store.append`` and ``Views.current``. Durability: the answers are on disk when the function
+    returns. Cost: loading the View, and one pass over the open calls.
     """
     while True:
         view = views.current(conversation)
@@ -129,9 +130,9 @@ def answer_to(call: Action, content: Content, **more: Any) -> Observation:
 
 
 def _find_open_call(events: Sequence[Event], call: str | Action) -> Action | None:
-    """Return the open call that ``call`` names; None if there is none. An action names the call
-    with its event id. If several calls have the same call id, it names the first of them in the
-    newest response that has one.
+    """Return the open call that ``call`` names; None if no open call has this name. An action names
+    the call with the action's event id. A call id that several calls have names the first of these
+    calls in the newest response with such a call.
     """
     calls = [event for event in events if isinstance(event, Action)]
     if isinstance(call, Action):
@@ -160,7 +161,7 @@ def _refuse(refusal: InvalidEvent, reading: ReadTransaction) -> None:
 
 
 def refused(conversation: str, call: str | Action, view: View) -> str:
-    """Return the message that a call is not open: the reason, and the open calls."""
+    """Return the error text for a call that is not open: the reason, and the open calls."""
     call_id = call.call_id if isinstance(call, Action) else call
     waiting = [
         f"event {call.id}" if call.call_id is None else repr(call.call_id)

@@ -3,7 +3,7 @@ the steps of a tool loop.
 
 A model refuses a conversation in which an action has no observation, an observation has no action,
 one of several parallel calls is missing, or a loop has lost the thinking that it began with. So
-every condenser must know these units.
+every condenser must know which events form such a unit.
 
     observation      answers the action that is its ``cause``, if that has its call id and no
                      observation yet. Without a ``cause`` it answers the first action of the newest
@@ -24,7 +24,7 @@ Events that were *left behind*, when a condensation forgot another part of their
 to a unit any more.
 
 Units are made of a View's events, in order, and the ids of events left behind. Positions are
-indices into these events. Cost: these events, once, whatever the length of the history.
+indices into the View's events. Cost: one pass over the View's events, however long the history is.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _MAY_BE_UNSEEN = frozenset({Annotation, UnknownEvent})
 def is_unseen(event: Event) -> bool:
     """Return whether a View shows an event that has no form as a chat message: an event of an
     unknown kind, or an annotation of an imported history, which only its own format understands.
-    Other annotations have a form.
+    Annotations of other histories have a form.
     """
     return type(event) in _MAY_BE_UNSEEN and (
         event.origin is not None or type(event) is UnknownEvent
@@ -61,7 +61,8 @@ def is_unseen(event: Event) -> bool:
 
 def begins_reply(event: Event, before: Event | None = None) -> bool:
     """Return whether a reply of the model begins with this event. ``before`` is an earlier event of
-    the agent: if both belong to one reply, the reply does not begin here.
+    the agent: if ``before`` and ``event`` belong to one reply, the reply does not begin with
+    ``event``.
     """
     if not (isinstance(event, (Action, Message)) and event.source == "agent"):
         return False
@@ -75,8 +76,9 @@ def begins_reply(event: Event, before: Event | None = None) -> bool:
 
 
 class ParallelCalls(Struct, gc=False):
-    """The actions of one response and their observations. ``members`` has their positions,
-    ascending; the first is an action. ``unanswered`` counts the actions without an observation.
+    """The actions of one response and their observations. ``members`` has the positions of both,
+    ascending; the first position is an action's. ``unanswered`` counts the actions without an
+    observation.
     """
 
     members: list[int]
@@ -84,7 +86,7 @@ class ParallelCalls(Struct, gc=False):
 
 
 class Units(NamedTuple):
-    """The units of a View, as positions. Events left behind are in none of them.
+    """The units of a View, as positions. Events left behind are in no unit.
 
     ``parallel_calls``  in the order of their first actions
     ``answers``         the observation of each answered action
@@ -114,7 +116,7 @@ def units(events: Sequence[Event], left_behind: Set[int] = frozenset()) -> Units
 
 class UnitsSoFar:
     """The units of a growing list of events, because a View mostly grows at its end. Only one
-    thread at a time may use it.
+    thread at a time may use this object.
 
     The values that ``units`` returned do not change later: parallel calls and loops that grow are
     replaced.
@@ -123,7 +125,7 @@ class UnitsSoFar:
     def __init__(self, left_behind: Set[int]) -> None:
         self.left_behind = left_behind
         self.count = 0
-        """The number of events that ``read`` was passed."""
+        """The number of events that were passed to ``read``."""
         self._parallel_calls: list[ParallelCalls] = []
         self._answers: dict[int, int] = {}
         self._loops: list[list[int]] = []
@@ -137,10 +139,10 @@ class UnitsSoFar:
         """Maps the position of an event to the index of its parallel calls."""
         self._bonds: list[list[int]] = []
         self._bond: list[int] = []
-        """The last events, which stay with the next one."""
+        """The last events, which stay with the next event."""
         self._texts: list[tuple[int, Event]] = []
-        """The agent's newest texts, with their positions. They belong to the loop if actions of the
-        same reply follow.
+        """The agent's newest texts, with their positions. These texts belong to the loop if actions
+        of the texts' reply follow.
         """
         self._in_loop = False
         self.has_bonds = False
@@ -149,7 +151,7 @@ class UnitsSoFar:
         """The number of parallel calls that ``units`` has returned, which must not be changed."""
 
     def read(self, events: Sequence[Event]) -> None:
-        """Read the next events. Cost: these events."""
+        """Read the next events of the list. Cost: one pass over the events that are read."""
         for position, event in enumerate(events, self.count):
             if event.id not in self.left_behind:
                 self._read(event, position)
@@ -218,8 +220,8 @@ class UnitsSoFar:
         return True
 
     def _end_texts(self, action: Action, *, begins_loop: bool) -> None:
-        """Read an action after texts of the agent. The texts belong to the loop if the action is of
-        the same reply.
+        """Read an action after texts of the agent. The texts belong to the loop if the action and
+        the texts are of one reply.
         """
         if self._in_loop and not begins_loop and not begins_reply(action, self._texts[-1][1]):
             self._loops[-1] += [spoken for spoken, _ in self._texts]
@@ -227,8 +229,8 @@ class UnitsSoFar:
             self._in_loop = False
 
     def _may_go_on(self, event: Event) -> bool:
-        """Return whether the loop may go on after this event: only if it is a text of the agent,
-        and belongs to the same reply as the texts before it.
+        """Return whether the loop may go on after this event. The loop may go on only if the event
+        is a text of the agent, and belongs to the reply of the texts before it.
         """
         return begins_reply(event) and not (self._texts and begins_reply(event, self._texts[-1][1]))
 
@@ -239,8 +241,8 @@ class UnitsSoFar:
             self._waiting.response_id = None
 
     def _bind(self, event: Event, position: int) -> Sequence[int]:
-        """Read an event that stays with the next, or with which earlier events may stay. Return the
-        positions of these earlier events.
+        """Read an event that stays with the next event, or with which earlier events may stay.
+        Return the positions of the earlier events that stay with it.
         """
         self.has_bonds = True
         if event.source != "agent":
@@ -255,8 +257,8 @@ class UnitsSoFar:
         return stayed
 
     def _change(self, index: int, position: int, unanswered: int) -> None:
-        """Add a member to parallel calls. They are replaced if ``units`` has returned them
-        before.
+        """Add a member to parallel calls. If ``units`` has returned the parallel calls before, a
+        copy replaces them.
         """
         calls = self._parallel_calls[index]
         if index < self._returned:
@@ -267,15 +269,15 @@ class UnitsSoFar:
         calls.unanswered += unanswered
 
     def calls_of(self, position: int) -> ParallelCalls | None:
-        """Return the parallel calls that a position is a member of; None if it is a member
-        of none.
+        """Return the parallel calls that a position is a member of; None if the position is not in
+        parallel calls.
         """
         index = self._calls_index.get(position)
         return None if index is None else self._parallel_calls[index]
 
     @property
     def last_loop(self) -> Sequence[int]:
-        """The newest loop, which may go on; empty if there is none."""
+        """The newest loop, which may go on; empty if no loop may go on."""
         return self._loops[-1] if self._loops else ()
 
     def units(self) -> Units:
@@ -298,14 +300,14 @@ class UnitsSoFar:
 
 
 class WaitingCalls:
-    """In a growing list of events, the actions that wait for an observation."""
+    """The actions that wait for an observation in a growing list of events."""
 
     def __init__(self) -> None:
         self.waiting: dict[int, tuple[int, str | None]] = {}
-        """Their positions and call ids, by their event ids."""
+        """The positions and call ids of the waiting actions, by event id."""
         self._by_call_id: dict[str, list[int]] = {}
-        """The event ids of actions by call id. An observation without a cause answers the last one
-        of the list.
+        """The event ids of actions by call id. An observation without a cause answers the last
+        action of the call id's list.
         """
         self.response_id: str | None = None
         """The id of the newest response; None once it has ended."""
@@ -329,8 +331,8 @@ class WaitingCalls:
         return begins
 
     def take(self, observation: Observation) -> int | None:
-        """Return the position of the action that ``observation`` answers, and remove it from the
-        waiting actions. Return None if it answers none.
+        """Return the position of the action that ``observation`` answers, and remove the action
+        from the waiting actions. Return None if ``observation`` answers no action.
         """
         call_id = observation.call_id
         event_id = observation.cause
@@ -352,8 +354,8 @@ class WaitingCalls:
 
 
 def fit_positions(view_units: Units) -> list[int]:
-    """Return the positions that can be sent to a model, ascending. Parallel calls are sent only
-    whole and answered, and loops only whole.
+    """Return the positions of the events that can be sent to a model, ascending. Parallel calls are
+    sent only whole and answered, and loops only whole.
 
     Events left behind, orphans, and parallel calls with an unanswered call are dropped. Then, until
     nothing changes, parallel calls and bonds that lost a member are dropped, and so is each loop
@@ -386,8 +388,8 @@ def _is_broken(loop: Sequence[int], fit: set[int]) -> bool:
 
 
 def open_positions(events: Sequence[Event], view_units: Units) -> list[int]:
-    """Return the positions of the actions that no observation answers, ascending. Cost: the
-    parallel calls with such an action.
+    """Return the positions of the actions that no observation answers, ascending. Cost: one pass
+    over the parallel calls with unanswered actions.
     """
     if not view_units.unanswered:
         return []
@@ -404,9 +406,10 @@ def pending_positions(view_units: Units) -> Sequence[int]:
     """Return the positions of the parallel calls that wait for an observation, including the
     observations that have come.
 
-    Calls wait if one of them is unanswered and only their own members follow. Orphans and
-    annotations do not count, so an observation that is delivered twice, or a note of the runtime,
-    does not end the waiting. Unanswered calls that other events follow are abandoned.
+    Parallel calls wait if one of the calls is unanswered and only members of these parallel calls
+    follow. Orphans and annotations do not count, so an observation that is delivered twice, or a
+    note of the runtime, does not end the waiting. Unanswered calls that other events follow are
+    abandoned.
     """
     if not view_units.unanswered:
         return []
@@ -427,10 +430,10 @@ def cut_positions(count: int, view_units: Units) -> tuple[int, ...]:
     cut. If the events between two such indices are forgotten, all other events can still be sent
     (except in one case: ``docs/internals/decisions/0031-joined-loops.md``).
 
-    Such an index is not inside answered parallel calls, from their first action to their last
-    observation, and not inside a loop or a bond. It is not after a last event that stays with the
-    next one. It is not after the start of *pending* parallel calls either, so that an action is
-    never forgotten before its observation comes. Abandoned calls forbid no index.
+    The returned indices are not inside answered parallel calls, from the first action to the last
+    observation, and not inside a loop or a bond. The end is not returned if the last event stays
+    with the next event. No index after the start of *pending* parallel calls is returned, so that
+    an action is never forgotten before its observation comes. Abandoned calls forbid no index.
     """
     free = bytearray(b"\1") * (count + 1)
     for calls in view_units.parallel_calls:

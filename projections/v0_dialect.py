@@ -1,9 +1,9 @@
 """The V0 dialect: how a View folds condensations that were imported from OpenHands V0. Read-only.
 
-A condensation from V0 names ids of the *source*. It forgets every event with such an id, anywhere
-in the log, also later ones. It forgets condensations and requests as well, and itself, which
-matters if an id is repeated. Only the newest summary is shown, and each reading applies its offset
-again.
+A condensation from V0 names ids of the *source*. Such a condensation forgets every event with one
+of these source ids, anywhere in the log, also later events. It forgets condensations and requests
+as well, and itself, which matters if an id is repeated. Only the newest summary is shown, and each
+reading applies its offset again.
 
 A condensation of V0 cannot be translated into a native one when it is imported: 59 of 440 recorded
 histories would show another View, because the summary moves as events come, and events that come
@@ -35,8 +35,8 @@ class Register(NamedTuple):
 
 
 def entomb(tomb: Intervals, event: Event) -> Intervals:
-    """Return the tomb with the ids that a condensation or request from V0 forgets: the ids that it
-    names, and its own.
+    """Return the tomb with the ids that a condensation or request from V0 forgets: the ids that the
+    event names, and its own id.
     """
     pairs = [*tomb, (_source_id(event),) * 2]
     if isinstance(event, CondensationAction):
@@ -50,15 +50,17 @@ def entomb(tomb: Intervals, event: Event) -> Intervals:
 
 
 def find_buried(tomb: Intervals, events: Sequence[Event]) -> list[int]:
-    """Return the indices of the events whose ids are in the tomb. Cost: the events."""
+    """Return the indices of the events whose source ids are in the tomb. Cost: one pass over the
+    events.
+    """
     if tomb:
         return [index for index, event in enumerate(events) if is_buried(tomb, event)]
     return []
 
 
 def is_buried(tomb: Intervals, event: Event) -> bool:
-    """Return whether the id of an event is in the tomb. An event that is not from V0 has no source
-    id and is never in it.
+    """Return whether the source id of an event is in the tomb. An event that is not from V0 has no
+    source id and is never in the tomb.
     """
     return names_source_ids(event) and contains(tomb, _source_id(event))
 
@@ -80,8 +82,8 @@ def insert_register(items: Sequence[Event], register: Register) -> list[Event]:
 
 
 def _source_id(event: Event) -> int:
-    """Return the id in V0. A missing id counts as -1 and can be forgotten as such. An id that is a
-    text is never forgotten.
+    """Return the event's id in V0. A missing id counts as -1, and the id -1 can be forgotten. An id
+    that is a text is never forgotten.
     """
     source_id = event.origin.id if event.origin is not None else None
     if source_id is None:

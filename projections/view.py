@@ -1,4 +1,4 @@
-"""The View: what the model is shown now."""
+"""The View: the events that the model is shown now."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from foldlog.projections.units import Units, cut_positions, fit_positions, open_
 @dataclass(frozen=True)
 class View:
     """The ordered events that a model is shown, with the request flag and the condensations that
-    made it.
+    made the View.
 
-    Immutable, except for the maps inside its events, which Python cannot freeze and which other
-    Views share: do not change them.
+    A View is immutable, except for the maps inside its events. Do not change these maps: Python
+    cannot freeze them, and other Views share them.
 
     A sequence of events: ``len(view)``, ``view[-1]``, ``view[2:5]`` (a tuple), iteration. Summaries
     are ``CondensationSummary`` events with ids below -1. Two Views are equal if they show the same
@@ -47,19 +47,21 @@ class View:
 
     state: ViewState
     condensations: Sequence[CondensationAction] = field(default=(), compare=False, repr=False)
-    """All condensations, oldest first. In a View from a store, an iteration reads them.
+    """All condensations, the oldest first. In a View from a store, an iteration reads the
+    condensations from the log.
     """
     dialect: Dialect = field(default="litellm", compare=False, repr=False)
-    """The form of the messages if no other is named. Views of a store that knows the agent's model
-    have the form for that model.
+    """The form of the messages if ``to_messages`` names no other form. If the store knows the
+    agent's model, its Views have the form for this model.
     """
     kept_from: int | None = field(default=None, compare=False, repr=False)
     kept: frozenset[int] = field(default=frozenset(), compare=False, repr=False)
 
     @classmethod
     def from_events(cls, events: Iterable[Event]) -> View:
-        """Return the View of a conversation: the fold of all its events, from the first on. Nothing
-        is enforced. A ``Condensation`` among them stands for its action.
+        """Return the View of a conversation: the fold of all its events, from the first on. The
+        events are not checked against the rules of an append. A ``Condensation`` among the events
+        stands for its action.
 
         Raises the errors of ``foldlog.projections.fold``.
         """
@@ -67,8 +69,9 @@ class View:
         return cls(state, condensations)
 
     def then(self, events: Iterable[Event]) -> View:
-        """Return the View after the next events of the conversation. Cost: these events; for a
-        condensation also this View; for a retraction also the View that it returns to.
+        """Return the View after the next events of the conversation. Cost: one pass over the next
+        events; for a condensation also one pass over this View; for a retraction also one over the
+        View to which it returns.
         """
         state, condensations, older = fold(events, self.state)
         return View(
@@ -78,8 +81,8 @@ class View:
         )
 
     def with_events(self, events: Iterable[Event]) -> View:
-        """Return a View with other events, for example with some of them masked or left out. The
-        rest of the View is the same.
+        """Return a View with other events, for example with some events masked or left out. Its
+        other fields equal the fields of this View.
         """
         items = Items(list(events), self.state.items)
         left_behind = self.left_behind and self.left_behind.intersection(
@@ -96,7 +99,7 @@ class View:
 
     def with_masks(self, masks: Mapping[int, Event]) -> View:
         """Return a View with other events at these indices. Each new event must have the id of the
-        event that it masks, and belong to the same unit.
+        event that it masks, and belong to the masked event's unit.
         """
         events = list(self.events)
         for index, event in masks.items():
@@ -116,19 +119,21 @@ class View:
 
     @property
     def unhandled_condensation_request(self) -> bool:
-        """Whether a condensation was requested and none was made since."""
+        """Whether a condensation was requested and no condensation was made since."""
         return self.state.unhandled_condensation_request
 
     @property
     def left_behind(self) -> frozenset[int]:
         """The ids of events that stay although a condensation forgot another part of their unit. No
-        model is sent them.
+        model is sent these events.
         """
         return self.state.left_behind
 
     @property
     def summary_event(self) -> CondensationSummary | None:
-        """The newest summary of a condensation that the View shows; None without one."""
+        """The newest summary of a condensation that the View shows; None if the View shows no
+        summary.
+        """
         shown = (
             event
             for event in self.events
@@ -138,8 +143,8 @@ class View:
 
     @property
     def forgotten_event_ids(self) -> frozenset[int]:
-        """The ids of all events and summaries that its condensations forgot. Cost: the
-        condensations and these ids.
+        """The ids of all events and summaries that its condensations forgot. Cost: reading the
+        condensations, and one pass over the forgotten ids.
         """
         return frozenset(
             event_id
@@ -150,8 +155,8 @@ class View:
     @cached_property
     def cut_points(self) -> tuple[int, ...]:
         """The indices, from 0 to ``len(view)``, at which the View may be cut: if ``view[i:j]`` is
-        forgotten for two of them, all other events can still be sent. Cost: the events of the View,
-        once.
+        forgotten for two of these indices, all other events can still be sent. Cost: one pass over
+        the events of the View.
         """
         return cut_positions(len(self.events), self.units)
 
@@ -162,11 +167,11 @@ class View:
 
     @property
     def open_calls(self) -> tuple[Action, ...]:
-        """The actions in the View that no observation answers, in order. They are copies, so a tool
-        may change their arguments.
+        """The actions in the View that no observation answers, in order. The actions are copies, so
+        a tool may change their arguments.
 
-        A model is not shown these calls, and not the other calls of the same response, until each
-        has its observation.
+        A model is shown neither an open call nor the other calls of its response until all calls of
+        the response have observations.
         """
         return deepcopy(self._open_calls)
 
@@ -189,8 +194,8 @@ class View:
 
     @property
     def system_prompt(self) -> str:
-        """The text of the system prompts in the View; empty if there is none. For Anthropic's
-        server it is a separate field beside the messages.
+        """The text of the system prompts in the View; empty if the View has no system prompt. For
+        Anthropic's server this text is a separate field beside the messages.
         """
         return system_prompt(self.events)
 
@@ -203,9 +208,9 @@ class View:
         return with_positions(copy_messages(shared, self.events, dialect), shared)
 
     def shared_messages(self, dialect: Dialect) -> list[Rendered]:
-        """Return the messages of a dialect without marks for a prompt cache. Do not change them:
-        the next View shares them. Cost: the events that were not rendered yet, and the events since
-        the last reply before them.
+        """Return the messages of a dialect without marks for a prompt cache. Do not change the
+        messages: the next View shares them. Cost: rendering the events that were not rendered yet,
+        and the events since the last reply before these events.
         """
         renderings = self.state.items.renderings
         # ``pop`` is atomic: of several threads only one gets the cached rendering.
@@ -217,7 +222,7 @@ class View:
         return messages
 
     def to_messages(self, dialect: Dialect | None = None) -> list[dict[str, Any]]:
-        """Return the messages to send to a model, made of the events that are fit for it.
+        """Return the messages to send to a model, made of the events that a model's server accepts.
 
         ``dialect`` is the form that the model's server accepts: ``openai``, ``openai-reasoning``,
         ``litellm``, ``anthropic``, ``anthropic-cached`` or ``responses``; by default
@@ -225,15 +230,16 @@ class View:
         messages are copies, which the caller may change. Messages for Anthropic do not have the
         system prompt: send ``view.system_prompt`` beside them. Messages in the dialect
         ``responses`` are the items of its ``input``. Raises ``ValueError`` for another dialect. The
-        beginning of a prompt is made only once: the next View repeats it byte for byte. Cost:
-        copies of the messages, and the events since the last reply that was rendered before.
+        beginning of a prompt is made only once: the next View repeats this beginning byte for byte.
+        Cost: copying the messages, and rendering the events since the last reply that was rendered
+        before.
         """
         dialect = self.dialect if dialect is None else checked(dialect)
         return copy_messages(self.shared_messages(dialect), self.events, dialect)
 
     def tail(self, count: int) -> tuple[Event, ...]:
-        """Return the last ``count`` events, in order; all events, if there are fewer. Cost: these
-        events.
+        """Return the last ``count`` events, in order; all events if the View has fewer. Cost:
+        reading the returned events.
 
         Raises ``InvalidArgument`` for a negative number.
         """
@@ -271,8 +277,8 @@ class View:
 
 def well_formed(view: View) -> View:
     """Return the View without the events that a model would refuse: actions without observations,
-    observations without actions, incomplete parallel calls, broken tool loops. A second call
-    changes nothing. Cost: the events of the View.
+    observations without actions, incomplete parallel calls, broken tool loops. ``well_formed`` of
+    the returned View changes nothing. Cost: one pass over the events of the View.
     """
     positions = view.fit_positions
     if len(positions) == len(view):

@@ -1,11 +1,12 @@
 """Views of stored conversations at any version. A View costs as much as reading the events that it
 shows.
 
-A View is loaded from the last revision: one read of the revision, and one ranged read of the events
-that it shows and of later events. After ``store.register(views)`` the store calls ``Views.project``
-in every transaction that appends structural events, so that each revision is stored with its event.
-If a writer appended without ``Views.project``, readers continue the fold from the last revision.
-The next structural event, or ``rebuild``, stores the missing revisions: a read writes nothing.
+A View is loaded with one read of its last revision, and one ranged read of the events that the
+revision shows and of later events. After ``store.register(views)`` the store calls
+``Views.project`` in every transaction that appends structural events, so that each revision is
+stored with its event. If a writer appended without ``Views.project``, readers continue the fold
+from the last revision. The next structural event, or ``rebuild``, stores the missing revisions: a
+read writes nothing.
 """
 
 from __future__ import annotations
@@ -52,13 +53,13 @@ from foldlog.projections.stored.revision_codec import PROJECTION
 from foldlog.projections.view import View
 
 _REMEMBERED = 64
-"""The number of conversations whose last View stays in memory, so that the next View continues its
-fold.
+"""The number of conversations whose last View stays in memory. The next View of such a conversation
+continues the fold of the last View.
 """
 
 _FEW = 64
-"""Up to this many new events are read together, even events that are not shown, because this needs
-one query instead of three.
+"""Up to this many new events are read together, even events that are not shown, because reading
+them all needs one query instead of three.
 """
 
 
@@ -66,10 +67,10 @@ one query instead of three.
 class _Latest:
     """The last View of a conversation, and the state of the conversation at that time.
 
-    A View that was made in a transaction that was rolled back must not be used once other events
-    have the same ids: the head in ``state`` shows that. A View with content that was redacted
-    since must not be used either: the number of redactions in ``state`` shows that. ``missing`` has
-    revisions that were not stored.
+    If a transaction was rolled back, a View that was made in it must not be used once other events
+    have the ids of its events: the head in ``state`` reveals such a View. A View with content that
+    was redacted since must not be used either: the number of redactions in ``state`` reveals such a
+    View. ``missing`` has the revisions that were not stored.
     """
 
     folded: ViewFold
@@ -83,11 +84,11 @@ class _Latest:
 
 
 class Views:
-    """The Views of a store's conversations. Thread-safe.
+    """Makes the Views of a store's conversations. Thread-safe.
 
-    It is also an inline projection: after ``store.register(views)`` the store writes each revision
-    in the transaction of its event. If the store does not do this, Views are right too, but each
-    costs the events since the last stored revision.
+    ``Views`` is also an inline projection: after ``store.register(views)`` the store writes each
+    revision in the transaction of its event. Without ``register`` Views are right too, but each
+    View costs reading the events since the last stored revision.
     """
 
     name = PROJECTION
@@ -107,9 +108,9 @@ class Views:
 
         Raises ``ConversationNotFound``, ``ConversationErased``, ``CorruptEvent``,
         ``StoreUnavailable``, and ``UnknownEventType`` if a newer version of foldlog wrote an event
-        that changes the View. Cost: the events appended since the last call; for the first call,
-        the events of the View. The database is not asked at all if no other program has committed
-        since, and the last append of this program was to this conversation.
+        that changes the View. Cost: reading the events appended since the last call; for the first
+        call, reading the events of the View. The database is not asked at all if no other program
+        has committed since, and the last append of this program was to this conversation.
         """
         latest = self._latest.get(conversation)
         if latest is None:
@@ -126,16 +127,16 @@ class Views:
         """Return the View when the conversation had ``version`` events. Raises ``NoSuchVersion``,
         and the errors of ``current``.
 
-        Cost: the events of that View.
+        Cost: reading the events of the returned View.
         """
         return self._view(conversation, version)
 
     def why(self, conversation: str, event_id: int, at: int | None = None) -> Why:
-        """Return why an event, or the summary with this (negative) id, is in the View, or is not:
-        now, or at the version ``at``.
+        """Return why an event, or the summary with this (negative) id, is in the View or is not in
+        the View: now, or at the version ``at``.
 
-        Raises ``NoSuchEvent``, and the errors of ``at``. Cost: the View; for a forgotten event also
-        the structural events after it.
+        Raises ``NoSuchEvent``, and the errors of ``at``. Cost: loading the View; for a forgotten
+        event also reading the structural events after it.
         """
         if at is None:
             view = self.current(conversation)
@@ -151,8 +152,8 @@ class Views:
 
     def difference(self, conversation: str, before: int, after: int) -> Difference:
         """Return the events that entered and that left the View between two versions. Raises
-        ``NoSuchVersion``, and the errors of ``current``. Cost: two Views, and the structural events
-        in between.
+        ``NoSuchVersion``, and the errors of ``current``. Cost: loading two Views, and reading the
+        structural events between their versions.
         """
         views = self.at(conversation, before), self.at(conversation, after)
 
@@ -168,7 +169,8 @@ class Views:
         at which a model is sent it, and why it left.
 
         ``count`` returns the tokens of an event, such as an estimate. Raises the errors of
-        ``current``. Cost: the events, once; for each structural event the View at that moment.
+        ``current``. Cost: one pass over the events, and for each structural event one pass over the
+        View at that moment.
         """
         version = self._store.version(conversation)
 
@@ -182,8 +184,8 @@ class Views:
         return folding.result()
 
     def rebuild(self, conversation: str) -> int:
-        """Rebuild all revisions from the log, and replace the stored ones in one transaction.
-        Return their number.
+        """Rebuild all revisions from the log, and replace the stored revisions in one transaction.
+        Return the number of revisions.
 
         The store stays usable during the rebuild. Raises the errors of ``current``, and
         ``StoreUnavailable`` if the store is open for reading only. Cost: reading the log.
@@ -202,8 +204,8 @@ class Views:
         return self._store.project(conversation, replace_all)
 
     def project(self, writing: WriteTransaction, events: Sequence[Event]) -> None:
-        """Store the revisions of appended events in their transaction. A store calls this after
-        ``register``.
+        """Store the revisions of appended events in the transaction of the events. After
+        ``register`` a store calls this method.
         """
         try:
             past = StoredPast(writing)
@@ -278,16 +280,16 @@ class Views:
         return folded, records
 
     def _latest_of(self, reading: ReadTransaction) -> _Latest | None:
-        """Return the last View of a conversation, if none of its content was redacted since. A View
-        of another conversation with this id is not returned. Such a conversation may be a fork with
-        the same head, but its past is stored elsewhere.
+        """Return the last View of a conversation, if no content of the View was redacted since. A
+        View of another conversation with this id is not returned: the other conversation may be a
+        fork with the same head, but a fork's past is stored elsewhere.
         """
         latest = self._latest.get(reading.state.id)
         return latest if latest and _has_same_content(latest.state, reading.state) else None
 
     def _grow(self, before: _Latest, state: Conversation, events: Sequence[Event]) -> View:
-        """Return the last View with further events that are not structural, so that its
-        condensations stay the same.
+        """Return the last View with further events that are not structural. The condensations of
+        the View stay.
         """
         folded = fold_shown(before.folded, events, state.version)
         view = View(folded.state, before.view.condensations, self._dialect)
@@ -326,7 +328,9 @@ class Views:
 
 
 def _has_same_content(earlier: Conversation, present: Conversation) -> bool:
-    """Return whether both are states of one conversation, and nothing was redacted in between."""
+    """Return whether the two states are states of one conversation, with no redaction
+    between them.
+    """
     return (earlier.key, earlier.redactions) == (present.key, present.redactions)
 
 

@@ -231,7 +231,7 @@ def index_fork(database: Database, conversation: str, fork: str) -> None:
 
 
 def _recalled(reading: ReadTransaction, keys: Iterable[str | None]) -> set[str | None]:
-    """Return those of ``keys`` that the conversation has. Raises ``NotIndexed``."""
+    """Return the keys among ``keys`` that the conversation has. Raises ``NotIndexed``."""
     names = reading.recalled_among([INDEXED, *dict.fromkeys(filter(None, keys))])
     if INDEXED not in names:
         raise NotIndexed

@@ -442,7 +442,7 @@ class ReadTransaction:
         return recalled[0][1] if recalled else None
 
     def recalled_among(self, names: Sequence[str]) -> set[str]:
-        """Return those of ``names`` that are stored. Raises the errors of ``recall``."""
+        """Return the stored names among ``names``. Raises the errors of ``recall``."""
         rows = self._reader.recalled_among(self.state.key, names)
         recalled = [(name, key) for _, name, key in rows]
         self.check_proofs(recalled)

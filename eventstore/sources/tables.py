@@ -380,7 +380,7 @@ class Sources:
         ]
 
     def refused_among(self, hashes: Iterable[bytes]) -> set[bytes]:
-        """Return those of ``hashes`` that are refused: hashes of redacted records, or fingerprints
+        """Return the refused hashes among ``hashes``: hashes of redacted records, or fingerprints
         of erased sources. Cost: one query for each thousand hashes.
         """
         remaining = iter(hashes)

@@ -28,8 +28,8 @@ retraction.
 Moment = Literal[
     "not yet", "never shown", "pending", "sent", "summarized", "forgotten", "taken back"
 ]
-"""The state of an event at one version. ``pending`` means that the View shows it, but a model is
-not sent it.
+"""The state of an event at one version. ``pending`` means that the View shows the event, but a
+model is not sent the event.
 """
 
 
@@ -37,13 +37,14 @@ class Span(msgspec.Struct, frozen=True, gc=False):
     """Versions at which the View shows an event: ``start <= version < stop``; ``stop`` is None
     while it is shown.
 
-    ``by`` is the id of the structural event that removed it, None while it is shown. ``sent`` has
-    the versions at which the event becomes part of the prompt and leaves it, alternating. An action
-    is not sent before its observation and the observations of its parallel calls have come.
+    ``by`` is the id of the structural event that removed the event; None while the event is shown.
+    ``sent`` has the versions at which the event becomes part of the prompt and leaves it,
+    alternating. An action is not sent before its observation and the observations of its parallel
+    calls have come.
 
-    For a summary, ``place`` is its place in ``Lifetimes.order``. In the V0 dialect it has an
-    ``index`` instead, at which each reading of the View inserts it. ``departure`` is None if the
-    next span continues the summary at another place.
+    For a summary, ``place`` is its place in ``Lifetimes.order``. In the V0 dialect a summary has,
+    instead of a place, the ``index`` at which each reading of the View inserts it. ``departure`` is
+    None if the next span continues the summary at another place.
     """
 
     start: int
@@ -65,11 +66,11 @@ class Span(msgspec.Struct, frozen=True, gc=False):
 
 class Lifetime(msgspec.Struct, frozen=True, gc=False):
     """The versions at which the View shows one event, or the summary with this (negative) id.
-    ``spans`` is empty if the View never shows it; it has several members if retractions removed the
-    event and brought it back. ``tokens`` is the number of tokens that the caller counted. It is 0
-    without a count, and for events that were never shown. ``returns`` has pairs of a version and a
-    reason: a retraction at this version left the event hidden, for another reason than its last
-    span has.
+    ``spans`` is empty if the View never shows the event; it has several members if retractions
+    removed the event and brought it back. ``tokens`` is the number of tokens that the caller
+    counted; 0 without a count, and for events that were never shown. ``returns`` has pairs of a
+    version and a reason: a retraction at this version left the event hidden, for another reason
+    than its last span has.
     """
 
     id: int
@@ -99,8 +100,8 @@ class Lifetime(msgspec.Struct, frozen=True, gc=False):
 
 
 class Standing(NamedTuple):
-    """A place of a summary, with its number, and the id of the event after which it stands; -1 for
-    the beginning.
+    """A place of a summary: its number, and the id of the event after which the summary stands; -1
+    for the beginning.
     """
 
     summary: int
@@ -138,13 +139,15 @@ class Lifetimes:
         raise NoSuchEvent(self.conversation, event_id, self.version)
 
     def __iter__(self) -> Iterator[Lifetime]:
-        """Yield all lifetimes, events first."""
+        """Yield all lifetimes, first of the events, then of the summaries."""
         yield from self.events
         yield from self.summaries.values()
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
-        """The tokens of the prompt at each version, from 0 on. Cost: all lifetimes, once."""
+        """The tokens of the prompt at each version, from 0 on. Cost: one pass over all
+        lifetimes.
+        """
         changes = [0] * (self.version + 2)
         for lifetime in self:
             for span in lifetime.spans:

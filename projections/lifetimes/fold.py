@@ -63,7 +63,8 @@ class LifetimesFold:
     def take(self, events: Iterable[Event]) -> None:
         """Fold the next events. Raises ``UnknownEventType``, and ``LookupError`` at a retraction to
         a version that is not among the targets: then begin again with the first event, and with
-        that target. Cost: the events, and for each structural event the View at that moment.
+        that target. Cost: one pass over the events, and for each structural event one pass over the
+        View at that moment.
         """
         plain: list[Event] = []
         version = self.version
@@ -82,7 +83,7 @@ class LifetimesFold:
         self._show(plain, version)
 
     def result(self) -> Lifetimes:
-        """Return the lifetimes so far. Cost: the events that were folded."""
+        """Return the lifetimes so far. Cost: one pass over the folded events."""
         lives = {
             event_id: self._lifetime(event_id)
             for event_id in self._closed.keys() | self._open.keys()
@@ -132,12 +133,13 @@ class LifetimesFold:
         """Return the indices of the items that a model is sent from now on because of the newest
         item. If the newest item is an action, return the items that a model is no longer sent.
 
-        So the whole View need not be checked for each event. Return None if it must be checked: if
-        a tool loop may lose or gain more items, and once events stay with the next event.
+        With this method the whole View need not be checked for each event. Return None if the View
+        must be checked: if a tool loop may lose or gain more items, and once events stay with the
+        next event.
 
         ``projections.units`` explains bonds, loops and parallel calls. In short, a model is sent
-        the actions of one response only together and with all their observations. It is sent only
-        the items of a loop that come before the loop's first gap.
+        the actions of one response only together and with all their observations, and only the
+        items of a loop that come before the loop's first gap.
         """
         if self._units.has_bonds:
             return None
@@ -300,7 +302,9 @@ class _OpenSpan(msgspec.Struct, gc=False):
         return len(self.sent) % 2 == 1  # it begins and ceases to be sent in turn
 
     def send(self, version: int, *, sent: bool) -> None:
-        """Record that from this version on a model is sent the event, or is no longer sent it."""
+        """Record that from this version on a model is sent the event, or is no longer sent the
+        event.
+        """
         if sent != self.is_sent:
             self.sent += (version,)
 
@@ -325,7 +329,7 @@ class _Order:
 
     def put(self, summary: int, after: int | None) -> int:
         """Put a summary directly after another item of the present View, before summaries of
-        earlier Views at that place. Return the number of its place.
+        earlier Views at that place. Return the number of the summary's place.
         """
         place = self._count[summary]
         self.places[summary] = place
@@ -335,7 +339,9 @@ class _Order:
         return place
 
     def all(self) -> tuple[Standing, ...]:
-        """Return each summary with the event before it, in the order of Views."""
+        """Return each summary with the event before it, in the order in which Views show the
+        summaries.
+        """
         standings: list[Standing] = []
         for anchor in sorted(anchor for anchor in self._after if anchor[0] >= NOT_RECORDED):
             # Depth first: after a summary come the summaries that stand after it.

@@ -1,9 +1,9 @@
-"""Messages that grow with their View: a prompt's beginning is made once, and stays equal byte for
-byte.
+"""Messages that grow with their View: the beginning of a prompt is made once, and stays equal byte
+for byte.
 
-A View mostly grows at its end. Then the messages before the model's last reply stay as they are,
-and only the messages from this reply on are made again. If earlier events changed, because some
-were forgotten or masked, the messages before them stay.
+A View mostly grows at its end. While a View grows at its end, the messages before the model's last
+reply stay as they are, and only the messages from this reply on are made again. If earlier events
+changed, because some were forgotten or masked, the messages before them stay.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BEGINNING = "[The conversation before this point is not shown.]"
 
 
 class Rendered(NamedTuple):
-    """A chat message, and the indices of the events that it was made of, in order."""
+    """A chat message, and the indices of the events from which the message was made, in order."""
 
     message: dict[str, Any]
     positions: tuple[int, ...]
@@ -38,8 +38,8 @@ class _Start(NamedTuple):
 
 
 class MessageList:
-    """A growing list of messages. ``opening`` says that a user's message is put before the first
-    message if that is the assistant's.
+    """A growing list of messages. If ``opening`` is true and the first message is the assistant's,
+    a user's message is put before it.
 
     ``content_of`` returns the content of a message that has no further parts.
     """
@@ -72,8 +72,8 @@ class MessageList:
         self._messages.append((message, dict.fromkeys(positions)))
 
     def say(self, role: str, parts: list[Part], positions: tuple[int, ...]) -> None:
-        """Add a message, unless it has no parts. If the last message has the same role, these parts
-        are added to it. Do not change ``parts`` afterwards. Cost: the parts.
+        """Add a message, unless it has no parts. If the last message has this role, the parts are
+        added to the last message. Do not change ``parts`` afterwards. Cost: copying the parts.
         """
         if not parts:
             return
@@ -105,15 +105,15 @@ class Rendering:
     """The messages of a View in one dialect, before marks for a prompt cache are set. One thread at
     a time may use it.
 
-    ``render`` makes the messages of turns; its second argument says whether they open the
+    ``render`` makes the messages of turns; its second argument says whether the turns open the
     conversation.
     """
 
     def __init__(self, render: Callable[[Iterable[MessageTurn], bool], MessageList]) -> None:
         self._render = render
         self.messages: list[Rendered] = []
-        """The messages. Do not change them, because the next View has the same ones. Callers get
-        copies.
+        """The messages. Do not change these messages, because the next View shares them: pass
+        copies to callers.
         """
         self._events: Sequence[Event] = ()
         self._fit: Sequence[int] = ()
@@ -121,10 +121,10 @@ class Rendering:
         self._call_ids: dict[str, int] = {}
 
     def follow(self, events: Sequence[Event], fit: Sequence[int]) -> None:
-        """Make these the messages of the events at the ascending indices ``fit``.
+        """Change the messages to the messages of the events at the ascending indices ``fit``.
 
-        Cost: the comparison with the former events, and the messages since the last reply before
-        the first difference.
+        Cost: comparing the events with the former events, and making the messages from the last
+        reply before the first difference on.
         """
         if events is self._events and fit is self._fit:
             return
@@ -139,7 +139,7 @@ class Rendering:
 
     def _go_on(self, events: Sequence[Event], fit: Sequence[int], same: int) -> bool:
         """Make the messages again from the last start at or before the event ``same``. Return False
-        if no message begins at that start any more, because the reply is empty now.
+        if no message begins at this start any more, because the reply is empty now.
         """
         while self._starts and self._starts[-1].position > same:
             self._starts.pop()
@@ -159,7 +159,7 @@ class Rendering:
 
 
 def _alike(former: Sequence[Any], others: Sequence[Any]) -> int:
-    """Return the number of equal items at the beginning."""
+    """Return the number of equal items at the beginning of both sequences."""
     length = len(former)
     if former == others[:length]:
         return length

@@ -1,5 +1,5 @@
-"""Render turns as items of OpenAI's Responses API, its ``input``: messages, calls, results, the
-model's reasoning.
+"""Render turns as the ``input`` of OpenAI's Responses API: items for messages, calls, results and
+the model's reasoning.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def messages_of(turns: Iterable[MessageTurn]) -> MessageList:
 
 
 def _message_of(role: str, parts: list[Part], moved: list[Part]) -> list[Part]:
-    """Return the message of the model or the system, which may have only texts: its images and
-    files are added to ``moved``.
+    """Return the message of the model or the system. Such a message may have only texts, so its
+    images and files are added to ``moved``.
     """
     # A compaction is an item of its own.
     own = [
@@ -69,8 +69,8 @@ def _message_of(role: str, parts: list[Part], moved: list[Part]) -> list[Part]:
 
 
 def _reasoning(thinking: Iterable[Part]) -> list[Part]:
-    """Return the reasoning items among the model's thinking. Its server accepts them only with an
-    id and a summary.
+    """Return the reasoning items among the model's thinking. The server accepts reasoning items
+    only with an id and a summary.
     """
     return [
         copied({key: item[key] for key in _REASONING if item.get(key) is not None})
@@ -82,8 +82,8 @@ def _reasoning(thinking: Iterable[Part]) -> list[Part]:
 
 
 def _custom(action: Action) -> str | None:
-    """Return the text that the model wrote for a custom tool, which accepts any text; None for a
-    call of a function.
+    """Return the text that the model wrote for a custom tool; None for a call of a function. A
+    custom tool accepts any text.
     """
     arguments = action.arguments if "custom_tool" in action.meta else None
     if isinstance(arguments, dict) and isinstance(arguments.get("input"), str):

@@ -30,7 +30,7 @@ Role = Literal["system", "user", "assistant"]
 
 class PairedCall(NamedTuple):
     """A tool call in a message: the action, the id of the call in the message, the thinking and the
-    texts before it, its result, and the indices of all these events.
+    texts before the call, the call's result, and the indices of the events of the call.
     """
 
     id: str
@@ -44,11 +44,11 @@ class PairedCall(NamedTuple):
 
 
 class MessageTurn(NamedTuple):
-    """One message: the parts of one event, or what the model said and thought in one reply, with
-    its calls.
+    """One message: the parts of one event, or the texts, the thinking and the calls of one reply of
+    the model.
 
-    ``start`` is the index of the first event of a reply, or of the reasoning before it. It is None
-    if the turns from there on depend on earlier events.
+    ``start`` is the index of the first event of a reply, or of the reasoning before the reply.
+    ``start`` is None if the turns from this index on depend on earlier events.
     """
 
     role: Role
@@ -60,7 +60,7 @@ class MessageTurn(NamedTuple):
 
 
 def checked(dialect: str) -> Dialect:
-    """Return the dialect of that name. Raises ``ValueError`` for any other name."""
+    """Return ``name`` as a dialect. Raises ``ValueError`` for a name that is not a dialect's."""
     if dialect not in DIALECTS:
         raise InvalidArgument(f"unknown dialect {dialect!r}; use {', '.join(map(repr, DIALECTS))}")
     return dialect
@@ -69,10 +69,11 @@ def checked(dialect: str) -> Dialect:
 def turns(
     events: Sequence[Event], positions: Sequence[int], call_ids: dict[str, int] | None = None
 ) -> Iterator[MessageTurn]:
-    """Yield the turns of the ``events`` at the ascending ``positions``, which must be fit for a
-    model.
+    """Yield the turns of the ``events`` at the ascending ``positions``. A model's server must
+    accept the events at these positions.
 
-    ``call_ids`` are the ids of earlier calls, with their indices; the ids of these turns are added.
+    ``call_ids`` are the ids of earlier calls, with the calls' indices; the ids of the yielded turns
+    are added to ``call_ids``.
     """
     shown = [events[position] for position in positions]
     shown_units = units(shown)
@@ -136,8 +137,8 @@ def turns(
 
 
 def _start(shown: Sequence[Event], index: int) -> int | None:
-    """Return the index of the reasoning before a reply, or its own index; None if it stays with
-    another event before it.
+    """Return the index of the reasoning before a reply; the reply's own index if it has no such
+    reasoning; None if the reply stays with another event before it.
     """
     while index and is_unseen(shown[index - 1]):
         index -= 1
@@ -145,7 +146,7 @@ def _start(shown: Sequence[Event], index: int) -> int | None:
 
 
 def words_of(event: Any) -> Content:
-    """Return the text or parts of an event that a model is sent."""
+    """Return the text or the parts that a model is sent of an event."""
     if isinstance(event, Annotation):
         return f"{event.name}:\n{as_json(event.data)}"
     content: Content = event.thought if isinstance(event, Action) else getattr(event, "content", "")
@@ -153,9 +154,7 @@ def words_of(event: Any) -> Content:
 
 
 def _reasoning(shown: Sequence[Event]) -> dict[int, tuple[dict[str, Any], ...]]:
-    """Return the reasoning items that stay with the event after them, by the index of that
-    event.
-    """
+    """Return the reasoning items that stay with a later event, by the index of the later event."""
     items_by_index: dict[int, tuple[dict[str, Any], ...]] = {}
     items: tuple[dict[str, Any], ...] = ()
     for index, event in enumerate(shown):
@@ -174,8 +173,8 @@ def _groups(shown: Sequence[Event], responses: Sequence[ParallelCalls]) -> list[
     message, and every other event is a message of its own.
 
     A reply stays one message even if results, or texts of the user, came between its events. The
-    model made the reply at once, before any call had a result. A model that thought refuses a
-    second message without its thinking.
+    model made the reply at once, before any call had a result. A model that thought in a reply
+    refuses a second message without the thinking.
     """
     groups: list[list[int]] = []
     reply: list[int] = []
@@ -204,11 +203,11 @@ def _groups(shown: Sequence[Event], responses: Sequence[ParallelCalls]) -> list[
 
 
 def arguments_of(action: Action) -> str:
-    """Return the arguments as the JSON text of an object: unchanged, if the model wrote such a
-    text.
+    """Return the arguments as the JSON text of an object: unchanged, if the model wrote the JSON
+    text of an object.
 
     Servers parse the text, and refuse a conversation in which a model once wrote broken JSON. So a
-    broken text is put under the name ``invalid_arguments``.
+    broken text becomes the value of the name ``invalid_arguments`` in a JSON object.
     """
     arguments = action.arguments
     try:
@@ -226,8 +225,8 @@ _STRICT = json.JSONEncoder(ensure_ascii=False, default=said, allow_nan=False)
 
 
 def _call_id(action: Action, used: dict[str, int], position: int) -> str:
-    """Return the action's own call id, or a new one if it has none or if the id is ``used``. The
-    returned id is added to ``used``.
+    """Return the action's own call id, or a new id if the action has no call id or its call id is
+    ``used``. The returned id is added to ``used``.
     """
     call_id = action.call_id or f"call_{action.id}"
     while call_id in used:

@@ -1,5 +1,5 @@
-"""Load a View from a stored conversation: from a revision, if there is one, and the events
-since.
+"""Load a View of a stored conversation from the last revision, if there is a revision, and from the
+later events.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from foldlog.projections.stored.revision_codec import (
 )
 
 CHUNK = 1_000
-"""The smallest number of events in one read of the log. Reading in chunks lets memory grow with the
-View, not with the log.
+"""The smallest number of events in one read of the log. Because the log is read in chunks, memory
+grows with the View, not with the log.
 """
 
 
@@ -40,9 +40,9 @@ class StoredPast:
     """The folds of a stored conversation at earlier versions, made from stored revisions or from
     ``records``.
 
-    With ``stored=False`` no stored revision is used, for callers that compare or replace them.
-    ``records`` has revisions that the caller has made. Use the object while the read transaction of
-    ``reading`` is open.
+    With ``stored=False`` no stored revision is used, for callers that compare or replace stored
+    revisions. ``records`` has revisions that the caller has made. Use the object while the read
+    transaction of ``reading`` is open.
     """
 
     def __init__(
@@ -54,8 +54,8 @@ class StoredPast:
         self._versions = sorted(self._records)
 
     def at(self, version: int) -> ViewFold:
-        """Return the fold at a version. Cost: its View, and the events since the last revision
-        before it.
+        """Return the fold at a version. Cost: reading the events of the fold's View, and the events
+        after the last revision before the version.
         """
         loaded = load_revision(self._reading, version, self)
         folded = EMPTY_FOLD if loaded is None else loaded[0]
@@ -76,7 +76,7 @@ class StoredPast:
             insort(self._versions, record.version)
 
     def record_at(self, version: int) -> Record | None:
-        """Return the last revision at or before a version; None if there is none, such as before
+        """Return the last revision at or before a version; None if no revision is there, as before
         the first structural event.
         """
         index = bisect_right(self._versions, version)
@@ -94,7 +94,7 @@ def fold_events(
     start: ViewFold, events: Sequence[Event], past: StoredPast
 ) -> tuple[ViewFold, list[Record]]:
     """Fold in ``events``, which follow ``start`` without a gap. Return the fold, and the revisions
-    of these events.
+    of the structural events among ``events``.
     """
     changes = [event for event in events if event.shown or is_structural(event)]
     return fold_on(start, changes, start.version + len(events), past)
@@ -106,8 +106,8 @@ def fold_log(
     """Continue the fold from ``start`` to ``version``. Yield the fold after each chunk, with the
     revisions of the chunk.
 
-    Each chunk costs as much as the View. Chunks grow with the View, so that all chunks together
-    cost no more than the events.
+    Each chunk costs one pass over the View. Chunks grow with the View, so all chunks together cost
+    no more than one pass over the events.
     """
     folded = start
     while folded.state.version < version:
@@ -142,9 +142,9 @@ def load_revision(
     """Load the last revision at or before ``version``, and continue the fold to ``version``, by at
     most one chunk.
 
-    Return the fold, and the revisions that are missing in between. Return None if the conversation
-    has no revision that this code has made and can read. Cost: one ranged read: the events that the
-    revision shows, and later events.
+    Return the fold, and the missing revisions between the last revision and ``version``. Return
+    None if the conversation has no revision that this code has made and can read. Cost: one ranged
+    read of the events that the revision shows, and of later events.
     """
     stored = stored_revision(version, past)
     if stored is None or stored[0] == 0:
@@ -157,9 +157,9 @@ def load_revision(
 
 
 def stored_revision(version: int, past: StoredPast) -> tuple[int, Revision] | None:
-    """Return the last revision at or before a version, with its own version. Before the first
-    structural event it is an empty revision of version 0. Return None if the stored revision was
-    made by another version of the code, or is unreadable.
+    """Return the last revision at or before a version, with the revision's own version. Before the
+    first structural event, return an empty revision of version 0. Return None if another version of
+    the code made the stored revision, or if it is unreadable.
     """
     record = past.record_at(version)
     if record is None:
@@ -173,8 +173,8 @@ def stored_revision(version: int, past: StoredPast) -> tuple[int, Revision] | No
 
 
 def returned_record(retraction: Retraction, past: StoredPast) -> Record | None:
-    """Return the revision after a retraction, made of earlier revisions and not of events; None if
-    a revision is missing.
+    """Return the revision after a retraction; None if an earlier revision is missing. The returned
+    revision is made of earlier revisions and not of events.
     """
     present = past.revision_at(retraction.id)
     earlier = past.revision_at(target(retraction))

@@ -27,7 +27,7 @@ from foldlog.projections.v0_dialect import Register
 
 
 class ViewFold(NamedTuple):
-    """The state of a View, and what its next revision needs.
+    """The state of a View, and the values from which its next revision is made.
 
     ``revision`` is the revision after the last structural event, at the version ``revised``.
     """
@@ -52,23 +52,23 @@ class PastFolds(Protocol):
         """Return the fold at a version."""
 
     def revision_at(self, version: int) -> tuple[int, Revision] | None:
-        """Return the version and the revision after the last structural event before ``version``;
+        """Return the revision after the last structural event before ``version``, and its version;
         None if the revision is missing or cannot be read.
         """
 
     def keep(self, record: Record) -> None:
-        """Remember a revision that was just made, and may not be stored yet."""
+        """Remember a revision that was just made and that may not be stored yet."""
 
 
 def fold_on(
     start: ViewFold, events: Sequence[Event], version: int, past: PastFolds
 ) -> tuple[ViewFold, list[Record]]:
     """Continue the fold from ``start`` to ``version``. ``events`` has the shown and the structural
-    events in between, in order.
+    events between the two versions, in order.
 
     Return the fold at ``version``, and a record for each structural event. Raises
-    ``UnknownEventType``. Cost: the events; for each structural event the View at that moment; for a
-    retraction also the View that it returns to.
+    ``UnknownEventType``. Cost: one pass over the events; for each structural event one pass over
+    the View at that moment; for a retraction also one over the View to which it returns.
     """
     folded = start
     records = list[Record]()
@@ -98,9 +98,9 @@ def fold_shown(start: ViewFold, events: Sequence[Event], version: int) -> ViewFo
 
 
 def returned(present: Revision, earlier: Revision, since: int, version: int) -> Revision:
-    """Return the revision after a retraction to ``version``. It is made of two revisions, without
-    reading events: ``present``, before the retraction, and ``earlier``, of the structural event
-    that led to version ``since``.
+    """Return the revision after a retraction to ``version``, made of two revisions without reading
+    events: ``present`` is the revision before the retraction, and ``earlier`` the revision of the
+    structural event that led to version ``since``.
     """
     return msgspec.structs.replace(
         earlier,
@@ -110,7 +110,7 @@ def returned(present: Revision, earlier: Revision, since: int, version: int) -> 
 
 
 def _return(folded: ViewFold, retraction: Retraction, past: PastFolds) -> ViewFold:
-    """Return the fold after a retraction: the earlier View."""
+    """Return the fold after a retraction, which has the View of the earlier version."""
     version = target(retraction)
     earlier = _shortened(folded, version, past) or past.at(version)
     revision = returned(folded.revision, earlier.revision, earlier.revised, version)
@@ -121,8 +121,8 @@ def _return(folded: ViewFold, retraction: Retraction, past: PastFolds) -> ViewFo
 
 
 def _shortened(folded: ViewFold, version: int, past: PastFolds) -> ViewFold | None:
-    """Return the fold at an earlier version, if its View is a beginning of this View; otherwise
-    None. Cost: a revision, and copying the View.
+    """Return the fold at an earlier version if the View of that version is a beginning of this
+    fold's View; otherwise None. Cost: reading one revision, and copying the View.
     """
     stored = past.revision_at(version)
     if stored is None:
@@ -148,7 +148,9 @@ def _lists(revision: Revision, interval_ends: Ints) -> tuple[Ints, ...]:
 
 
 def _change(start: ViewFold, event: Event) -> ViewFold:
-    """Fold in a structural event that is not a retraction. Cost: the items of the View."""
+    """Fold in a structural event that is not a retraction. Cost: one pass over the items of the
+    View.
+    """
     state, condensations, _ = resume(start.state, (event,), event.id + 1)
     shown: list[int] = []
     summaries: list[int] = []
@@ -177,8 +179,8 @@ def _change(start: ViewFold, event: Event) -> ViewFold:
 
 def _interval_ends(start: ViewFold, shown: Sequence[int], version: int) -> Ints:
     """Return the ends of the intervals of a View at ``version`` that still shows the events
-    ``shown``. An interval ends at an event that was shown before and no longer is. The last
-    interval has no end if all later events are shown.
+    ``shown``. An interval ends at an event that was shown before and is not shown any more. The
+    last interval has no end if all later events are shown.
     """
     ends = iter(spanned(start.revision.kept, start.revised, version)[1::2])
     end = next(ends)
@@ -202,7 +204,7 @@ def _interval_ends(start: ViewFold, shown: Sequence[int], version: int) -> Ints:
 
 def spanned(kept: Ints, since: int, version: int) -> Ints:
     """Return the ends of the intervals of the View at ``version``. ``kept`` has the ends of the
-    intervals at version ``since``. All later events are shown.
+    intervals at version ``since``. All events after ``since`` are shown.
     """
     if len(kept) % 2:
         return (*kept, version)
@@ -229,7 +231,8 @@ def from_revision(
     """Return the fold at the version of a revision, from the shown events in its intervals and the
     condensations that it names.
 
-    Raises ``UnreadableRevision`` if a condensation is missing. Cost: the items of the View.
+    Raises ``UnreadableRevision`` if a condensation is missing. Cost: one pass over the items of the
+    View.
     """
     summaries = {
         action.id: summary_event(action)

@@ -32,8 +32,8 @@ from foldlog.eventstore.inside import VIEWS, Record
 
 PROJECTION = VIEWS
 CODE = 4
-"""Version of the fold and of this form. Increase it with every change of the result of a fold, or
-of this form: records of another version are rebuilt, not trusted.
+"""The version of the fold and of the stored form. Increase this number with every change of the
+result of a fold, or of the stored form: records of another version are rebuilt, not trusted.
 """
 
 Ints = tuple[int, ...]
@@ -53,7 +53,9 @@ class Revision(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
 
 
 class UnreadableRevision(ValueError):
-    """The record cannot be read. Rebuild it from the log, which has all its data."""
+    """The record of a revision cannot be read. Rebuild the record from the log, which has all data
+    of the record.
+    """
 
 
 _LISTS = ("kept", "summaries", "after", "tomb", "left_behind")
@@ -62,13 +64,15 @@ _decoder = msgspec.json.Decoder(Revision)
 
 
 def encode_revision(version: int, revision: Revision) -> Record:
-    """Return the record for a revision. Cost: the revision."""
+    """Return the record for a revision. Cost: one pass over the lists of the revision."""
     lists = {name: _differences(getattr(revision, name)) for name in _LISTS}
     return Record(version, CODE, _encode(msgspec.structs.replace(revision, **lists)))
 
 
 def decode_revision(record: Record) -> Revision:
-    """Return the revision of a record. Raises ``UnreadableRevision``. Cost: the record."""
+    """Return the revision of a record. Raises ``UnreadableRevision``. Cost: one pass over the
+    record.
+    """
     try:
         stored = _decoder.decode(record.body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
