@@ -184,8 +184,8 @@ def first_own(reading: ReadTransaction) -> int:
 
 
 def begun_among(store: Store, conversation: str, calls: Sequence[Action]) -> frozenset[int]:
-    """Return the ids of those ``calls`` whose tools began here, or may have begun in another
-    conversation. Cost: two reads for each call.
+    """Return the ids of the calls among ``calls`` whose tools began here, or may have begun in
+    another conversation. Cost: two reads for each call.
     """
 
     def has_begun(reading: ReadTransaction, call: Action) -> bool:
@@ -202,7 +202,7 @@ def begun_among(store: Store, conversation: str, calls: Sequence[Action]) -> fro
 
 def in_doubt(events: Sequence[Event]) -> Iterator[int]:
     """Yield the ids of calls that may or may not have run, and the ids of the results of these
-    calls. Leave out calls if a later event of the View says whether they ran.
+    calls. Calls are left out if a later event of the View says whether they ran.
     """
     settled = {
         effect_fields(event.meta).get("key") for event in events if isinstance(event, Message)

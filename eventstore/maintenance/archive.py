@@ -40,7 +40,7 @@ _CHANGED = "it was changed at the same time; archive it again"
 
 class Archived(NamedTuple):
     """The outcome for one conversation: the number of its events in the object, and the bytes of
-    the object; or, as ``stays``, why it is not archived.
+    the object. If the conversation is not archived, ``stays`` has the reason.
     """
 
     conversation: str
@@ -51,13 +51,14 @@ class Archived(NamedTuple):
 
 def archive(store: Store, conversation: str, to: str) -> Archived:
     """Write the events of a conversation, as they are stored, to a new object in the object store
-    ``to``, read it back, then delete their rows. The last event stays, with all data beside the
-    events. Call it again after an interruption.
+    ``to``, read the object back, then delete the events' rows. The last event stays, with all data
+    beside the events. After an interruption, call this function again.
 
     A conversation is not archived if it is damaged, has forks, has a source whose events are not
-    made, has only one event, or is changed at the same time. Raises ``ConversationNotFound``,
+    made, has only one event, or is changed during the call. Raises ``ConversationNotFound``,
     ``InvalidArgument`` if ``to`` is not a URL; ``StoreUnavailable`` if the object store does not
-    answer, ``StoreUnusable`` if it refuses. Cost: its events three times, in memory.
+    answer, ``StoreUnusable`` if it refuses. Cost: memory for three copies of the conversation's
+    events.
     """
     database = store.database
     recorder = database.recorder
@@ -90,8 +91,8 @@ def archive(store: Store, conversation: str, to: str) -> Archived:
 
 
 def checked(store: Store, verdict: Verdict) -> Verdict:
-    """Return the verdict on a conversation. If the conversation is archived, the verdict has the
-    problem of its object too. Cost: reading the object.
+    """Return the verdict on a conversation. If the conversation is archived, the verdict also has
+    the problem of the conversation's object, if there is one. Cost: reading the object.
     """
     find = partial(archived_in, conversation=verdict.conversation or "")
     archived = store.database.recorder.query(find) if verdict.archived else None
@@ -106,8 +107,8 @@ def checked(store: Store, verdict: Verdict) -> Verdict:
 
 
 def _read(reader: Reader, conversation: str) -> tuple[Conversation, list[Placed], str | None]:
-    """Return a conversation, its own rows except the last one, and the reason if it cannot be
-    archived.
+    """Return a conversation, its own rows except the last row, and the reason if the conversation
+    cannot be archived.
     """
     state = reader.conversation(conversation)
     if state is None:
@@ -158,8 +159,8 @@ def _end(
     attempt: Unfinished,
     events: int,
 ) -> bool:
-    """Delete the rows that the object holds, and the records that can be made of them, unless
-    something has changed since they were read.
+    """Delete the rows that the object holds, and the records that can be made from these rows,
+    unless the conversation has changed since the rows were read.
     """
     now = transaction.conversation(state.id)
     unfinished = [*transaction.unfinished(state.key)]

@@ -1,8 +1,10 @@
-"""Archived conversations: the events of each are in one object of an object store.
+"""Archived conversations: the events of an archived conversation are in one object of an object
+store.
 
-A conversation keeps its row, its last event and everything beside its events, so lists, figures,
-its version and its head need no object. Anything else restores the events first:
-``ReadTransaction`` raises ``EventsNotMade``, and the opener of the store calls ``restore``.
+An archived conversation keeps its row, its last event and everything beside its events, so lists,
+figures, its version and its head need no object. All other reads and writes of the conversation
+restore its events first: ``ReadTransaction`` raises ``EventsNotMade``, and the opener of the store
+calls ``restore``.
 
 A row of ``unfinished`` has the address of an object from before the object is made until after it
 is deleted, so each object has a row even after an interruption:
@@ -14,8 +16,9 @@ is deleted, so each object has a row even after an interruption:
     discard    the object is being deleted
     erase      the object is deleted with the rows
 
-An address is the SHA-256 of the object, a space and its URL. Each attempt to archive has a URL of
-its own, so an object can be deleted as soon as no row can change to ``archived`` with its address.
+An address is the SHA-256 of the object, a space and its URL. Each attempt to archive has its own
+URL, so an object can be deleted as soon as no row can change to ``archived`` with the object's
+address.
 """
 
 from __future__ import annotations
@@ -50,15 +53,15 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 _HEAD: Final = 8
-"""How many bytes of its head the name of an object begins with."""
+"""The number of bytes of the conversation's head with which the name of an object begins."""
 
 Placed = tuple[Row, int | None]
 """A stored row and its position. A staged row on a server has no position."""
 
 
 class _Object(msgspec.Struct, array_like=True):
-    """What an object holds. Each row names its attachments by their places: several rows may have
-    the same one.
+    """The content of an object. Each row names its attachments by their places in the object:
+    several rows may have one attachment.
     """
 
     rows: list[tuple[int, bytes, bytes, int | None, list[int]]]
@@ -97,7 +100,9 @@ def unpacked(data: bytes) -> list[Placed]:
 
 
 def check_url(recorder: Recorder, to: str) -> None:
-    """Raise ``InvalidArgument`` if this is not a URL of objects that last as long as the store."""
+    """Raise ``InvalidArgument`` if ``url`` does not name an object store whose objects last as long
+    as the store.
+    """
     is_in_memory = recorder.path is None and not recorder.on_server
     if "://" not in to or (to.startswith("memory:") and not is_in_memory):
         raise InvalidArgument(
@@ -113,8 +118,8 @@ def new_address(to: str, head: bytes, data: bytes) -> str:
 
 
 def check_reachable(address: str) -> None:
-    """Raise ``StoreUnavailable`` if the object store does not answer. Call it before an object is
-    made, because a store that does not answer could not delete it again.
+    """Raise ``StoreUnavailable`` if the object store does not answer. Call this function before an
+    object is made, because an object store that does not answer could not delete the object again.
     """
     with (
         suppress(FileNotFoundError, StoreUnusable),
@@ -142,7 +147,7 @@ def read_object(address: str) -> bytes:
 
 
 def delete_object(address: str) -> None:
-    """Delete an object, if it exists, and the parts of a file that a killed writer left."""
+    """Delete an object if the object exists, and the parts of a file that a killed writer left."""
     path = _path(address)
     with suppress(FileNotFoundError), _reaching(address, "delete") as (store, name):
         if path is not None:
@@ -163,8 +168,8 @@ def _path(address: str) -> Path | None:
 
 @contextmanager
 def _reaching(address: str, doing: str) -> Iterator[tuple[ObjectStore, str]]:
-    """Yield the store of an object, and its name there. Errors of the store become errors of the
-    event store, except ``FileNotFoundError``.
+    """Yield the object store of an object, and the object's name in the object store. Errors of the
+    object store, except ``FileNotFoundError``, become errors of the event store.
     """
     url = _url(address)
     base, _, name = url.rpartition("/")
@@ -203,7 +208,7 @@ def _store(url: str) -> ObjectStore:
 
 def address_of_object(reader: Reader, key: int) -> str:
     """Return the address of the object that may hold events of a conversation; an empty text if
-    there is none.
+    there is no such object.
     """
     operations = (ARCHIVE, ARCHIVED, RESTORED, DISCARD)
     for interrupted in reader.unfinished(key):
@@ -213,11 +218,12 @@ def address_of_object(reader: Reader, key: int) -> str:
 
 
 def restore(database: Database, conversation: str) -> None:
-    """Put the events of an archived conversation back, at their positions. The object stays.
+    """Put the events of an archived conversation back at their positions. The conversation's object
+    stays.
 
     Raises ``StoreUnusable`` if the object is missing or was changed (``kind`` is ``archive``), or
     if the store is open for reading only; ``StoreUnavailable`` if the object cannot be read now.
-    Cost: the events, in one transaction.
+    Cost: writing all archived events in one transaction.
     """
     recorder = database.recorder
     find = partial(archived_in, conversation=conversation)
@@ -238,7 +244,7 @@ def restore(database: Database, conversation: str) -> None:
 
 
 def read_archived(conversation: str, address: str) -> list[Placed]:
-    """Return the rows in the object of a conversation. Raises what ``restore`` raises."""
+    """Return the rows in the object of a conversation. Raises the errors of ``restore``."""
     digest = address.partition(" ")[0]
     try:
         data = read_object(address)
@@ -259,7 +265,9 @@ def _unusable_object(conversation: str, address: str, problem: str) -> StoreUnus
 
 
 def archived_in(reader: Reader, conversation: str) -> tuple[Conversation, str] | None:
-    """Return an archived conversation with the address of its object, or None."""
+    """Return an archived conversation and the address of its object; None if the conversation is
+    not archived.
+    """
     state = reader.conversation(conversation)
     if state is None or state.pending >= 0:
         return None
@@ -289,8 +297,8 @@ def discard(recorder: Recorder, interrupted: Unfinished) -> None:
 
 
 def go_on(transaction: Transaction, interrupted: Unfinished, operation: str | None) -> bool:
-    """Replace an unfinished operation by another one, or end it if ``operation`` is None. Return
-    False if another process has continued it.
+    """Replace an unfinished operation by another operation, or end the unfinished one if
+    ``operation`` is None. Return False if another process has continued the operation.
     """
     transaction.conversation(interrupted.key)  # locks it, on a server
     if [*transaction.unfinished(interrupted.key)] != [interrupted]:

@@ -1,7 +1,7 @@
-"""Back up a store in a file, restore it from a backup, and reclaim its space, all while it is in
-use.
+"""Back up a store in a file, restore a store from a backup, and reclaim a store's space, all while
+the store is in use.
 
-A PostgreSQL server has its own tools for that.
+A PostgreSQL server has its own tools for these tasks.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ from foldlog.eventstore.recorders.types import Conversation
 from foldlog.eventstore.store import Store
 
 _STALE_US = 3_600 * 1_000_000
-"""An import that has written nothing for this long counts as killed. If its process still runs, it
-gets an error and has to be run again.
+"""An import that has written nothing for this long counts as killed. If the import's process still
+runs, the import raises an error and has to be run again.
 """
 
 
@@ -71,7 +71,7 @@ class BackedUp(NamedTuple):
 class Restored(NamedTuple):
     """A store that was restored from a backup. ``kept`` is the new path of the former file, or of
     its log if there was only a log. ``erased_since`` has the conversations that the former file has
-    erased, and that exist again now.
+    erased and that the backup has brought back.
     """
 
     path: str
@@ -83,11 +83,11 @@ class Restored(NamedTuple):
 
 
 class Vacuumed(NamedTuple):
-    """The outcome of a vacuum. ``discarded`` is the number of killed imports whose rows were
+    """The outcome of a vacuum. ``discarded`` is the number of killed imports whose rows the vacuum
     removed. ``bytes_pending`` says whether bytes of erased events may still be in the file.
     ``space_returned`` is False if a reader that was opened before is still open: the file then
-    shrinks at a vacuum after that reader has ended. It is also False if this role may not vacuum
-    the tables of a server. If the store is not a file, the sizes are None.
+    shrinks at a vacuum after that reader has ended. ``space_returned`` is also False if this role
+    may not vacuum the tables of a server. If the store is not a file, the sizes are None.
     """
 
     discarded: int
@@ -100,12 +100,13 @@ class Vacuumed(NamedTuple):
 def back_up(
     store: Store, path: str, on_progress: Callable[[int, int], object] = lambda done, of: None
 ) -> BackedUp:
-    """Copy the newest state of a store to a new file, and verify the copy. Readers and writers go
-    on.
+    """Copy the newest state of a store to a new file, and verify the copy. Readers and writers of
+    the store go on.
 
-    The file appears under its name when it is complete and on disk, with mode 0600.
-    ``on_progress(done, of)`` counts pages. Raises ``InvalidOption`` if a file of that name exists,
-    and ``StoreUnavailable`` if it cannot be written. Cost: the whole store, read twice.
+    The new file, which has mode 0600, appears under its name when it is complete and on disk.
+    ``on_progress(done, of)`` counts pages. Raises ``InvalidOption`` if a file with the new file's
+    name exists, and ``StoreUnavailable`` if the new file cannot be written. Cost: reading the whole
+    store twice.
     """
     database = store.database
     recorder = database.recorder
@@ -137,8 +138,9 @@ def back_up(
 
 @contextlib.contextmanager
 def _noted_part(database: Database, part: Path) -> Iterator[None]:
-    """Note in the store that this file is being written, so that it is found and removed if this
-    process is killed. If the store can no longer be written, the backup is made without a note.
+    """Note in the store that this file is being written, so that the file is found and removed if
+    this process is killed. If the store can no longer be written, the backup is made without a
+    note.
     """
     key = -secrets.randbits(62)
     is_noted = False
@@ -160,7 +162,7 @@ def _noted_part(database: Database, part: Path) -> Iterator[None]:
 def restore(
     backup: str, path: str, settings: WriteSettings, read_models: Iterable[str] = ()
 ) -> Restored:
-    """Verify the backup, and put a copy of it at ``path``: see ``restore_store``."""
+    """Verify the backup, and put a copy of the backup at ``path``: see ``restore_store``."""
     path = os.path.realpath(path)
     if not os.path.exists(backup):
         raise InvalidOption(f"the backup {backup} does not exist; check its path")
@@ -204,8 +206,8 @@ def _copied(
 ) -> tuple[tuple[int, int, int], set[tuple[str, int]]]:
     """Copy a backup, and verify the copy. Return the number of its conversations, events and
     records, and the id and the time of creation of each conversation that is not erased. A copy of
-    a conversation has the same time. Raises ``KeyUnavailable``, and ``StoreUnusable`` if it is
-    damaged.
+    a conversation has the conversation's time of creation. Raises ``KeyUnavailable``, and
+    ``StoreUnusable`` if the backup is damaged.
     """
     with (
         contextlib.closing(SQLiteRecorder(backup, writable=False)) as source,
@@ -247,7 +249,9 @@ def _copied(
 
 
 def _note(part: str, settings: WriteSettings, read_models: Iterable[str]) -> None:
-    """Note read models in a copied store: none of them has removed anything yet."""
+    """Note in a copied store that these read models exist, and that none of them has removed erased
+    events yet.
+    """
     with contextlib.closing(SQLiteRecorder(part, create=False)) as recorder:
         store = Store(recorder, settings)
         for read_model in read_models:
@@ -274,8 +278,8 @@ def _remove(part: str) -> None:
 
 
 def _tombstones(path: str) -> Iterator[Conversation]:
-    """Yield the tombstones of a store, also of ids that are used again, as far as the store can be
-    read.
+    """Yield the tombstones of a store, also the tombstones of ids that are used again, as far as
+    the store can be read.
     """
     if os.path.exists(path):
         with (
@@ -290,9 +294,7 @@ def _tombstones(path: str) -> Iterator[Conversation]:
 
 
 def _name_for_former(path: str) -> str:
-    """Return a new name for the former file, or the name from an earlier attempt that was
-    killed.
-    """
+    """Return a new name for the former file, or the name that an earlier, killed attempt chose."""
     for name in names_of_former(path):
         if os.path.exists(path) and os.path.samefile(name, path):
             return name
@@ -306,9 +308,9 @@ def vacuum(
     and return the space of deleted rows to the file system. Afterwards no bytes of erased, redacted
     or re-encrypted events are left in the file and its log.
 
-    Positions stay. Readers go on; writers wait until the end. If bytes of an erasure are pending,
-    the call waits up to a minute for older readers, then raises ``StoreUnavailable``. Cost: the
-    whole store, rewritten.
+    Events keep their positions. Readers go on; writers wait until the vacuum ends. If bytes of an
+    erasure are pending, the call waits up to a minute for older readers, then raises
+    ``StoreUnavailable``. Cost: rewriting the whole store.
     """
     database = store.database
     recorder = database.recorder
@@ -337,8 +339,8 @@ def vacuum(
 
 def _finish(database: Database) -> tuple[int, Failure | None]:
     """Finish all incomplete operations. Return the number of discarded imports, and the last error
-    of an object store that did not delete an object. A rekey needs its key: it continues when it is
-    run again, or when another operation needs the conversation.
+    of an object store that did not delete an object. A rekey whose key is missing stays: it
+    continues when it is run again, or when another operation needs the conversation.
     """
     recorder = database.recorder
     stale = _stale(recorder, database.now() - _STALE_US)
@@ -376,7 +378,9 @@ def _stale(recorder: Recorder, before: int) -> list[int]:
 
 
 def _size(path: str | None) -> int | None:
-    """Return the size of the database with its log, in bytes; None if it is not a file."""
+    """Return the size of the database with its log, in bytes; None if the database is not a
+    file.
+    """
     files = [] if path is None else [Path(path), Path(f"{path}-wal")]
     if files:
         return sum(file.stat().st_size for file in files if file.exists())

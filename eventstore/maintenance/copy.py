@@ -1,14 +1,14 @@
-"""Copy conversations from one store to another while the first is in use. Copying again adds only
-what is new.
+"""Copy conversations from one store to another while the first is in use. A second copy adds only
+new events.
 
 A copy follows its source. Every event keeps its id, its time and its place in the hash chain; every
 conversation keeps its salt, its idempotency keys and its tombstone. So heads are equal in both
-stores. The heads of copied events are computed again. What the source redacted is redacted in the
-copy. If a conversation got other events in the target, it is left unchanged, and its outcome names
-the problem.
+stores. The heads of copied events are computed again. Events that the source redacted are redacted
+in the copy. If a conversation got other events in the target, the conversation is left unchanged,
+and its outcome names the problem.
 
-Positions are new: followers of the target begin at 0. The records of Views are copied, and no
-records of other projections.
+Copied events get new positions: followers of the target begin at 0. The records of Views are
+copied, but no records of other projections.
 """
 
 from __future__ import annotations
@@ -78,10 +78,10 @@ _JOBS_MAX = 64
 
 
 class Moved(NamedTuple):
-    """The outcome for one conversation: the number of copied events and tombstones, and its version
-    in the target; or its problem. If a damaged conversation was copied in part, ``damaged`` is the
-    first event that was not copied. ``records`` is the number of copied records of its source
-    without events.
+    """The outcome for one conversation: the number of copied events and tombstones, and the
+    conversation's version in the target; or the problem of the conversation. If a damaged
+    conversation was copied in part, ``damaged`` is the first event that was not copied. ``records``
+    is the number of copied records of the conversation's source that have no events.
     """
 
     conversation: str
@@ -94,8 +94,8 @@ class Moved(NamedTuple):
 
 
 class UnequalConversation(NamedTuple):
-    """A difference between the two stores in one conversation. If it is ``behind``, copying again
-    makes them equal.
+    """A difference between two stores in one conversation. If ``behind`` is true, another copy
+    removes the difference.
     """
 
     conversation: str
@@ -106,15 +106,16 @@ class UnequalConversation(NamedTuple):
 def copy_store(
     source: Store, target: Store, *conversations: str, jobs: int = 4, damaged: bool = False
 ) -> Generator[Moved, None, None]:
-    """Copy the named conversations of ``source``, or all, in any order, ``jobs`` at a time. They
-    are copied while the outcomes are read from this iterator. A new conversation appears whole in
-    the target or not at all; an existing one grows at its end. With ``damaged``, a damaged
-    conversation is copied up to its first damaged event.
+    """Copy the named conversations of ``source``, or all, in any order, ``jobs`` at a time. The
+    conversations are copied while the outcomes are read from the returned iterator. A new
+    conversation appears whole in the target or not at all; an existing one grows at its end. With
+    ``damaged``, a damaged conversation is copied up to its first damaged event.
 
     A conversation that is damaged or cannot be read, or that differs in the target, is yielded with
-    its problem, and the others go on. Raises ``ConversationNotFound`` for a name,
-    ``KeyUnavailable`` if a key is missing, and the target's errors if it cannot be written. Cost:
-    one row of every conversation in both stores, and the events that the target does not have.
+    its problem, and the copy of other conversations goes on. Raises ``ConversationNotFound`` for an
+    unknown name, ``KeyUnavailable`` if a key is missing, and the target's errors if the target
+    cannot be written. Cost: reading one row of every conversation in both stores, and copying the
+    events that the target does not have.
     """
     check_whole("jobs", jobs, 1, _JOBS_MAX)
     # Only a copy of all conversations may take the place of the source.
@@ -144,9 +145,9 @@ def copy_store(
 def compare_stores(
     source: Store, target: Store, *conversations: str
 ) -> Generator[UnequalConversation, None, None]:
-    """Yield each conversation of ``source``, or each named one, that is missing in ``target``, has
-    another head there, or has fewer redactions there. Conversations that only the target has are
-    ignored. Cost: one row of each conversation in both stores.
+    """Yield each conversation of ``source``, or each named conversation, that is missing in
+    ``target``, has another head there, or has fewer redactions there. Conversations that only the
+    target has are ignored. Cost: reading one row of each conversation in both stores.
     """
     for original in _conversations(source.database, conversations):
         if isinstance(original, Unlisted):
@@ -206,8 +207,8 @@ def _move(
 
 
 def _conversations(database: Database, names: Sequence[str]) -> Iterator[Conversation | Unlisted]:
-    """Yield the named conversations. Without names, yield all that have events, records or a
-    tombstone, and all that a list cannot show.
+    """Yield the named conversations. Without names, yield all conversations that have events,
+    records or a tombstone, and all conversations that a list cannot show.
     """
     if names:
         return named_or_all(database, names)
@@ -227,9 +228,9 @@ def _find(database: Database, conversation: str) -> Conversation | None:
 
 
 def _state(conversation: Conversation) -> tuple[object, ...]:
-    """Return the values that are equal in two copies of a conversation. They include the time of
-    creation, because another conversation with the same id may end with the same event. They
-    include the number of redacted events, unless the conversation is erased.
+    """Return the values that are equal in two copies of a conversation. These values include the
+    time of creation, because another conversation with this id may end with an equal event. The
+    values include the number of redacted events, unless the conversation is erased.
     """
     return (
         conversation.created_at,
@@ -258,13 +259,13 @@ def copy_conversation(
     damaged: bool = False,
 ) -> Moved:
     """Copy one conversation, or the tail that the target does not have yet; with ``damaged``, up to
-    the first damaged event. Once ``stopped`` is set, it ends after the current transaction.
+    the first damaged event. Once ``stopped`` is set, the copy ends after the current transaction.
 
     Raises ``ConversationNotFound``; ``CorruptEvent`` if the source is damaged; ``HistoryDiverged``
-    if the target has other events, ``ConversationErased`` if the target erased it, and
-    ``CannotRedact`` if it shares an event that the source redacted: then nothing of it is changed.
-    A new conversation appears whole or not at all. Cost: the events to copy, in small transactions;
-    if events were redacted since, all events.
+    if the target has other events, ``ConversationErased`` if the target erased the conversation,
+    and ``CannotRedact`` if the target's conversation shares an event that the source redacted:
+    nothing of the conversation is changed. A new conversation appears whole or not at all. Cost:
+    copying the new events in small transactions; if events were redacted since, reading all events.
     """
     original, earlier = source.recorder.query(partial(_with_earlier, source, conversation))
     tombstones = copy_tombstones(
@@ -339,8 +340,8 @@ def copy_conversation(
 def _up_to_damage(
     items: Iterable[Item], damage: list[CorruptEvent | StoreDamaged] | None
 ) -> Iterator[Item]:
-    """Yield the items. With ``damage``, the items end at the first that cannot be read, and its
-    error is added to ``damage``.
+    """Yield the items. With ``damage``, the items end before the first unreadable item, and the
+    error of this item is added to ``damage``.
     """
     try:
         yield from items
@@ -353,7 +354,7 @@ def _up_to_damage(
 def _with_earlier(
     source: Database, conversation: str, reader: Reader
 ) -> tuple[Conversation, Sequence[Conversation]]:
-    """Return the conversation, and the earlier tombstones of its id."""
+    """Return the conversation, and the earlier tombstones of the conversation's id."""
     state = source.find(reader, conversation, pending=True)
     if state is None:
         raise ConversationNotFound(conversation)
@@ -372,7 +373,9 @@ def _read(
 def _check_same(
     source: Database, original: Conversation, target: Database, existing: Conversation
 ) -> None:
-    """Raise ``HistoryDiverged`` unless one of the two is the beginning of the other."""
+    """Raise ``HistoryDiverged`` unless one of the two conversations is the beginning of the
+    other.
+    """
 
     def differ(version: int) -> bool:
         ours = source.recorder.query(
@@ -391,7 +394,7 @@ def _check_same(
 
 
 def keys_of(source: Database, conversation: Conversation) -> Iterator[tuple[str, RecalledKey]]:
-    """Yield the idempotency keys of a conversation; they are read a page at a time. Raises
+    """Yield the idempotency keys of a conversation. The keys are read a page at a time. Raises
     ``CorruptEvent`` at a key that was changed without the data key of the conversation.
     """
 
@@ -409,8 +412,8 @@ def keys_of(source: Database, conversation: Conversation) -> Iterator[tuple[str,
 def _keys_by_version(
     keys: Iterable[tuple[str, RecalledKey]], start: int
 ) -> dict[int, list[tuple[str, RecalledKey]]]:
-    """Return the keys whose last event is ``start`` or later, grouped by the first version that has
-    all events of the key.
+    """Return the keys whose last event has the id ``start`` or a later one. The keys are grouped by
+    the first version that has all events of the key.
     """
     keys_by_version: dict[int, list[tuple[str, RecalledKey]]] = {}
     for name, recalled in keys:
@@ -421,11 +424,12 @@ def _keys_by_version(
 
 
 class CopyWriter(StagedWriter):
-    """One conversation that is being copied into a store. ``end`` is its state after the last event
-    that the store has. Rows are added after it, and the head of each row is computed.
+    """One conversation that is being copied into a store. ``end`` is the conversation's state after
+    the last event that the store has. Rows are added after ``end``, and the head of each row is
+    computed.
 
-    Its constructor raises ``ConversationErased`` if the target erased the conversation, unless that
-    tombstone is the last of ``earlier``, and ``HistoryDiverged`` if the target has another
+    The constructor raises ``ConversationErased`` if the target erased the conversation, unless the
+    target's tombstone is the last of ``earlier``, and ``HistoryDiverged`` if the target has another
     conversation with this id.
     """
 
@@ -451,8 +455,8 @@ class CopyWriter(StagedWriter):
         """The copied events that are redacted and whose receipts are not copied yet."""
 
     def linked(self, rows: Iterable[Row]) -> Iterator[Row]:
-        """Yield decoded rows with the right counts. Raises ``CorruptEvent`` at a row that does not
-        follow the row before it.
+        """Yield decoded rows with the right counts of shown and structural rows before them. Raises
+        ``CorruptEvent`` at a row that does not follow the row before it.
         """
         end = self.end
         for row in rows:
@@ -477,9 +481,9 @@ class CopyWriter(StagedWriter):
         keys: Mapping[int, Sequence[tuple[str, RecalledKey]]] = MappingProxyType({}),
     ) -> None:
         """Add the next rows that ``linked`` yields, at most some thousand. ``made`` has the records
-        from which they were made, and ``keys`` their idempotency keys, by the version that has all
-        events of a key. Raises ``VersionConflict`` if another writer appends to the conversation
-        during the copy.
+        from which the rows' events were made, and ``keys`` the events' idempotency keys, by the
+        version that has all events of a key. Raises ``VersionConflict`` if another writer appends
+        to the conversation during the copy.
         """
         redacted = {row.id for row in rows if is_redacted(row.proof)}
         without_receipt = (self._without_receipt | redacted) - _named_by_receipts(self.end.id, rows)
@@ -528,7 +532,7 @@ class CopyWriter(StagedWriter):
 
 
 def _named_by_receipts(conversation: str, rows: Iterable[Row]) -> set[int]:
-    """Return the ids of the events that are redacted according to the receipts among the rows."""
+    """Return the ids of the redacted events that the receipts among the rows name."""
     events = (stored_event_of(conversation, row) for row in rows if row.kind == "redaction")
     return {
         event_id for event in events if isinstance(event, Redaction) for event_id in event.event_ids
@@ -536,8 +540,8 @@ def _named_by_receipts(conversation: str, rows: Iterable[Row]) -> set[int]:
 
 
 def _enter_redactions(writing: WriteTransaction, event_ids: Iterable[int]) -> None:
-    """Enter in the ledger that events were copied without their content. The entry is their
-    receipt, in case the event that is their receipt in the source is never copied.
+    """Enter in the ledger that events were copied without their content. The entry is the receipt
+    of these events, in case the receipt event of the source is never copied.
     """
     copied = RedactionCopied(event_ids=tuple(sorted(event_ids)))
     if copied.event_ids:
@@ -578,8 +582,8 @@ def _remember(writing: WriteTransaction, keys: Iterable[tuple[str, RecalledKey]]
 
 def copy_tombstones(source: Database, target: Database, tombstones: Sequence[Conversation]) -> int:
     """Add the tombstones of one id that the target does not have, the oldest first, each with the
-    fingerprints that it refuses. Return how many were added. Raises ``ConversationErased`` if the
-    conversation still has events in the target.
+    fingerprints that the tombstone refuses. Return the number of added tombstones. Raises
+    ``ConversationErased`` if the conversation still has events in the target.
     """
     pairs = zip((None, *tombstones), tombstones, strict=False)
     works = (
@@ -646,7 +650,7 @@ def _redact_too(
     records: RedactedRecords | None,
 ) -> None:
     """Redact events of the target that the source has redacted since they were copied, and the
-    records from which they were made.
+    records from which these events were made.
     """
     writing = WriteTransaction(
         transaction, find_again(database, transaction, existing).state, database

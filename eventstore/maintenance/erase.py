@@ -1,9 +1,9 @@
 """Erase a conversation for good: at once for every reader, then from the tables, then from the
 files.
 
-A tombstone stays. It has the time and the reason of the erasure, the number of events, and the last
-head. The salt is deleted, so the head reveals nothing of the events. Followers read the erasure as
-an entry of the ledger, an ``Erased`` with a position of its own.
+A tombstone stays. The tombstone has the time and the reason of the erasure, the number of events,
+and the last head. The salt is deleted, so the head reveals nothing of the events. Followers read
+the erasure as an entry of the ledger, an ``Erased`` with a position of its own.
 """
 
 from __future__ import annotations
@@ -57,27 +57,27 @@ def erase(
     detach_forks: bool = False,
     expected: ConversationRow | None = None,
 ) -> ConversationRow:
-    """Erase ``conversation``: no reader sees it from then on. Return its tombstone. Call it again
-    to finish an interrupted erasure. It works in small transactions, so other writers wait only
-    briefly.
+    """Erase ``conversation``: no reader sees it from then on. Return the conversation's tombstone.
+    To finish an interrupted erasure, call ``erase`` again. An erasure works in small transactions,
+    so other writers wait only briefly.
 
     The tombstone says whether bytes of its events may still be in the files (``bytes_pending``). In
-    a SQLite file they stay until ``vacuum`` has rewritten it. On PostgreSQL the call vacuums the
-    tables, unless ``complete`` is False. If its role may not do so, autovacuum or a call as the
-    tables' owner removes them later. If an older transaction may still read the rows, the call
-    waits for a minute, then raises ``StoreUnavailable``, and must be run again.
+    a SQLite file these bytes stay until ``vacuum`` has rewritten the file. On PostgreSQL the call
+    vacuums the tables, unless ``complete`` is False. If the role may not vacuum, autovacuum or a
+    call as the tables' owner removes the bytes later. If an older transaction may still read the
+    rows, the call waits for a minute, then raises ``StoreUnavailable``, and must be run again.
 
     Forks read events of the conversation that they were forked from. ``with_forks`` first erases
     the forks, with their own forks, except forks that another process has detached since.
     ``detach_forks`` first gives each fork a copy of these events, and the tombstone says which
-    events the forks keep. Until the conversation is erased, a redaction of it reaches its forks
-    too. ``expected`` is the conversation's row as the caller read it: nothing is erased if the last
-    event has changed since.
+    events the forks keep. Until the conversation is erased, a redaction of one of its events
+    reaches its forks too. ``expected`` is the conversation's row as the caller read it: nothing is
+    erased if the last event of the conversation has changed since.
 
-    Raises ``ConversationNotFound``; ``ConversationHasForks`` if it has forks and neither option is
-    chosen; ``VersionConflict`` if its last event differs from ``expected``: read again, decide
-    again. Cost: its events; on PostgreSQL also a vacuum, which looks at every page of the tables
-    that is not all visible.
+    Raises ``ConversationNotFound``; ``ConversationHasForks`` if the conversation has forks and
+    neither ``with_forks`` nor ``detach_forks`` is chosen; ``VersionConflict`` if its last event
+    differs from ``expected``: read again, decide again. Cost: deleting the conversation's events;
+    on PostgreSQL also a vacuum, which looks at every page of the tables that is not all visible.
     """
     check_text("conversation", conversation)
     reason = check_reason(reason, "tombstone")
@@ -162,10 +162,11 @@ def _mark(
     *,
     detach_forks: bool,
 ) -> tuple[Conversation, Sequence[Conversation]]:
-    """Make the conversation with this id or key a tombstone, unless a fork needs its events, or it
-    has left its ``parent``. Return the conversation, and the forks that need its events. With
-    ``detach_forks``, a fork that has a copy of the events does not need them: it leaves the
-    conversation in this transaction, so that no redaction misses a fork.
+    """Make the conversation with this id or key a tombstone, unless a fork needs the conversation's
+    events, or the conversation has left its ``parent``. Return the conversation, and the forks that
+    need its events. With ``detach_forks``, a fork that has a copy of the events does not need the
+    events of the conversation: the fork leaves the conversation in this transaction, so that no
+    redaction misses a fork.
     """
     state = transaction.conversation(key)
     if state is None:
@@ -190,7 +191,7 @@ def _mark(
 
 def _what_remains(reader: Reader, key: int) -> tuple[Sequence[str], bool]:
     """Return the read models that have not yet read the erasure of the conversation with this key,
-    and whether bytes of deleted rows may still be in its store.
+    and whether bytes of deleted rows may still be in the store.
     """
     state = reader.conversation(key)
     is_pending = reader.value("bytes_pending") != ""
@@ -205,9 +206,9 @@ def _what_remains(reader: Reader, key: int) -> tuple[Sequence[str], bool]:
 def _copy_past(database: Database, conversation: str, fork: Conversation) -> None:
     """Copy the events that a fork shares to the fork's own key, in small transactions.
 
-    No reader sees the copies until the fork leaves its parent. If this is interrupted, it continues
+    No reader sees the copies until the fork leaves its parent. An interrupted detachment continues
     when it is run again; any other operation on the fork discards the copies. Raises
-    ``CorruptEvent`` if a shared event is damaged. Cost: the shared events.
+    ``CorruptEvent`` if a shared event is damaged. Cost: copying the shared events.
     """
     with suppress(ConversationErased):  # another process has erased the fork since
         origins.index_fork(database, conversation, fork.id)
@@ -216,7 +217,7 @@ def _copy_past(database: Database, conversation: str, fork: Conversation) -> Non
 
 
 def _copy_on(transaction: Transaction, database: Database, fork: str | int) -> bool:
-    """Copy the next events. Return whether there are more."""
+    """Copy the next shared events. Return whether more events are to be copied."""
     state = database.find_key(transaction, fork)
     if state is None or state.erasure is not None or state.parent is None:
         return False
@@ -235,8 +236,8 @@ def _copy_on(transaction: Transaction, database: Database, fork: str | int) -> b
 
 
 def _is_copied(transaction: Transaction, fork: Conversation) -> bool:
-    """Return whether a fork has a copy of all events that it shares, and no other operation on it
-    is unfinished. No other transaction can change this before this one ends.
+    """Return whether a fork has a copy of all events that it shares, and no other operation on the
+    fork is unfinished. No other transaction can change the answer before this transaction ends.
     """
     present = transaction.conversation(fork.key)  # on a server this locks it
     progress = {item.operation: item.state for item in transaction.unfinished(fork.key)}
@@ -248,9 +249,10 @@ def _is_copied(transaction: Transaction, fork: Conversation) -> bool:
 
 
 def _detach(transaction: Transaction, database: Database, fork: int) -> str:
-    """Let a fork that has a copy of the shared events leave its parent. Its events keep their ids
-    and heads, and the copies get positions: a follower reads them as events of the fork. Return a
-    text on the fork for the parent's tombstone. Cost: its revisions.
+    """Let a fork that has a copy of the shared events leave its parent. The fork's events keep
+    their ids and heads, and the copies get positions: a follower reads the copies as events of the
+    fork. Return a text about the fork for the parent's tombstone. Cost: writing the fork's
+    revisions.
     """
     state = database.find_key(transaction, fork)
     assert state is not None

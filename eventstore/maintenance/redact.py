@@ -1,8 +1,8 @@
 """Redact events: erase their content for good, from every reader at once, then from the files.
 
-Id, kind, place, times and sizes stay. The head stays too: it commits to a hash of the body under a
-salt of the event, and the salt is erased with the body. The receipt is an event of the
-conversation, so followers read it.
+The id, kind, place, times and sizes of the event stay. The event's head stays too: the head commits
+to a hash of the body under a salt of the event, and the salt is erased with the body. The receipt
+is an event of the conversation, so followers read the receipt.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from foldlog.eventstore.store import Store
 
 class Quote(NamedTuple):
     """A condensation, or an event of a companion, that may quote a redacted event. ``redacted``
-    says whether its content is erased too.
+    says whether the content of the condensation or event is erased too.
     """
 
     conversation: str
@@ -89,18 +89,19 @@ def redact(
     also: Callable[[Transaction, Mapping[str, Sequence[int]]], object] | None = None,
 ) -> RedactionReceipt:
     """Erase the content of an event. Return the receipt, which says whether bytes of the content
-    may still be in the files (``bytes_pending``). ``erase`` describes ``complete``, and what
-    removes the bytes. Call it again to finish an interrupted redaction. The id of a summary, which
-    is below -1, stands for the condensation that made it.
+    may still be in the files (``bytes_pending``). The docstring of ``erase`` says what ``complete``
+    means and how the bytes are removed. To finish an interrupted redaction, call ``redact`` again.
+    The id of a summary, which is below -1, stands for the condensation that made it.
 
     ``others`` has further events to redact, by the ids of their conversations: summaries that may
-    quote the event, and copies of it. ``also`` is called in the transaction with all these events.
-    It erases their content elsewhere, such as in the records of the source from which they were
-    made.
+    quote the event, and copies of it. ``also`` is called in the transaction with all redacted
+    events. It erases the content of these events elsewhere, such as in the records of the source
+    from which the events were made.
 
     Raises ``ConversationNotFound``, ``ConversationErased``, ``InvalidArgument`` if the conversation
     has no such event of its own, and ``CannotRedact``, for example for a receipt of a redaction.
-    Cost: the structural events of the conversation; for the bytes, the cost of ``erase``.
+    Cost: reading the structural events of the conversation; removing the bytes costs as much as in
+    ``erase``.
     """
     check_text("conversation", conversation)
     check_whole("event_id", event_id)
@@ -133,7 +134,7 @@ def _redact(
     also: Callable[[Transaction, Mapping[str, Sequence[int]]], object] | None,
 ) -> tuple[RedactionReceipt, Place | None]:
     """Redact events. Return the receipt, without the fields that are known only after the commit,
-    and the position of the event that has it.
+    and the position of the receipt event.
     """
     state = find_existing(database, transaction, conversation)
     check_finished(transaction, state.key)
@@ -196,8 +197,8 @@ def _redact(
 def _erase_content(
     transaction: Transaction, writing: WriteTransaction, ids: Sequence[int], who: tuple[str, str]
 ) -> tuple[dict[int, Redacted], Place | None, list[str]]:
-    """Erase the content of these events, unless it was erased before. Return their receipts, the
-    position of the new receipt event, and the forks that share some of them.
+    """Erase the content of these events, unless the content was erased before. Return the events'
+    receipts, the position of the new receipt event, and the forks that share some of the events.
     """
     state = writing.state
     by, reason = who
@@ -244,8 +245,8 @@ def _erase_content(
 def redact_rows(
     transaction: Transaction, writing: WriteTransaction, redacted: Sequence[tuple[Event, Row]]
 ) -> None:
-    """Replace these events by rows without content, and end ``writing``. Data beside the events is
-    deleted, also in the forks that share them: the records of projections that may hold content.
+    """Replace these events by rows without content, and end ``writing``. The records of projections
+    that may hold content are deleted, also in the forks that share the events.
     """
     writing.redact([row for _, row in redacted])
     _forget_derived_content(writing, [event for event, _ in redacted])
@@ -267,7 +268,7 @@ def redact_rows(
 
 def _read(writing: WriteTransaction, event_id: int, named_id: int) -> tuple[Row, Event]:
     """Return an event that is stored under the conversation's own key. ``named_id`` is the id that
-    the caller passed, for errors. Raises ``InvalidArgument``, ``CorruptEvent``.
+    the caller passed, for error texts. Raises ``InvalidArgument``, ``CorruptEvent``.
     """
     state = writing.state
     if not 0 <= event_id < state.version:
@@ -296,9 +297,9 @@ def _read(writing: WriteTransaction, event_id: int, named_id: int) -> tuple[Row,
 
 
 def quotes_in(reading: ReadTransaction, redacted: Sequence[Event]) -> list[CondensationAction]:
-    """Return the condensations whose summaries may quote these events, the oldest first. These are
-    the condensations that forget one of the events, and the condensations that forget the summary
-    of such a condensation.
+    """Return the condensations whose summaries may quote these events, the oldest first: the
+    condensations that forget one of the events, and the condensations that forget the summary of
+    another returned condensation.
     """
     # A condensation of the V0 dialect names ids of its source. Any other condensation names ids of
     # events.
@@ -354,8 +355,8 @@ def _check_that_none_builds_on(reading: ReadTransaction, redacted: Mapping[int, 
 
 
 def _forget_derived_content(writing: WriteTransaction, events: Sequence[Event]) -> None:
-    """Delete the records of projections that may hold content: they are made again. Then list the
-    conversation with its present attributes. The digests of source ids stay.
+    """Delete the records of projections that may hold content; the projections make these records
+    again. Then list the conversation with its present attributes. The digests of source ids stay.
     """
     for event in events:
         if event.origin is None:

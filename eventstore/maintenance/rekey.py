@@ -1,8 +1,8 @@
 """Encrypt, re-encrypt, compress or decrypt stored events, one conversation after the other.
 
-First a conversation gets its new key, so that new events are encrypted. Then its rows are changed
-in several transactions (``rekey_steps``). The records of projections get their new form too, and
-the records of attributes are made again.
+First a conversation gets its new key, so that new events are encrypted. Then the conversation's
+rows are changed in several transactions (``rekey_steps``). The records of projections get their new
+form too, and the records of attributes are made again.
 """
 
 from __future__ import annotations
@@ -64,16 +64,16 @@ def rekey(
     store: Store, *conversations: str, decrypt: bool = False
 ) -> Generator[Rekeyed, None, None]:
     """Store the named conversations, or all, again with the settings of the open store: compressed,
-    if a compression was chosen, and encrypted, if the store has a key. With ``decrypt`` they are
-    stored as plain text. Incomplete imports of these conversations are discarded: a running import
-    fails, and has to be run again. Each conversation is stored when its outcome is read from this
-    iterator.
+    if a compression was chosen, and encrypted, if the store has a key. With ``decrypt`` the
+    conversations are stored as plain text. Incomplete imports of the conversations are discarded: a
+    running import fails, and has to be run again. Each conversation is stored when its outcome is
+    read from the returned iterator.
 
     The last result says whether bytes of the old form may still be in the files
     (``bytes_pending``), as after an erasure; ``vacuum`` removes them. Raises
-    ``ConversationNotFound``, and ``KeyUnavailable`` if a conversation is encrypted and its key is
-    missing: then nothing is changed. Raises ``StoreUnusable`` if the file cannot be read. Cost:
-    reading all rows that may change, and writing the changed ones; memory for one transaction.
+    ``ConversationNotFound``, and ``KeyUnavailable``, before anything is changed, if a conversation
+    is encrypted and its key is missing. Raises ``StoreUnusable`` if the file cannot be read. Cost:
+    reading all rows that may change, writing the changed rows, and memory for one transaction.
     """
     database = store.database
     for conversation in named_or_all(database, conversations):
@@ -105,8 +105,8 @@ def rekey(
 
 
 def named_or_all(database: Database, conversations: Sequence[str]) -> Iterator[Conversation]:
-    """Yield the rows of these conversations, or of all. Raises ``ConversationNotFound``. Cost:
-    these rows, read a page at a time.
+    """Yield the rows of these conversations, or of all conversations. Raises
+    ``ConversationNotFound``. Cost: reading the yielded rows, a page at a time.
     """
     if not conversations:
 
@@ -173,11 +173,11 @@ class _Start(NamedTuple):
 
 def begin(transaction: Transaction, database: Database, key: int, *, decrypt: bool) -> bool:
     """Begin to store a conversation with the settings of this process; with ``decrypt``, as plain
-    text. Return whether it got another key.
+    text. Return whether the conversation got another key.
 
     The key and the mark change now, in this transaction. The rows change later: an operation
-    ``rekey`` is left unfinished, which ``change_all`` finishes. Raises ``CorruptEvent`` if the mark
-    does not fit, and ``KeyUnavailable``.
+    ``rekey`` is left unfinished, and ``change_all`` finishes this operation. Raises
+    ``CorruptEvent`` if the mark does not fit the conversation, and ``KeyUnavailable``.
     """
     stored = transaction.conversation(key)  # on a server, other writers wait from here on
     check_finished(transaction, key)
@@ -212,7 +212,7 @@ def begin(transaction: Transaction, database: Database, key: int, *, decrypt: bo
 def _choose_key(
     database: Database, conversation: Conversation, codec: RowCodec, *, decrypt: bool
 ) -> _Start:
-    """Return the conversation with the key that it gets, and with its mark."""
+    """Return the conversation with its new key, and with its mark."""
     keys = database.settings.keys
     data_key = codec.data_key
     if data_key is None:
@@ -234,8 +234,8 @@ def _choose_key(
 def _leave_rows_to_change(
     transaction: Transaction, database: Database, start: _Start, *, decrypt: bool
 ) -> bool:
-    """Note the change of the rows as an unfinished operation, if rows or idempotency keys may have
-    to change. Return whether they may.
+    """If rows or idempotency keys may have to change, note the change of the rows as an unfinished
+    operation. Return whether the operation was noted.
     """
     compression = database.settings.compression
     conversation, data_key, mark, _ = start

@@ -1,9 +1,9 @@
 """The steps of a rekey: give one conversation its new form while other processes read and write.
 
-First the proofs of its idempotency keys change, then its rows. Until the end, the conversation's
-mark says which rows may still be in the old form. Heads do not change. Before a row is replaced, it
-is checked against the hash chain, and its new form against the old one: a row that would read
-differently is never replaced.
+First the proofs of the conversation's idempotency keys change, then its rows. Until the end, the
+conversation's mark says which rows may still be in the old form. Heads do not change. Before a row
+is replaced, the row is checked against the hash chain, and the new form of the row is checked
+against its old form: a row that would read differently is never replaced.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ _KEYS = 500
 
 
 class RekeyState(msgspec.Struct, frozen=True):
-    """The progress of a change. It is stored as JSON, so the names of its fields stay.
+    """The progress of a change. The progress is stored as JSON, so the names of its fields must not
+    change.
 
     ``decrypt``      whether rows become plain
     ``compression``  the compression that was chosen; None leaves rows as compressed as they are
@@ -59,7 +60,7 @@ class RekeyState(msgspec.Struct, frozen=True):
 
 
 class ChangedRows(NamedTuple):
-    """The changes of one transaction, or of all together.
+    """The changes of one transaction, or of all transactions together.
 
     ``rows``     how many rows were changed
     ``damaged``  the ids of damaged rows, which stay as they are
@@ -80,8 +81,8 @@ def leave_unfinished(transaction: Transaction, key: int, state: RekeyState) -> N
 
 
 def change_all(database: Database, key: int) -> ChangedRows:
-    """Continue the change of a conversation until its end. Raises ``CorruptEvent`` if a row is
-    missing: the change then ends.
+    """Continue the change of a conversation until the change is complete. Raises ``CorruptEvent``
+    if a row is missing: a missing row ends the change.
     """
     total = ChangedRows()
     size = _ROWS_FIRST
@@ -178,7 +179,9 @@ class _Change:
         return ChangedRows(state=next_state)
 
     def _prove(self, page: Sequence[tuple[str, RecalledKey]]) -> int:
-        """Give these idempotency keys the form of the target. Return how many had another form."""
+        """Give these idempotency keys the form of the target. Return the number of keys that had
+        another form.
+        """
         ReadTransaction(
             self._transaction, self._conversation, self._database, self._codec
         ).check_proofs(page)
@@ -256,8 +259,8 @@ class _Change:
             )
 
     def _head_before(self, start: int) -> bytes | None:
-        """Return the head before a row; None if it is unknown, as after a damaged row: then the
-        row's own head is trusted.
+        """Return the head before a row; None if this head is unknown, as after a damaged row.
+        Without the head before it, the row's own head is trusted.
         """
         if start == 0:
             return first_head(self._conversation, self._salt)
@@ -273,7 +276,7 @@ class _Change:
         return link_of(head, self._salt, row) == row.head
 
     def _replace(self, changed: Sequence[tuple[Row, Row]]) -> None:
-        """Write rows in their new form. Raises ``StoreDamaged`` if one would read differently."""
+        """Write rows in their new form. Raises ``StoreDamaged`` if a row would read differently."""
         decoded = self._target.decoded([new for _, new in changed])
         if any(
             (row.columns, row.body) != (plain.columns, plain.body)

@@ -1,4 +1,4 @@
-"""The status of a store as a whole: who holds its followers back, and which read models have
+"""The status of a whole store: which session holds the followers back, and which read models have
 confirmed.
 """
 
@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 
 
 def follower_status(store: Store) -> Status:
-    """Return which session of a server holds the store's followers back, and how far behind they
-    are.
+    """Return the session of a server that holds the store's followers back, and how far behind the
+    followers are.
 
-    Raises ``InvalidOption`` if the store is not on a server: then nothing holds followers back.
+    Raises ``InvalidOption`` if the store is not on a server: nothing holds back the followers of
+    such a store.
     """
     recorder = store.database.recorder
     if not recorder.on_server:
@@ -32,12 +33,12 @@ def follower_status(store: Store) -> Status:
 
 def confirm(store: Store, read_model: str, position: int | None) -> None:
     """Record that a read model has removed all content that was erased or redacted up to a
-    position. From then on, tombstones and receipts with later positions name it in ``unconfirmed``
-    until it confirms them. None forgets the read model.
+    position. From then on, tombstones and receipts with later positions name the read model in
+    ``unconfirmed`` until it confirms their positions. The position None forgets the read model.
 
     An earlier position than the recorded one changes nothing. A ``TrackingView`` confirms by its
-    tracking and does not need this. Raises ``StoreUnavailable``. Durability: on disk when it
-    returns. Cost: one commit.
+    tracking and does not need ``confirm``. Raises ``StoreUnavailable``. Durability: the position is
+    on disk when the function returns. Cost: one commit.
     """
     name = f"tracking {read_model}"
     value = ""

@@ -1,8 +1,8 @@
 """Finish operations of several transactions that were interrupted.
 
-The progress of such an operation is a row of the store, which each of its transactions writes. Each
-step reads it, so it does not matter whether the operation was killed or still runs in another
-process. An operation first finishes any other operation on its conversation:
+The progress of an operation is a row of the store, which each transaction of the operation writes.
+Each step reads this row, so it does not matter whether the operation was killed or still runs in
+another process. An operation first finishes any other operation on its conversation:
 
     erase     rows of an erased conversation are deleted
     import    rows that no reader sees yet (of an import or a copy) are discarded: run it again
@@ -67,8 +67,8 @@ def check_finished(transaction: Transaction, key: int) -> None:
 
 
 def on_finished(database: Database, work: Callable[[Transaction], T]) -> T:
-    """Run ``work`` in a write transaction. If it raises ``OperationUnfinished``, that operation is
-    finished, and ``work`` is run again.
+    """Run ``work`` in a write transaction. If ``work`` raises ``OperationUnfinished``, the
+    unfinished operation is finished, and ``work`` is run again.
     """
     while True:
         try:
@@ -78,8 +78,8 @@ def on_finished(database: Database, work: Callable[[Transaction], T]) -> T:
 
 
 def finish(database: Database, interrupted: Unfinished) -> None:
-    """Finish an operation. Raises ``KeyUnavailable`` if its key is missing. Cost: the rest of the
-    operation.
+    """Finish an operation. Raises ``KeyUnavailable`` if the operation's key is missing. Cost:
+    running the remaining transactions of the operation.
     """
     key, name, operation, state = interrupted
     if operation == REKEY:
@@ -109,8 +109,9 @@ def purge(recorder: Recorder, what_is_done: str) -> None:
     """Remove the bytes of deleted and replaced rows, on PostgreSQL, at most ten times a minute. In
     a SQLite file, and if this role may not remove the bytes, ``bytes_pending`` stays true.
 
-    The call waits for open transactions for a minute, then raises ``StoreUnavailable``. It raises
-    the same error if the disk fails. The error is ``unfinished``.
+    The call waits for open transactions for a minute, then raises ``StoreUnavailable``. If the disk
+    fails, the call raises ``StoreUnavailable`` too. The attribute ``unfinished`` of the error is
+    true.
     """
     try:
         if recorder.on_server and _is_due(recorder):
@@ -125,8 +126,8 @@ def purge(recorder: Recorder, what_is_done: str) -> None:
 
 
 def _is_due(recorder: Recorder) -> bool:
-    """Return whether this recorder may be vacuumed now. A vacuum reads whole tables, so not each of
-    many erasures is followed by a vacuum.
+    """Return whether this recorder may be vacuumed now. A vacuum reads whole tables, so after many
+    erasures only some are followed by a vacuum.
     """
     purges = _purges.setdefault(recorder, deque(maxlen=_PURGES_MAX))
     return len(purges) < _PURGES_MAX or time.monotonic() - purges[0] >= _PURGES_S
@@ -138,7 +139,7 @@ def _note_purge(recorder: Recorder, stores: int) -> None:
 
 def mark_unfinished(done: str, error: Failure) -> Failure:
     """Return the error for work that the disk or the server interrupted. ``done`` says which part
-    of it is done.
+    of the work is done.
     """
     cause = str(error).removesuffix(NOTHING_WRITTEN)
     error.args = (f"{done} ({cause}); run the same command again to finish it",)

@@ -1,8 +1,8 @@
 """Check by heads and checksums that every event is unchanged, that none is missing, and that each
 is in its place.
 
-Heads that were published earlier show two changes that the store alone cannot show: a history whose
-end was cut off, and a history that was rewritten as a whole.
+Heads that were published earlier reveal two changes that the store alone cannot reveal: a history
+whose end was cut off, and a history that was rewritten as a whole.
 """
 
 from __future__ import annotations
@@ -49,31 +49,31 @@ from foldlog.eventstore.store import Store
 T = TypeVar("T")
 
 _ATTEMPTS = 5
-"""How often a conversation with findings is checked again because it has changed since it was
-found.
+"""How often a conversation with findings is checked again because it has changed since its row was
+read.
 """
 _state = attrgetter("version", "head", "redactions", "mark", "parent", "erasure")
 
 
 class Published(NamedTuple):
     """The published head of a conversation at a version. ``generation`` is the number of erased
-    conversations that had its id before.
+    conversations that had the conversation's id before.
     """
 
     version: int
     head: bytes
     generation: int = 0
     store: str | None = None
-    """The uuid of the store that published it."""
+    """The uuid of the store that published the head."""
 
 
 class Verdict(NamedTuple):
-    """The findings in one conversation; in the database if ``conversation`` is None.
+    """The findings in one conversation, or, if ``conversation`` is None, in the database.
 
-    ``head`` is the head of its last event, ``erasure`` its tombstone if it was erased. If its id
-    was used again, each ``generation`` has a verdict. ``pending`` is the number of records of its
-    source without events. ``archived`` is the number of its events that are in an object, and were
-    not checked.
+    ``head`` is the head of the conversation's last event, ``erasure`` the tombstone of an erased
+    conversation. If the conversation's id was used again, each ``generation`` has a verdict.
+    ``pending`` is the number of records of the conversation's source without events. ``archived``
+    is the number of the conversation's events that are in an object, and were not checked.
     """
 
     conversation: str | None
@@ -87,8 +87,8 @@ class Verdict(NamedTuple):
 
     @property
     def events(self) -> int:
-        """The number of events that were checked: less than the version if events are missing or
-        archived.
+        """The number of checked events. This number is less than the version if events are missing
+        or archived.
         """
         return self.version - self.archived - sum(finding.missing for finding in self.findings)
 
@@ -101,14 +101,14 @@ def verify(
     start: str = "",
 ) -> Generator[Verdict, None, None]:
     """Check that every event of a store is unchanged, that none is missing, and that each is in its
-    place. Yield a verdict for each conversation or for the named one; last, without a name, a
-    verdict for the database itself.
+    place. Yield a verdict for the named conversation. Without a name, yield a verdict for each
+    conversation, then a verdict for the database itself.
 
     Conversations come in the order of their ids, from ``start`` on, so an interrupted run can be
     continued.
 
-    Raises ``ConversationNotFound``, ``StoreUnavailable``. Cost: one hash and one checksum of every
-    event; memory for one page.
+    Raises ``ConversationNotFound``, ``StoreUnavailable``. Cost: computing one hash and one checksum
+    of every event, with memory for one page.
     """
     database = store.database
     heads = dict(published or {})
@@ -182,8 +182,9 @@ def _generations(
     *,
     past: bool = False,
 ) -> Iterator[Verdict]:
-    """Yield a verdict for each erased conversation that had the id before, and one for the
-    conversation; with ``past`` also on the events that a fork shares.
+    """Yield a verdict for each erased conversation that had the conversation's id before, and a
+    verdict for the conversation. With ``past`` the verdict is also about the events that a fork
+    shares.
     """
     published_heads = heads.get(conversation.id, ())
     try:
@@ -208,7 +209,9 @@ def _verdict(
     past: bool,
     attempts: int = _ATTEMPTS,
 ) -> Verdict:
-    """Return the verdict on a conversation; with ``past`` also on the events that a fork shares."""
+    """Return the verdict on a conversation. With ``past`` the verdict is also about the events that
+    a fork shares.
+    """
     try:
         if conversation.erasure:
             checked = _findings_in_tombstone(database, conversation, published_heads)
@@ -234,8 +237,8 @@ def _verdict(
 
 
 def _changed_since(database: Database, former: Conversation) -> Conversation | None:
-    """Return the present state of the conversation, if it differs from ``former``;
-    otherwise None.
+    """Return the present state of the conversation if this state differs from ``former``; otherwise
+    None.
     """
     with suppress(StoreDamaged):
         present = database.recorder.query(lambda reader: reader.conversation(former.key))
@@ -297,8 +300,8 @@ def _findings(
 
 
 def _findings_in_rows(check: Check) -> Iterator[VerifyFinding]:
-    """Yield the findings of a check. If it has none, yield also the published heads that no row
-    has.
+    """Yield the findings of a check. If the check has no findings, yield a finding for each
+    published head that no row has.
     """
     check.run()
     yield from check.findings
@@ -324,10 +327,10 @@ _STRAY = (
 
 
 class VerifyFinding(NamedTuple):
-    """A problem of events ``first`` to ``last``; without them, a problem of the whole conversation.
-    If ``sound`` is true, the content of the events is unchanged. With ``needs_key`` nothing was
-    checked, because a key is missing. With ``unfinished`` nothing is damaged, and the next vacuum
-    finishes an operation.
+    """A problem of the events ``first`` to ``last``; if ``first`` and ``last`` are None, a problem
+    of the whole conversation. If ``sound`` is true, the content of the events is unchanged. With
+    ``needs_key`` nothing was checked, because a key is missing. With ``unfinished`` nothing is
+    damaged, and the next vacuum finishes an operation.
     """
 
     first: int | None
@@ -397,7 +400,7 @@ class Check:
         self._next = self._start
         self._counts: tuple[int, int] | None = (0, 0)
         self._head: bytes | None = first_head(conversation, self._salt)
-        """The head before the next row. None if it is unknown."""
+        """The head before the next row; None if this head is unknown."""
         if conversation.parent is not None:
             parent = conversation.parent
             first = conversation.begins
@@ -410,11 +413,11 @@ class Check:
             self._counts = counts[0] if counts else None
         self._redacted: dict[int, str] = {}
         self._receipts: dict[int, set[str]] = {}
-        """The hashes in receipts, by redacted event."""
+        """The hashes in receipts, by the id of the redacted event."""
 
     def run(self) -> None:
-        """Check the rows. Cost: a hash and a checksum for each row; memory for a page of rows.
-        Raises ``StoreUnavailable`` if they cannot be read now.
+        """Check the rows. Cost: computing a hash and a checksum of each row, with memory for a page
+        of rows. Raises ``StoreUnavailable`` if the rows cannot be read now.
         """
         for page in self._pages():
             decoded = self.codec.decoded(page)
@@ -468,7 +471,7 @@ class Check:
         }
 
     def _take(self, row: Row, *, is_misfit: bool = False) -> None:
-        """Check the next decoded row. ``is_misfit`` says that its columns differ from its
+        """Check the next decoded row. ``is_misfit`` says that the row's columns differ from its
         ``meta``.
         """
         _, _, before, turns, _, _, shown, structural, encoding, _ = unpacked(row.meta)
@@ -529,8 +532,8 @@ class Check:
     # -- redactions
 
     def _note_redaction(self, row: Row) -> str | None:
-        """Note the receipts and the redaction in a decoded row with a right head. Return a problem
-        if the row differs from the result of a redaction.
+        """Note the receipts in a decoded row with a right head, and whether the row is redacted.
+        Return a problem if the row differs from the result of a redaction.
         """
         try:
             event = codec.decode(row.kind, row.schema, row.body, row.id, row.shown, row.structural)
@@ -553,7 +556,7 @@ class Check:
 
     def _without_receipt(self) -> list[int]:
         """Return the redacted events that no receipt names. The receipts of copied events are in
-        the conversation from which these were copied.
+        the conversation from which the events were copied.
         """
         if self._conversation.parent is not None:
             copied = 0
@@ -617,8 +620,8 @@ def readable_conversations(
     recorder: Recorder, start: str = ""
 ) -> Iterator[Conversation | Unlisted]:
     """Yield every conversation from ``start`` on, in the order of ids, and an ``Unlisted`` in the
-    place of each unreadable one. Cost: the conversations, and dozens of queries for each unreadable
-    one.
+    place of each unreadable conversation. Cost: reading the rows of the conversations, and dozens
+    of queries for each unreadable conversation.
     """
     while page := _readable(recorder, lambda limit, reader: reader.conversations(start, limit)):  # noqa: B023
         if isinstance(page, StoreDamaged):
@@ -641,8 +644,8 @@ def readable_conversations(
 def _readable(
     recorder: Recorder, read: Callable[[int, Reader], Sequence[T]], limit: int = _PAGE
 ) -> Sequence[T] | StoreDamaged:
-    """Return the next items, up to the first item that cannot be read. If this is the first of
-    them, return its error.
+    """Return the next items, up to the first unreadable item. If the very next item is unreadable,
+    return its error.
     """
     try:
         return recorder.query(partial(read, limit))
@@ -654,7 +657,7 @@ def checks_of_past(
     database: Database, fork: Conversation, published: Mapping[int, bytes]
 ) -> Iterator[Check | VerifyFinding]:
     """Yield a check of the events that a fork shares for each of its ancestors, the oldest ancestor
-    first. If an ancestor is missing, yield a finding in its place.
+    first. If an ancestor is missing, yield a finding in the place of the ancestor's check.
     """
 
     def parts(reader: Reader) -> list[tuple[str, int, int, Conversation | None]]:
@@ -703,8 +706,8 @@ def _entries(database: Database, key: int, conversation: str) -> Iterator[Row]:
 def findings_beside(
     database: Database, conversation: Conversation, codec: RowCodec
 ) -> Iterator[VerifyFinding]:
-    """Yield findings in the mark, the records and the idempotency keys: damaged entries, and
-    entries of events that were cut off.
+    """Yield findings in the mark, the records and the idempotency keys of a conversation: damaged
+    entries, and entries of events that were cut off.
     """
     try:
         database.codec_of(conversation)

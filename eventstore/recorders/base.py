@@ -1,9 +1,9 @@
 """The interface of a recorder, which stores rows of bytes: uniqueness, atomicity and positions.
 
 The store on top of it adds dense ids, expected versions, rules, the hash chain and the registry. A
-recorder knows rows and transactions, and nothing of events. It runs statements by name. They have
-the same names, parameters and columns in each database. Every recorder passes the suite in
-``tests/conformance/test_recorders.py``.
+recorder knows rows and transactions, and nothing of events. A recorder runs statements by name. The
+statements have the same names, parameters and columns in each database. Every recorder passes the
+suite in ``tests/conformance/test_recorders.py``.
 
 Recorders raise ``StoreUnavailable`` and ``StoreUnusable``, with the driver's error as cause. The
 docstrings below name these errors by their ``kind``: ``taken``, ``busy``, ``nested``.
@@ -67,8 +67,8 @@ _POSITION_MAX: Final = 2**63 - 1
 _NUMBERS_OF_LISTED: Final = itemgetter(0, 2, 4, 5)
 
 DISCARDED: Final = "discarded"
-"""The state of a detachment whose copies are being deleted, in several transactions. No copy is
-added in this state.
+"""The state of a detachment whose copies are being deleted, in several transactions. While a
+detachment has this state, no copy is added.
 """
 
 Columns = tuple[Any, ...]
@@ -88,8 +88,9 @@ class Reader(ABC):
 
     last_conversation: Any = None
     """The state of a conversation after the last append, so that the next append need not read it.
-    The store sets it in a write transaction. In SQLite, the next write transaction of this process
-    has it, if nothing else was written since. Any other change of a conversation sets it to None.
+    The store sets this state in a write transaction. In SQLite, the next write transaction of this
+    process has the state, if nothing else was written since. Any other change of a conversation
+    sets the state to None.
     """
 
     def value(self, name: str) -> str:
@@ -120,10 +121,10 @@ class Reader(ABC):
         self, name: str | int, expected: Conversation | None = None
     ) -> Conversation | None:
         """Return the visible conversation with this id (a text), or the conversation with this key
-        (a number), visible or staged. None if there is none.
+        (a number), visible or staged. Return None if there is no such conversation.
 
-        A write transaction may return ``expected`` without asking the database. The database then
-        refuses every write if ``expected`` is outdated, and the work is run again.
+        A write transaction may return ``expected`` without asking the database. If the returned
+        ``expected`` is outdated, the database refuses every write, and the work is run again.
         """
         if not isinstance(name, str | int):
             raise TypeError(f"the id of a conversation must be a text, not {name!r}")
@@ -166,7 +167,7 @@ class Reader(ABC):
     ) -> Sequence[Row]:
         """Return rows with ``start <= id < stop``, at most ``limit``, ordered by id. ``which`` is
         the name of the query: ``structural`` returns only structural rows, and ``document_changes``
-        only rows that change documents, the newest first. Cost: the rows returned.
+        only rows that change documents, the newest first. Cost: reading the returned rows.
         """
         return self._with_attachments(as_rows(self._ask(which, key, start, stop, limit)), key)
 
@@ -180,13 +181,13 @@ class Reader(ABC):
     def flagged_rows(self, key: int, intervals: Sequence[tuple[int, ...]]) -> Sequence[Row]:
         """Return rows that are shown or structural, with an id in one of the inclusive, ascending
         intervals, ordered by id. An interval may name another conversation's key after its last id.
-        Cost: intervals and rows.
+        Cost: looking up the intervals, and reading the returned rows.
         """
 
     def placed_rows(self, after_position: int, limit: int) -> Sequence[PlacedRow]:
         """Return rows after a position, in the order of positions, at most ``limit``. No later
-        commit can get a position before theirs, and no failure of a server can take them back. Call
-        it before any other method in a read transaction.
+        commit can get a position before the positions of the returned rows, and no failure of a
+        server can take these rows back. Call it before any other method in a read transaction.
 
         If a row belongs to no conversation, the id of its conversation is an empty text.
         """
@@ -212,7 +213,7 @@ class Reader(ABC):
 
     def place_after(self, position: int) -> tuple[int, str, int] | None:
         """Return the next position that has a row, with the conversation and the id of the row. The
-        row itself is not read, because it may be damaged. Cost: reading an index of all events.
+        row itself, which may be damaged, is not read. Cost: reading an index of all events.
         """
         candidates: list[Columns] = [*self._ask("live_place", position + 1)]
         for first, _, first_id, _, conversation in self._ask(
@@ -241,8 +242,8 @@ class Reader(ABC):
         self, projection: str, first: str, last: str
     ) -> Sequence[tuple[str, bool, int, Record | None]]:
         """Return the visible conversations with an id from ``first`` to ``last`` that are not
-        erased: the id, whether it is encrypted, its version, and the newest record of a projection.
-        Cost: the conversations.
+        erased: for each conversation the id, whether it is encrypted, the version, and the newest
+        record of a projection. Cost: reading the rows of the conversations.
         """
         return [
             (as_text(name), encrypted == 1, version, None if row[0] is None else as_record(row))
@@ -252,11 +253,11 @@ class Reader(ABC):
     def recalled_among(
         self, key: int | None, idempotency_keys: Sequence[str]
     ) -> Sequence[tuple[int, str, RecalledKey]]:
-        """Return the idempotency keys among these that are stored, each with its conversation, but
+        """Return the stored idempotency keys among ``keys``, each with its conversation, but
         without positions.
 
-        Without a conversation the keys of all conversations are searched. The schema must have an
-        index for such keys.
+        Without a conversation the keys of all conversations are searched. To search all
+        conversations, the schema must have an index for the keys.
         """
         names = self._array(idempotency_keys)
         if key is None:
@@ -285,15 +286,15 @@ class Reader(ABC):
         return self._ask(statement, *parameters)
 
     def id_from(self, start: str) -> str | None:
-        """Return the first id of a published conversation from ``start`` on, in the order of their
-        UTF-8 bytes. None if there is none. Cost: one entry of an index.
+        """Return the first id of a published conversation from ``start`` on, in the order of the
+        ids' UTF-8 bytes; None if there is no such id. Cost: reading one entry of an index.
         """
         rows = self._ask("id_from", start)
         return as_text(rows[0][0]) if rows else None
 
     def has_beginning(self, start: str) -> bool:
-        """Return whether the id of a published conversation begins with this text. Cost: one entry
-        of an index.
+        """Return whether the id of a published conversation begins with this text. Cost: reading
+        one entry of an index.
         """
         end = utf8(start) + b"\xff"  # UTF-8 never has this byte: no id with this beginning is later
         return bool(self._ask("beginning", start, end))
@@ -302,11 +303,11 @@ class Reader(ABC):
         self, after_position: int, min_version: int
     ) -> tuple[int, Sequence[tuple[int, int]]]:
         """Return the last position, and the keys of the conversations whose entry in the list may
-        be outdated. These are the visible conversations that have an event after ``after_position``
-        (all visible ones if it is 0), and those whose key comes with a negative version from
-        ``min_version`` on. Each key comes with the version at which the conversation is
-        listed: -1 if it is not listed, and -2 if a process that has its encryption key must list
-        it.
+        be outdated. Such an entry belongs to a visible conversation that has an event after
+        ``after_position`` (any event if ``after_position`` is 0), or whose listed version is
+        negative and at least ``min_version``. Each key comes with the version at which the
+        conversation is listed: -1 if it is not listed, and -2 if a process that has its encryption
+        key must list it.
 
         Call it before any other method in a read transaction.
         """
@@ -329,7 +330,8 @@ class Reader(ABC):
         """Return conversations that have all of these digests, the last active first.
 
         ``before`` is the moment and the key of the last conversation of the previous page. Cost:
-        the conversations that have the first digest, down to the last one returned.
+        reading the conversations that have the first digest, down to the last returned
+        conversation.
         """
         rows = self._ask_listed(digests, *(before or (_POSITION_MAX, _POSITION_MAX)), limit)
         for columns in rows:
@@ -353,7 +355,7 @@ class Reader(ABC):
 
     def _as_conversation(self, columns: Columns) -> Conversation:
         """Return the conversation in a row of a result. A fork without events of its own ends with
-        the event before it, which its parent has; that event may be missing.
+        an event of its parent, which may be missing.
         """
         conversation = as_conversation(columns)
         if conversation.parent is None or conversation.version:
@@ -411,8 +413,8 @@ class Reader(ABC):
         """Return rows with their attachments. ``keys`` has the key of the conversation that each
         row is stored under.
 
-        A missing attachment is left out; the row codec reports it. Each attachment is read once,
-        and rows share it.
+        A missing attachment is left out; the row codec reports missing attachments. Each attachment
+        is read once, and rows share it.
         """
         if _has_no_attachments(encodings(rows)):
             return rows
@@ -446,8 +448,8 @@ def _has_attachments(row: Row) -> bool:
 
 
 class Transaction(Reader):
-    """One write transaction. Once it has read the row of a conversation, no other writer changes
-    that conversation until the transaction ends.
+    """One write transaction. Once a write transaction has read the row of a conversation, no other
+    writer changes this conversation until the transaction ends.
     """
 
     @abstractmethod
@@ -456,11 +458,11 @@ class Transaction(Reader):
 
     @abstractmethod
     def _delete(self, statement: str, key: int, limit: int) -> bool:
-        """Delete at most ``limit`` rows. Return whether all are gone."""
+        """Delete at most ``limit`` rows. Return whether no row is left to delete."""
 
     def _state(self, key: int) -> Columns:
-        """Return whether a conversation is visible, and whether it is erased. Other writers of a
-        staged conversation wait from now on.
+        """Return whether a conversation is visible, and whether the conversation is erased. Other
+        writers of a staged conversation wait from now on.
         """
         return next(iter(self._ask("state", key)), (True, False))
 
@@ -477,17 +479,17 @@ class Transaction(Reader):
         """Give the first events of a conversation the next positions."""
 
     def lock_all(self, conversations: Iterable[str]) -> None:
-        """Lock these ids as ``conversation`` does, in one order, so that no two transactions wait
-        for each other.
+        """Lock these ids as ``conversation`` does, always in one order, so that no two transactions
+        wait for each other.
         """
 
     def begin(self, new: Conversation) -> Conversation:
-        """Begin a conversation, and return it with its key. If it is not ``visible`` it is staged,
-        with an unfinished ``import``; several staged conversations may have the same id. If it
-        ``replaces`` an erased conversation it uses that id again. The tombstone is then found only
-        by its key, at once or, if the new conversation is staged, once that is published. Raises
-        ``taken``, here or at the commit, if the id is taken, or if the conversation to replace is
-        not erased or was already replaced.
+        """Begin a conversation, and return the conversation with its key. A conversation that is
+        not ``visible`` is staged, with an unfinished ``import``; several staged conversations may
+        have one id. A conversation that ``replaces`` an erased conversation uses the erased one's
+        id again. The tombstone is then found only by its key, at once or, if the new conversation
+        is staged, once the new conversation is published. Raises ``taken``, here or at the commit,
+        if the id is taken, or if the conversation to replace is not erased or was already replaced.
         """
         if new.replaces is not None and new.visible:
             self._write("hide_tombstone", new.replaces)
@@ -508,22 +510,23 @@ class Transaction(Reader):
 
     @abstractmethod
     def _begin_row(self, new: Conversation, *columns: Any) -> int:
-        """Write the row of a new conversation. Return its key."""
+        """Write the row of a new conversation. Return the conversation's key."""
 
     @abstractmethod
     def insert(self, key: int, rows: Sequence[Row], *, staged: bool = False) -> Place:
         """Insert rows with consecutive ids at consecutive positions. The first position is known
         once the transaction is committed. Raises ``taken``, here or at the commit, if an id exists.
 
-        ``staged`` is for a staged conversation, whose ids are dense from 0: it gets positions when
-        it is published. Raises ``taken`` if the conversation is no longer staged.
+        ``staged`` is for a staged conversation, whose ids are dense from 0: its rows get positions
+        when it is published. Raises ``taken`` if the conversation is no longer staged.
         """
 
     def delete(self, key: int, limit: int) -> bool:
         """Delete at most ``limit`` rows of a staged or an erased conversation. If the conversation
         is neither, delete the rows that an incomplete detachment has copied to it
-        (``insert_past``). Return whether nothing is left to delete. If so, all data beside the rows
-        is deleted too, no operation is unfinished, and a staged conversation no longer exists.
+        (``insert_past``). Return whether nothing is left to delete. If nothing is left, all data
+        beside the rows is deleted too, no operation on the conversation is unfinished, and a staged
+        conversation no longer exists.
         """
         visible, erased = self._state(key)
         if visible and not erased:
@@ -559,8 +562,8 @@ class Transaction(Reader):
         first: bool = False,
     ) -> None:
         """Set another salt and another wrapped data key. Lists find the conversation once a process
-        that has the new key has listed it again. With ``first``, nothing is stored under its key
-        yet.
+        that has the new key has listed it again. With ``first``, nothing is stored under the
+        conversation's key yet.
         """
         self.forget()
         if not first:
@@ -576,9 +579,9 @@ class Transaction(Reader):
         self._write("set_mark", mark, key)
 
     def publish(self, key: int, events: int) -> None:
-        """Make a staged conversation of this many events visible. They get the next positions.
-        Cost: constant. Raises ``taken``, here or at the commit, if the conversation is no longer
-        staged, or if its id is taken.
+        """Make a staged conversation of this many events visible. The conversation's events get the
+        next positions, at a constant cost. Raises ``taken``, here or at the commit, if the
+        conversation is no longer staged, or if its id is taken.
         """
         self.forget()
         self._check_staged(key)
@@ -588,8 +591,8 @@ class Transaction(Reader):
 
     @abstractmethod
     def insert_past(self, key: int, rows: Sequence[Row]) -> None:
-        """Insert rows below the first own event of a fork. No follower reads them before they get
-        positions.
+        """Insert rows below the first own event of a fork. No follower reads these rows before they
+        get positions.
         """
 
     def place_past(self, key: int, events: int) -> None:
@@ -602,7 +605,7 @@ class Transaction(Reader):
         self._place_first(key, events)
 
     def replace_rows(self, key: int, rows: Sequence[Row]) -> None:
-        """Replace ``meta`` and the body of rows, because they have another form now, or because
+        """Replace ``meta`` and the body of rows, because the rows have another form now, or because
         their content was redacted.
         """
         self.forget()
@@ -617,7 +620,7 @@ class Transaction(Reader):
     def put_records(
         self, key: int, projection: str, records: Iterable[Record], *, replace_all: bool = False
     ) -> None:
-        """Store records of a projection. A record of the same version is replaced; with
+        """Store records of a projection. A stored record of an equal version is replaced; with
         ``replace_all``, all other records are deleted. Records that belong to no conversation have
         the key 0.
         """
@@ -641,8 +644,8 @@ class Transaction(Reader):
         self._write("count_redactions", events, key)
 
     def leave_unfinished(self, key: int, operation: str, state: str = "") -> None:
-        """Leave this operation on the conversation unfinished. It replaces any other unfinished
-        operation.
+        """Note that this operation on the conversation is unfinished. The operation replaces any
+        other unfinished operation.
         """
         self._write("leave_unfinished", operation, state, key)
 
@@ -651,9 +654,9 @@ class Transaction(Reader):
         self._write("finish", key)
 
     def erase(self, key: int, erasure: Erasure) -> None:
-        """Make a conversation a tombstone. At once its rows cannot be read any more, its salt and
-        key are deleted, and no list has it. Call ``delete`` until it returns True to remove the
-        rest.
+        """Make a conversation a tombstone. From now on the conversation's rows cannot be read, its
+        salt and key are deleted, and no list has it. To remove the conversation's rows and the data
+        beside them, call ``delete`` until it returns True.
         """
         self.forget()
         self._leave_bytes(key)
@@ -675,7 +678,7 @@ class Transaction(Reader):
         self._write("set_pending", records, key)
 
     def archive(self, key: int, before: int, events: int) -> None:
-        """Delete the rows before event ``before``, because an object has them: ``events`` rows."""
+        """Delete the ``events`` rows before event ``before``, because an object has these rows."""
         self.forget()
         self._write("delete_archived", key, before)
         self._write("detach", key, self._array([*range(before)]))
@@ -684,11 +687,11 @@ class Transaction(Reader):
 
     @abstractmethod
     def insert_again(self, key: int, rows: Sequence[Row], positions: Sequence[int | None]) -> None:
-        """Insert rows that were archived, at the positions that they had."""
+        """Insert archived rows at their former positions."""
 
     def forget_figures(self, key: int) -> None:
-        """Delete the figures of a conversation. They may contain erased text. They are made again
-        from the events that stay.
+        """Delete the figures of a conversation. The figures may contain erased text, and are made
+        again from the remaining events.
         """
         tables = (
             "forget_figures",
@@ -700,7 +703,7 @@ class Transaction(Reader):
             self._write(statement, key)
 
     def forget(self) -> None:
-        """Forget the state that earlier transactions set: it may be wrong now."""
+        """Forget the state that earlier transactions set, because this state may be wrong now."""
         self.last_conversation = None
 
     def _leave_bytes(self, key: int) -> None:
@@ -725,8 +728,8 @@ class Transaction(Reader):
             self.write_sources(statement, key, json.dumps(page))
 
     def set_value(self, name: str, value: str) -> None:
-        """Record a fact about the store: see ``Recorder.value``. A tracking only increases:
-        ``taken`` is raised otherwise. An empty text deletes a tracking.
+        """Record a fact about the store: see ``Recorder.value``. A tracking only increases: a lower
+        value raises ``taken``. An empty text deletes a tracking.
         """
         kind, _, application = name.partition(" ")
         if kind != "tracking":
@@ -757,7 +760,7 @@ class Transaction(Reader):
 
     def _delete_all(self, key: int, limit: int) -> bool:
         """Delete the rows of a conversation and the data beside them, at most ``limit`` rows of
-        each table. Return whether nothing is left.
+        each table. Return whether nothing is left to delete.
         """
         parts = ("delete_rows", "delete_attachments", "delete_blocks")
         if not all(self._delete(statement, key, limit) for statement in parts):
@@ -817,24 +820,28 @@ class Recorder(ABC):
     """The file of the store; None if the store is on a server or in memory."""
     writable = True
     on_server = False
-    """Whether the database is on a server: then ``value("data_version")`` costs a round trip, not
-    microseconds, and each writer has a transaction of its own.
+    """Whether the database is on a server. On a server ``value("data_version")`` costs a round
+    trip, not microseconds, and each writer has its own transaction.
     """
     store_count = 1
-    """How many stores this recorder joins to one. Lists are joined, but sums are not added."""
+    """The number of stores that this recorder joins to one store. Lists of these stores are joined,
+    but sums are not added.
+    """
     on_pending: Callable[[EventsNotMade], Recorder | None] | None = None
-    """Makes the events of an import that a transaction needed. It is called after the transaction
-    has ended; then the work is run again. If the events cannot be stored here, it returns the
-    recorder that has them, and the work is run there.
+    """Makes the events of an import that a transaction needed. The recorder calls ``on_pending``
+    after the transaction has ended, then runs the work again. If the events cannot be stored in
+    this recorder, ``on_pending`` returns the recorder that has the events, and the work is run in
+    the returned recorder.
     """
     on_copy: Callable[[Transaction, int], None] = staticmethod(lambda transaction, last: None)
-    """The recorder calls it in the first write transaction in a file that is a copy of a store,
-    with the last position in the file.
+    """The recorder calls ``on_copy`` in the first write transaction in a file that is a copy of a
+    store, with the last position in the file.
     """
 
     def make(self, pending: EventsNotMade) -> Recorder | None:
-        """Make the events of an import that a transaction needed. Return the recorder that has them
-        if this one is read-only, otherwise None. Raises ``pending`` if there is no ``on_pending``.
+        """Make the events of an import that a transaction needed. Return the recorder that has the
+        events if this recorder is read-only, otherwise None. Raises ``pending`` if there is no
+        ``on_pending``.
         """
         if self.on_pending is None:
             raise pending
@@ -844,23 +851,25 @@ class Recorder(ABC):
     def transact(
         self, work: Callable[[Transaction], T], *, any_thread: bool = False, at_once: bool = False
     ) -> T:
-        """Run ``work`` in a write transaction and return what it returned, once that is durable.
+        """Run ``work`` in a write transaction, and return the result of ``work`` once the
+        transaction is durable.
 
         Several callers may share one transaction and its fsync. If ``work`` raises, nothing that it
         wrote is stored, and only its caller gets the exception. ``work`` may be run again, so it
-        must have no effects of its own. It runs in the thread of its caller. With ``any_thread`` it
-        may run in the thread of another caller: use this only for work that calls nothing but
-        foldlog's code.
+        must have no other effects than its writes. ``work`` runs in the thread of its caller. With
+        ``any_thread`` it may run in the thread of another caller: use ``any_thread`` only for work
+        that calls nothing but foldlog's code.
 
         Raises ``nested`` if this thread is already inside ``transact``. Raises ``busy`` if other
-        writers keep it waiting for longer than the recorder's patience, or with ``at_once`` for
-        longer than ``AT_ONCE_S``. Both messages name the remedy.
+        writers keep the call waiting for longer than the recorder's patience, or with ``at_once``
+        for longer than ``AT_ONCE_S``. The messages of both errors name the remedy.
         """
 
     def offer(self, work: Callable[[Transaction], object], *, at_once: bool = True) -> bool:
-        """Write something that the store does not need, and return True. Returns False, and writes
-        nothing, if this recorder only reads, if other writers keep it waiting, or if the database
-        fails. With ``at_once`` it gives up soon; use this for data that can be made again.
+        """Write something that the store does not need, and return True. Return False, and write
+        nothing, if this recorder only reads, if other writers keep the call waiting, or if the
+        database fails. With ``at_once`` the call gives up soon; use ``at_once`` for data that can
+        be made again.
         """
         with suppress(*FAILURES):
             if self.writable:
@@ -872,8 +881,8 @@ class Recorder(ABC):
         self, works: Sequence[tuple[Callable[[Transaction], T], bool]]
     ) -> Sequence[Outcome[T]]:
         """Run several pieces of work as ``transact`` does, in as few transactions as possible. Each
-        comes with its ``any_thread``. Return their outcomes: the results, or the errors that
-        ``transact`` would have raised.
+        piece comes with its ``any_thread``. Return the outcomes of the pieces: the results, or the
+        errors that ``transact`` would have raised.
 
         Raises ``nested`` if this thread is already inside a write.
         """
@@ -885,7 +894,7 @@ class Recorder(ABC):
 
     @makes_pending
     def query(self, work: Callable[[Reader], T]) -> T:
-        """Run ``work`` in a read transaction and return what it returned.
+        """Run ``work`` in a read transaction, and return the result of ``work``.
 
         If the connection to the database breaks, ``work`` is run again in another read transaction,
         so it must have no effects of its own.
@@ -895,13 +904,13 @@ class Recorder(ABC):
 
     def succeed(self, former: Recorder) -> None:  # noqa: B027 - of several stores only
         """Take the place of another recorder before its conversations are copied here, if both are
-        the same member of several joined stores. Then this recorder uses only later positions, and
-        finds conversations whose ids name the former store.
+        the same member of several joined stores. After this call this recorder uses only later
+        positions, and finds conversations whose ids name the former store.
         """
 
     def position(self, position: int | str) -> int:
-        """Return a position as a number. It may be passed as a text. Raises ``InvalidArgument`` for
-        any other text.
+        """Return a position, passed as a number or as a text, as a number. Raises
+        ``InvalidArgument`` for a text that is not a position.
         """
         if isinstance(position, str) and not (position.isdecimal() and int(position) <= NUMBER_MAX):
             raise InvalidArgument(
@@ -912,7 +921,7 @@ class Recorder(ABC):
 
     @abstractmethod
     def value(self, name: str) -> str:
-        """Return a fact about the store; an empty text if it is not known.
+        """Return a fact about the store; an empty text if the fact is not known.
 
         The names of facts are ``uuid``; ``last_position``, the highest position that an event has;
         ``bytes_pending``; ``key_ids``, the names of the wrapping keys of visible conversations,
@@ -920,7 +929,7 @@ class Recorder(ABC):
         library; ``trackings``, the names and positions of all, as a JSON list of pairs of texts.
 
         Outside of transactions there is also ``data_version``, a number that changes when another
-        connection has committed. It is cheap to poll.
+        connection has committed. This number is cheap to poll.
         """
 
     @property
@@ -937,19 +946,19 @@ class Recorder(ABC):
     ) -> bool:
         """Remove the bytes of deleted and replaced rows. Bytes of rows that are deleted during the
         call stay ``bytes_pending``. A file is rewritten. Return False if only the owner of a
-        server's tables can do it. Raises ``busy`` if an older reader needs the bytes for
-        ``patience_s`` seconds: then the bytes stay pending and a file does not shrink.
+        server's tables can remove the bytes. Raises ``busy`` if an older reader needs the bytes for
+        ``patience_s`` seconds: the bytes then stay pending, and a file does not shrink.
         ``on_progress`` is called with the number of finished tables and of all tables; a file is
         rewritten in one step.
 
-        Positions stay. Readers go on, and the writers of a file wait. Rewriting a file needs as
-        much free space as the file has.
+        Events keep their positions. Readers go on, and the writers of a file wait. Rewriting a file
+        needs as much free space as the file has.
         """
 
     @abstractmethod
     def check(self) -> Iterator[str]:
         """Yield the problems of the database: damaged pages or indices, and rows without a
-        conversation. Cost: reading all of it.
+        conversation. Cost: reading the whole database.
         """
 
     @abstractmethod

@@ -1,5 +1,5 @@
-"""What recorders raise: ``StoreUnavailable`` and ``StoreUnusable``, with the driver's error as
-cause.
+"""The errors that recorders raise: ``StoreUnavailable`` and ``StoreUnusable``, with the driver's
+error as cause.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NOTHING_WRITTEN: Final = "; nothing was written"
 
 
 MakeFailure = Callable[[str], Failure]
-"""Makes an error of its message."""
+"""A function that makes an error from the error's message."""
 
 _refused: Final = partial(StoreUnusable, kind="refused")
 
@@ -37,8 +37,8 @@ _BY_NAME: Final[dict[str, MakeFailure]] = {
 def failure_of(error: Exception) -> MakeFailure:
     """Return the function that makes our error from an error of a PEP 249 driver.
 
-    Drivers derive their own classes from the classes that PEP 249 names, so the nearest of these
-    names decides.
+    Drivers derive their own classes from the classes that PEP 249 names, so the nearest base class
+    with such a name decides.
     """
     names = [kind.__name__ for kind in type(error).__mro__]
     return next((_BY_NAME[name] for name in names if name in _BY_NAME), _refused)
