@@ -56,11 +56,13 @@ _FIRST: Final = 4
 class Imported(NamedTuple):
     """The outcome for one source.
 
-    ``conversation`` the conversation that the source became
-    ``added`` how many of the source's ``records`` are new
-    ``forked_at`` the first record that differs from the stored records, if the import made a fork
-    ``is_older`` whether more records are stored than the source has
-    ``waits`` whether the last line of the source is incomplete; the next import reads this line
+    ``conversation``  the conversation that the source became
+    ``added``         how many of the source's ``records`` are new
+    ``forked_at``     the first record that differs from the stored records, if the import made a
+                      fork
+    ``is_older``      whether more records are stored than the source has
+    ``waits``         whether the last line of the source is incomplete; the next import reads this
+                      line
     """
 
     conversation: str

@@ -15,11 +15,11 @@ _ALL = 2**31
 
 
 def activity_of(store: Store) -> Callable[[ConversationRow], tuple[bool, float]]:
-    """Return a key that sorts conversations by their last activity, as lists do: by the time of the
-    last event, or if figures are not counted by the time of its recording. Conversations whose
-    source has no times come first, by the time when they were stored.
+    """Return a key function that sorts conversations by their last activity, as lists do: by the
+    time of the last event, or if figures are not counted, by the time when the last event was
+    recorded. Conversations whose source has no times come first, by the time when they were stored.
 
-    Cost: SQL over the rows of figures.
+    Cost: a SQL statement reads the rows of figures.
     """
     last_activities = _counted(store, Where())
 
@@ -33,8 +33,8 @@ def activity_of(store: Store) -> Callable[[ConversationRow], tuple[bool, float]]
 
 def written_by(store: Store, program: str) -> Callable[[ConversationRow], bool]:
     """Return a function that says whether a program wrote a conversation. ``program`` is the name
-    of its format, as lists show it. Cost: SQL over the rows of figures, and some events of each
-    conversation that is not counted.
+    of its format, as lists show it. Cost: a SQL statement reads the rows of figures. Some events of
+    each conversation that is not counted are read too.
     """
     counted_ids = _counted(store, Where())
     of_program = _counted(store, Where(program=program))

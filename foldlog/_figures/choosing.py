@@ -1,5 +1,5 @@
-"""Read the search line of the list. It has filters such as ``has:error tool:Bash``, and words to
-search in texts.
+"""Read the search line of the list. The search line has filters such as ``has:error tool:Bash``,
+and words to search in texts.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def chosen_by(
     noted: Callable[[], Collection[str]],
 ) -> Where:
     """Return the filter that a search line describes. ``found`` returns the ids of the
-    conversations that contain some words, and ``noted`` of the conversations with a note. Raises
-    ``InvalidArgument`` for an unknown value.
+    conversations that contain some words, and ``noted`` returns the ids of the conversations with a
+    note. Raises ``InvalidArgument`` for an unknown value.
     """
     chosen: dict[str, Any] = {"companions": False, "attributes": {}}
     for key, quoted, plain in _FACET.findall(line):

@@ -13,7 +13,8 @@ from foldlog.eventstore import Action, Annotation, CondensationAction, Event, Me
 
 class ContextLimit(NamedTuple):
     """The maximum number of tokens of a prompt. If the limit is the window of a model by litellm's
-    table, ``model`` is this model. It is None if the source or a condensation recorded the limit.
+    table, ``model`` is this model. ``model`` is None if the source or a condensation recorded the
+    limit.
     """
 
     tokens: int
@@ -29,9 +30,9 @@ class ContextUse:
         self.prompts: list[tuple[int, int]] = []
         """The ids of the events that were written with a prompt, and the tokens of the prompt."""
         self._window: int | None = None
-        """The last window of a model that the source recorded."""
+        """The window of a model that the source recorded last."""
         self.condensed_at: int | None = None
-        """The limit of tokens that the last condensation recorded."""
+        """The maximum number of tokens that the last condensation recorded."""
         self._models: dict[str, None] = {}
 
     def note(self, event: Event) -> None:
@@ -59,14 +60,14 @@ class ContextUse:
 
     def largest(self) -> tuple[int, int] | None:
         """Return the id of the event that was written with the largest prompt, and the tokens of
-        this prompt. The agent wrote the event with the View of the version with this number. Return
-        None if no prompt is recorded.
+        this prompt. The id is also the version whose View the agent saw when it wrote the event.
+        Return None if no prompt is recorded.
         """
         return max(self.prompts, key=lambda prompt: prompt[1], default=None)
 
     def window(self) -> ContextLimit | None:
         """Return the window that the source recorded, or by default the window of the model. Return
-        None if neither is known.
+        None if neither window is known.
         """
         if self._window is not None:
             return ContextLimit(self._window, None)
@@ -74,8 +75,8 @@ class ContextUse:
         return limit_of_models(self._models, largest)
 
     def limit(self) -> ContextLimit | None:
-        """Return the first known limit of these: the window that the source recorded, the limit
-        that a condensation recorded, the window of the model. Return None if no limit is known.
+        """Return the window that the source recorded, or else the limit that a condensation
+        recorded, or else the window of the model. Return None if no limit is known.
         """
         if self._window is None and self.condensed_at is not None:
             return ContextLimit(self.condensed_at, None)
@@ -83,8 +84,8 @@ class ContextUse:
 
 
 def limit_of_models(models: Iterable[str], largest_prompt: int) -> ContextLimit | None:
-    """Return the common window of some models. Return None if a window is not known, if the windows
-    differ, or if a prompt was larger.
+    """Return the window that all the models have. Return None if a window is not known, if the
+    windows differ, or if a prompt was larger.
     """
     names = list(models)
     windows = [window_of(model) for model in names]

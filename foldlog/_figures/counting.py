@@ -1,5 +1,5 @@
-"""The figures of one conversation. Its earlier figures are updated with the new events. A fork
-counts only its own events.
+"""Count the figures of one conversation. Earlier figures of the conversation are updated with the
+new events. A fork counts only its own events.
 """
 
 from __future__ import annotations
@@ -38,16 +38,17 @@ _TELL_EVERY = 500
 class Figures(Struct):
     """The figures of one conversation, with the state that is needed to count later events.
 
-    ``version``   the version of its ``overview``
+    ``version``   the version of the conversation of which ``overview`` is the overview
     ``counted``   how many of its events or records the other fields count
-    ``start``     the id of the first counted event; in a fork, of its first own event
-    ``reasons``   savings and cost of condensations by their reasons
-    ``spending``  the calls of models, each reply by itself; empty if they are counted from records
+    ``start``     the id of the first counted event; in a fork, the id of its first own event
+    ``reasons``   savings and cost of condensations by the reasons of the condensations
+    ``spending``  the calls of models, each reply by itself; empty if the calls are counted from
+                  records
     ``calls``     the calls of models, added up
     ``context``   the tokens of prompts
-    ``replies``   the usage of replies that other conversations may repeat, by their hashes; empty
-                  if only sums are known
-    ``hashes``    the hashes of all these replies in one byte string
+    ``replies``   the usage of replies that other conversations may repeat, by the hashes of the
+                  replies; empty if only sums are known
+    ``hashes``    the hashes of the replies that other conversations may repeat, in one byte string
     """
 
     version: int = -1
@@ -74,7 +75,7 @@ class Figures(Struct):
         return self.counts.errors if self.is_sound else None
 
     def saved(self) -> SavingsDocument:
-        """Return what all condensations saved and cost."""
+        """Return the tokens that all condensations saved, and their cost."""
         return total_of(SavingsDocument(), self.reasons.values())
 
     def sum_calls(self) -> None:
@@ -99,12 +100,12 @@ def figures_of(
     *,
     on_events: Callable[[int], object] = lambda count: None,
 ) -> Figures:
-    """Return the figures of a conversation. ``earlier`` are the figures of an earlier version; they
-    are updated in place.
+    """Return the figures of a conversation. ``earlier`` are the figures of an earlier version,
+    which are updated in place.
 
-    Cost: some events at its ends, its View, its structural events, two Views for each new
-    condensation, and the events since ``earlier``. All events are read again for formats whose
-    usage adds up over events, and if an import took events back.
+    Cost: the function reads some events at both ends of the conversation, its View, its structural
+    events, two Views for each new condensation, and the events since ``earlier``. All events are
+    read again for formats whose usage adds up over events, and if an import took events back.
     """
     start = 0 if row.parent is None else row.parent_version or 0
     figures = earlier
@@ -192,9 +193,7 @@ def _count_condensations(
     structural: Iterator[Event],
     start: int,
 ) -> None:
-    """Count the condensations from ``start`` on: their savings, their cost, and the events that
-    they forgot.
-    """
+    """Count the savings, cost and forgotten events of the condensations from ``start`` on."""
     requests: list[CondensationRequest] = []
     for event in structural:
         if isinstance(event, CondensationRequest):
@@ -222,8 +221,8 @@ def _count_condensations(
 def _view_change(
     views: Views, conversation: str, condensation: int
 ) -> tuple[dict[int, int], CondensationsDocument]:
-    """Return the tokens of the Views before and after a condensation by their versions, and the
-    counts of what it removed.
+    """Return the tokens of the Views before and after a condensation by the versions of these
+    Views, and the counts of the events that the condensation removed.
     """
     view_before = views.at(conversation, condensation)
     view_after = views.at(conversation, condensation + 1)

@@ -35,11 +35,11 @@ class Counts(Struct):
     ``last_at``             the times of the first and the last event, in UTC or local like the days
     ``longest_wait_s``      the longest wait for a model or a tool: the time from one event to the
                             next that a model or a tool made
-    ``unmarked``            how many of the conversations come from sources that mark no errors
-    ``waiting``             by the ids of calls, the tools of the calls without a result, in order.
-                            They are kept since some sources name no tool in a result
+    ``unmarked``            how many conversations come from sources that mark no errors
+    ``waiting``             by the ids of calls, the tools of the calls without a result, in order,
+                            since some sources name no tool in a result
     ``reached``             the time of the last counted event
-    ``last``                what the last event is: see ``state``
+    ``last``                the kind of the last event: see ``state``
     ``first_error``         the beginning of the text of the first error
     ``findings``            problems of events that could not be read; no other count includes them
     """
@@ -61,9 +61,9 @@ class Counts(Struct):
 
     @property
     def state(self) -> str | None:
-        """What a conversation ends with: ``open_call`` (a call without a result), ``error`` or
-        ``result`` (of a call), ``answer`` (of the agent) or ``request`` (of a user). None before
-        any of these.
+        """The kind of the end of a conversation: ``open_call`` (a call without a result), ``error``
+        or ``result`` (of a call), ``answer`` (of the agent) or ``request`` (of a user). It is None
+        before the first such event.
         """
         return "open_call" if self.waiting else self.last
 
@@ -75,14 +75,17 @@ class Counts(Struct):
         return None if is_unknown else errors
 
     def _note_time(self, at: EventTime | None) -> None:
-        """Move ``first_at`` or ``last_at`` if an event happened before or after it."""
+        """Move ``first_at`` if an event happened before ``first_at``, or ``last_at`` if an event
+        happened after ``last_at``.
+        """
         if at is not None:
             self.first_at = min(self.first_at or at, at, key=in_utc)
             self.last_at = max(self.last_at or at, at, key=in_utc)
 
     def _close_call(self, result: Observation) -> str:
-        """Take the call that a result answers from ``waiting``, and return its tool. It is the
-        newest call with the result's id; for a result without an id, the first call without an id.
+        """Remove the call that a result answers from ``waiting``, and return the tool of the call.
+        A result answers the newest call with the result's id; a result without an id answers the
+        first call without an id.
         """
         call_id = result.call_id or ""
         tools = self.waiting.get(call_id, [""])
@@ -150,9 +153,7 @@ class Counts(Struct):
 
 
 def is_waited_for(event: Event) -> bool:
-    """Return whether a model or a tool made the event. If so, the time before the event was a
-    wait.
-    """
+    """Return whether a model or a tool made the event. The time before such an event was a wait."""
     return isinstance(event, Observation) or begins_reply(event)
 
 
@@ -163,7 +164,7 @@ def seconds_between(first: EventTime, last: EventTime) -> float:
 
 def _marks_errors(event: Event) -> bool:
     """Return whether the source of an event marks results that are errors. Recorded events and
-    unknown formats count as if they did.
+    unknown formats count as if their source marked errors.
     """
     if event.origin is None or not isinstance(event, Observation | Message):
         return True

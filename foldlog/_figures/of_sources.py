@@ -1,6 +1,6 @@
 """The figures of a source whose events are not made yet, counted from its records.
 
-When all events are made, the conversation is counted from its events like any other.
+When all events are made, the conversation is counted from its events, like any other conversation.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ def count_block(counter: Skeleton | DecodedRecords, block: Block) -> None:
 
 
 def pending_figures(store: Store, conversation: str) -> Figures:
-    """Return the figures of a conversation that has records without events. Cost: the stored counts
-    of its source, and the records since; for a format without a skeleton all records. Raises
-    ``KeyUnavailable``.
+    """Return the figures of a conversation that has records without events. Cost: the function
+    reads the stored counts of the source, and the records that were added after these counts; for a
+    format without a skeleton it reads all records. Raises ``KeyUnavailable``.
     """
     source = _source(store, conversation)
     format = format_named(source.format)
@@ -60,7 +60,9 @@ def pending_figures(store: Store, conversation: str) -> Figures:
 
 
 def replies_of_source(store: Store, conversation: str, hashes: Collection[int]) -> dict[int, Calls]:
-    """Return the usage of these replies by their hashes. Cost: the records of the source."""
+    """Return the usage of the replies with these hashes, by hash. Cost: the function reads the
+    records of the source.
+    """
     source = _source(store, conversation)
     format = format_named(source.format)
     if format.skeleton is None:

@@ -1,5 +1,5 @@
-"""The figures by which conversations can be sorted. This module is separate so that the help of
-commands loads no other module of figures.
+"""The figures by which conversations can be sorted. The help of commands loads this small module,
+and no other module of figures.
 """
 
 from typing import Final

@@ -1,5 +1,5 @@
-"""The columns of a list of conversations for which events are read: title, format, and the sizes of
-a conversation and its View.
+"""Read the title, the format, and the sizes of a conversation and its View from events, for the
+columns of a list of conversations.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ NATIVE = "foldlog"
 
 _ABOUT_THE_HISTORY = {ATTRIBUTES, IMPORTED, UNREAD}
 _WITHIN = 30
-"""The number of events at both ends of a conversation in which its title and its last time are
+"""The number of events at either end of a conversation in which its title and its last time are
 searched.
 """
 TITLE_MAX = 300
@@ -54,17 +54,17 @@ class Overview(NamedTuple):
     """One conversation for a list. A figure that cannot be read, because the conversation is
     damaged or encrypted, is None.
 
-    ``attributes``     see ``Histories.create``
-    ``title``          its attribute ``title``, or else the source's own title, or else the first
-                       request of the user
-    ``format``         the format of its source; ``foldlog`` if it was not imported
+    ``attributes``     the attributes of the conversation: see ``Histories.create``
+    ``title``          the attribute ``title``, else the source's own title, else the user's first
+                       request
+    ``format``         the format of the source; ``foldlog`` if no source was imported
     ``events``         the number of events that figures count: see ``counted_in``
-    ``sent_events``    the number of events that a model is sent with its View, without pending
-                       events and summaries, before a condenser hides or masks any
-    ``sent_summaries`` the number of summaries that a model is sent with it
-    ``tokens``         the tokens of this View, by an estimate that errs high: ``view_tokens``
-    ``last_event_at``  the time of its last event that has one, as ISO 8601 in UTC, or without a
-                       zone if the source names none. Only activity counts: see ``is_activity``
+    ``sent_events``    the number of events that a model is sent with the View, without pending
+                       events and summaries, before a condenser hides or masks any event
+    ``sent_summaries`` the number of summaries that a model is sent with the View
+    ``tokens``         the tokens of the View, by an estimate that errs high: see ``view_tokens``
+    ``last_event_at``  the time of the last event that has a time, as ISO 8601 in UTC, or without a
+                       zone if the source names no zone. Only activity counts: see ``is_activity``
     ``problem``        why figures are missing
     ``needs_key``      whether figures are missing because of a missing key, not because of damage
     """
@@ -85,8 +85,8 @@ def overview_of(store: Store, views: Views, row: ConversationRow) -> Overview:
     """Return the overview of a conversation. If an event cannot be read, ``problem`` says so.
     Raises ``ConversationErased``.
 
-    Cost: some events at either end of the conversation, the events of its View, and its structural
-    events.
+    Cost: the function reads some events at either end of the conversation, the events of its View,
+    and its structural events.
     """
     overview = Overview()
     try:
@@ -109,7 +109,8 @@ def near_the_ends(store: Store, row: ConversationRow) -> Overview:
     and pages show them. A later title replaces an earlier one. Raises ``EventStoreError`` if one of
     these events cannot be read.
 
-    Cost: these events and the structural events; every event if an import took some back.
+    Cost: the function reads these first and last events and the structural events, or every event
+    if an import took some events back.
     """
     set_attributes = store.query(
         row.id, lambda reading: newest_value(reading, ATTRIBUTES, row.version, default={})
@@ -149,8 +150,8 @@ def near_the_ends(store: Store, row: ConversationRow) -> Overview:
 
 
 def around_damage(store: Store, row: ConversationRow) -> Overview:
-    """Return the result of ``near_the_ends``. If an event there is damaged, return only the number
-    of events.
+    """Return the result of ``near_the_ends``. If an event near the ends is damaged, return only the
+    number of events.
     """
     try:
         return near_the_ends(store, row)
@@ -159,7 +160,7 @@ def around_damage(store: Store, row: ConversationRow) -> Overview:
 
 
 def _title_in(values: Mapping[str, Any]) -> str | None:
-    """Return the title among attributes or in the ``meta`` of an event; None if there is none."""
+    """Return the title among attributes or in the ``meta`` of an event. None if they have none."""
     title = values.get("title")
     return title if isinstance(title, str) and title.strip() else None
 
@@ -211,7 +212,9 @@ def counted_in(structural: Iterable[Event], version: int) -> Callable[[Event], b
 
 
 def changes_of_documents(store: Store, conversation: str, start: int, stop: int) -> int:
-    """Return how many of these events change documents or attributes. Cost: as many events."""
+    """Return how many of the events from ``start`` to ``stop`` change documents or attributes.
+    Cost: the function reads the changes.
+    """
 
     def count(reading: ReadTransaction) -> int:
         changes = 0
@@ -234,8 +237,9 @@ def is_about_it(event: Event) -> bool:
 
 
 def is_request(event: Event) -> TypeGuard[Message]:
-    """Return whether an event is a request of a user to the agent. These are no requests: a command
-    for the program alone, its answer, a message that the agent was not shown, and a copy.
+    """Return whether an event is a request of a user to the agent. A command for the program alone,
+    the answer to such a command, a message that the agent was not shown, and a copy are not
+    requests.
     """
     if not isinstance(event, Message) or is_copy(event):
         return False

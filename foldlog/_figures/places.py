@@ -1,7 +1,7 @@
 """The place where the source of a conversation was written: its program, folder, branch and model.
 
-These are attributes of the conversation that are in no event. They are stored with the source, and
-deleted with it.
+The program, folder, branch and model are attributes of the conversation that are in no event. These
+attributes are stored with the source, and deleted with the source.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ def where_written(
     format: Format, about_source: Mapping[str, Any], title: str | None
 ) -> dict[str, str]:
     """Return the attributes ``program``, ``cwd``, ``branch``, ``model`` and ``title`` of a source,
-    if its records have them. ``about_source`` are the stored fields about the source.
+    as far as its records have these attributes. ``about_source`` are the stored fields about the
+    source.
     """
     where = about_source.get(WHERE) or {}
     if where and title:
@@ -41,7 +42,9 @@ def where_written(
 
 
 def place_of(store: Store, conversation: str) -> dict[str, str]:
-    """Return these attributes of a conversation. Raises ``ConversationNotFound``."""
+    """Return the attributes of a conversation that are stored with its source. Raises
+    ``ConversationNotFound``.
+    """
 
     def read(reader: Reader) -> dict[str, str]:
         source = Sources(store.database, reader).of(conversation)
@@ -67,8 +70,8 @@ def _title_counted(format: Format, sums: bytes) -> str | None:
 
 
 def places(store: Store) -> dict[str, dict[str, str]]:
-    """Return these attributes of all conversations that have them, the first imported first. Cost:
-    the stored fields about each source.
+    """Return the attributes that are stored with sources, by conversation, the first imported
+    conversation first. Cost: the function reads the stored fields about each source.
     """
 
     def read(reader: Reader) -> dict[str, dict[str, str]]:

@@ -20,7 +20,7 @@ from foldlog.eventstore import InvalidArgument
 class Price(msgspec.Struct, frozen=True):
     """The prices of a model in US dollars for a token, with litellm's names. ``longer`` has the
     prices of longer prompts: pairs of a number of tokens, and the prices for prompts with more
-    tokens than that.
+    tokens than this number.
     """
 
     input_cost_per_token: float | None = None
@@ -36,9 +36,9 @@ class Price(msgspec.Struct, frozen=True):
         return next((price for above, price in reversed(self.longer) if above < prompt), self)
 
     def of_each(self) -> tuple[float, float, float, float, float, float]:
-        """Return the prices of one token of each kind. In a prompt: a new token, a cached token, a
-        token written to the cache for minutes, and a token written for an hour. In a reply: a token
-        of text, and a token of thought.
+        """Return the prices of one token of each kind. A prompt has new tokens, cached tokens,
+        tokens written to the cache for minutes, and tokens written to the cache for an hour. A
+        reply has tokens of text and tokens of thought.
         """
         return (
             self.of_prompt(fresh=1, cached=0),
@@ -65,7 +65,9 @@ class Price(msgspec.Struct, frozen=True):
         )
 
     def of_reply(self, tokens: int, reasoning: int = 0) -> float:
-        """Return the price of a reply of ``tokens``; ``reasoning`` of them are thought."""
+        """Return the price of a reply of ``tokens`` tokens, of which ``reasoning`` tokens are
+        thought.
+        """
         text_price = self.output_cost_per_token or 0.0
         thought_price = _first_known(self.output_cost_per_reasoning_token, text_price)
         return (tokens - reasoning) * text_price + reasoning * thought_price
@@ -82,14 +84,15 @@ class _Tier(Price, frozen=True, kw_only=True):
 
 
 class Prices:
-    """The prices of models. They come from a file; without a file, from litellm's table; without
-    litellm, from the package genai-prices.
+    """The prices of models. The prices come from a file; without a file, from litellm's table;
+    without litellm, from the package genai-prices.
 
     The file has the form of litellm's ``model_prices_and_context_window.json``: an object for each
-    model. The fields of ``Price`` are read, also with an ending such as ``_above_200k_tokens``, and
-    ``tiered_pricing``. A model is found by its name, with or without the provider before a slash.
-    Raises ``InvalidArgument`` for a file that cannot be read. Cost: the file; litellm's table, 3
-    MB, when it is first needed, without an import of litellm.
+    model. The fields of ``Price``, also with an ending such as ``_above_200k_tokens``, and the
+    field ``tiered_pricing`` are read. A model is found by its name, with or without the provider
+    before a slash. Raises ``InvalidArgument`` for a file that cannot be read. Cost: the constructor
+    reads the file. litellm's table of 3 MB is read when it is first needed, without an import of
+    litellm.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -113,7 +116,8 @@ class Prices:
 
     def cost(self, model: str, usage: Mapping[str, int], above: int = -1) -> float | None:
         """Return the cost of calls with this usage. The prompt of each call has more tokens than
-        ``above``. None if the price or the tokens of prompt and completion are not known.
+        ``above``. Return None if the price is not known, or if the tokens of prompt and completion
+        are not known.
         """
         if not {"prompt_tokens", "completion_tokens"} <= usage.keys():
             return None
@@ -204,8 +208,8 @@ def _price(entry: Mapping[str, Any]) -> Price:
 
 
 def _of_steps(steps: Iterable[_Step]) -> Price:
-    """Return the prices for longer prompts. Each step changes some fields of the prices above a
-    number of tokens; the other fields stay.
+    """Return the prices for longer prompts. A step changes some fields of the prices above a number
+    of tokens; fields that no step changes stay as they are.
     """
     fields_above: dict[float, dict[str, Any]] = {0: {}}
     for above, name, value in sorted(steps, key=lambda step: step[0]):

@@ -12,18 +12,18 @@ from foldlog._formats.summed_calls import HASH_BYTES
 
 
 class RepeatedReplies:
-    """The hashes of the replies in a store, as this process read them last.
+    """The hashes of the replies in a store, as this process last read these hashes.
 
-    A conversation is *compared* if its replies have been looked up among all others since it last
-    changed. If all conversations are compared, nothing is read. Memory: about 15 bytes for each
-    reply.
+    A conversation is *compared* if its replies have been looked up among the replies of all other
+    conversations since it last changed. If all conversations are compared, nothing is read. Memory:
+    about 15 bytes for each reply.
     """
 
     def __init__(self, tables: FigureTables) -> None:
         self._tables = tables
         self._hashes: dict[int, tuple[tuple[int, int], bytes]] = {}
-        """By the key of each conversation: its version and number of events, and the hashes of its
-        replies.
+        """Maps the key of each conversation to its version and number of events, and the hashes of
+        its replies.
         """
         self._seen = HashSet()
         """The hashes of all replies."""
@@ -31,11 +31,12 @@ class RepeatedReplies:
         """The hashes of replies that several conversations have."""
 
     def find(self) -> tuple[dict[int, tuple[int, int]], dict[int, list[int]]]:
-        """Return two maps by the keys of conversations: the versions of those that are not compared
-        yet, and the hashes of repeated replies whose usage is not stored.
+        """Return two maps by the keys of conversations: the versions of the conversations that are
+        not compared yet, and the hashes of repeated replies whose usage is not stored.
 
-        Cost: if there are conversations to compare, the versions of all conversations and the
-        hashes of the changed ones; all hashes, if a reply was not repeated before.
+        Cost: if some conversations are not compared yet, the method reads the versions of all
+        conversations and the hashes of the changed conversations. If a reply is repeated for the
+        first time, it reads all hashes.
         """
         to_compare = self._tables.versions("figures_to_compare")
         if not to_compare:

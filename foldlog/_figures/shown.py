@@ -24,8 +24,8 @@ from foldlog.projections import Views
 def document_of(
     row: ConversationRow, figures: StoredFigures, prices: Prices
 ) -> ConversationDocument:
-    """Return a conversation with its figures. Unknown figures are None, and so are all figures of
-    an erased conversation.
+    """Return a conversation with its figures. Unknown figures are None. All figures of an erased
+    conversation are None.
     """
     fields: dict[str, Any] = {
         **figures.overview._asdict(),
@@ -52,8 +52,8 @@ def document_of(
 
 
 def models_of(store: Store, conversation: str, prices: Prices) -> tuple[ModelDocument, ...]:
-    """Return the calls of one conversation by model, the model with the most prompt tokens first;
-    nothing if an event cannot be read. Cost: see ``FiguresOfStore.of``.
+    """Return the calls of one conversation by model, the model with the most prompt tokens first.
+    Return an empty result if an event cannot be read. Cost: see ``FiguresOfStore.of``.
     """
     ((_, figures),) = FiguresOfStore(store).of([store.conversation(conversation, pending=True)])
     if not figures.is_sound:
@@ -75,12 +75,12 @@ def collect_stats(
     prices: Prices | None = None,
 ) -> Stats:
     """Return the figures of conversations; None stands for all of them. A fork counts only its own
-    events. An event that cannot be read is a finding, and the rest is counted.
+    events. An event that cannot be read is a finding, and the readable events are counted.
 
-    If a call has no cost of its own, ``prices`` estimate it; by default an installed table
-    has the prices. Raises ``ConversationNotFound``, ``ConversationErased``, ``KeyUnavailable``.
-    Cost: see ``FiguresOfStore``. For a single conversation also the sizes of its Views, which read
-    every event twice.
+    ``prices`` estimate the cost of a call that records no cost; by default the prices of an
+    installed table are used. Raises ``ConversationNotFound``, ``ConversationErased``,
+    ``KeyUnavailable``. Cost: see ``FiguresOfStore``. For a single conversation the function also
+    computes the sizes of its Views, and so reads every event twice.
     """
     figures = FiguresOfStore(store, views, prices, on_events=on_events)
     rows = None
@@ -98,7 +98,7 @@ def collect_stats(
 def _add_sizes(
     stats: Stats, store: Store, views: Views, row: ConversationRow, figures: FiguresOfStore
 ) -> None:
-    """Add the sizes of prompts and Views, which exist only for a single conversation."""
+    """Add the sizes of prompts and Views to the figures of a single conversation."""
     ((_, stored_figures),) = figures.of([row])
     models = {call.model for call in stored_figures.calls if not call.by_condenser}
     peak = max(stored_figures.context, default=0)

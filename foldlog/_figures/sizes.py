@@ -36,10 +36,10 @@ class CountsTokens(Protocol):
 class CountedTokens:
     """Counts the tokens that an event adds to a prompt of ``model``; call it with an event.
 
-    The sum over the events of a View is close to its prompt: a prompt has a few tokens of its own,
-    and joined messages take a few less. An event that the tokenizer cannot count is estimated, and
-    its id is in ``estimated``. The constructor raises ``TokensUnknown`` if the model's tokenizer is
-    missing.
+    The sum over the events of a View is close to its prompt: a prompt has a few more tokens of its
+    own, and joined messages take a few tokens less. An event that the tokenizer cannot count is
+    estimated, and its id is in ``estimated``. The constructor raises ``TokensUnknown`` if the
+    model's tokenizer is missing.
     """
 
     def __init__(self, model: CountsTokens) -> None:
@@ -60,8 +60,9 @@ class CountedTokens:
 
 
 def view_tokens(view: View) -> int:
-    """Return the tokens of the events that ``view`` sends to a model, each estimated by itself. It
-    is the last value of ``Lifetimes.sizes`` at the same version. Cost: the events of the View.
+    """Return the tokens of the events that ``view`` sends to a model, each estimated by itself. The
+    result is the last value of ``Lifetimes.sizes`` at the version of the View. Cost: the function
+    counts the events of the View.
     """
     return sum(map(event_tokens, (view[position] for position in view.fit_positions)))
 
@@ -70,9 +71,9 @@ def event_tokens(event: Event) -> int:
     """Return a high estimate of the tokens that an event adds to a prompt, as ``Estimate`` makes
     it.
 
-    It is 0 for events that have no form as a message. The sum over the events of a View is close to
-    the estimate of its prompt, where neighbouring messages may be joined. Cost: the characters, up
-    to 2,048 for each text.
+    The estimate is 0 for events that have no form as a message. The sum over the events of a View
+    is close to the estimate of its prompt, where neighbouring messages may be joined. Cost: the
+    function reads at most 2,048 characters of each text.
     """
     match event:
         case Observation(content=str(text)) | Message(content=str(text), thinking=()) if (
@@ -96,8 +97,9 @@ def tools_of(event: Event) -> Sequence[Any]:
 
 
 def messages_of(event: Event) -> list[dict[str, Any]]:
-    """Return the messages of one event. A prompt never contains a call without its result, so an
-    empty call or result is added, and its message is left out again.
+    """Return the messages of one event. A prompt never contains a call without its result. So an
+    empty call is added to a result, or an empty result to a call, and the message of the added
+    event is left out again.
     """
     events: list[Event] = [event] if event.shown or not isinstance(event, Annotation) else []
     position = 0

@@ -27,14 +27,14 @@ class Spending(Struct):
     """The calls of models in one conversation.
 
     ``calls``      the calls that no other conversation can repeat, added up
-    ``replies``    calls by the ids of their replies; a total counts each id once
+    ``replies``    the calls by the ids of their replies; a total counts each id once
     ``runs``       the sums of calls that the source does not record one by one
-    ``paid``       the cost of all calls, if only one of these sums has a cost
+    ``paid``       the cost of all calls, if the source records only the cost of all calls together
     ``last``       the tokens of the prompt of the agent's last call
-    ``context``    the tokens of all its prompts
-    ``is_each``    whether imported events record the usage of each call
+    ``context``    the tokens of all prompts of the conversation
+    ``is_each``    whether imported events record the usage of every single call
     ``has_cost``   whether imported events record the cost of calls
-    ``counts_on``  whether later events can be counted without reading these again
+    ``counts_on``  whether later events can be counted without reading the counted events again
     """
 
     calls: list[Calls] = []
@@ -56,8 +56,8 @@ class Spending(Struct):
     ) -> None:
         """Count the calls in these events. The events before ``start`` are read but not counted:
         the usage of a call may be the difference to an earlier event. ``beside`` are the present
-        calls that the source records beside its events. ``before`` are the calls among them that
-        the parent of a fork counts, so they are not counted here.
+        calls that the source records beside its events. ``before`` are the calls in ``beside`` that
+        the parent of a fork counts; the fork does not count these calls.
         """
         # This import loads all formats.
         from foldlog._formats.imported_calls import calls_of_imported, counts_on
@@ -129,11 +129,11 @@ class Spending(Struct):
             self.replies[reply] = calls
 
     def by_hash(self) -> dict[int, Calls]:
-        """Return each reply by a hash that all its copies have: see ``hash_of_reply``."""
+        """Return the replies by a hash that all copies of a reply have: see ``hash_of_reply``."""
         return {hash_of_reply(reply, calls): calls for reply, calls in self.replies.items()}
 
     def summed(self) -> list[Calls]:
-        """Return all calls added up by day, model and price."""
+        """Return the sums of all calls by day, model and price."""
         calls = add_up(chain(self.calls, self.runs, self.replies.values()))
         if self.paid is None or len({(entry.day, entry.model) for entry in calls}) != 1:
             return calls
@@ -174,8 +174,8 @@ def unpriced(all_calls: Iterable[Calls], prices: Prices) -> set[str]:
 
 
 def sum_up(figures: dict[Any, Any], additions: Mapping[Any, Any]) -> None:
-    """Add numbers, or the numbers in documents, to the entries with the same keys. An unknown
-    number adds nothing.
+    """Add each number in ``additions`` to the total in ``figures`` with the same key; if the values
+    are documents, add the numbers in the documents. An unknown number adds nothing.
     """
     for key, added in additions.items():
         total = figures.get(key)
@@ -199,7 +199,8 @@ def sum_up(figures: dict[Any, Any], additions: Mapping[Any, Any]) -> None:
 
 def total_of(empty: D, documents: Iterable[D]) -> D:
     """Return the sum of documents of one class, beginning with an ``empty`` document: see
-    ``sum_up``."""
+    ``sum_up``.
+    """
     total = {"": empty}
     for document in documents:
         sum_up(total, {"": document})
@@ -207,7 +208,7 @@ def total_of(empty: D, documents: Iterable[D]) -> D:
 
 
 def spent(models: Iterable[SpentDocument]) -> SpentDocument:
-    """Return the usage of all these calls, and the sum of the known costs."""
+    """Return the usage of all calls in ``models``, and the sum of the known costs."""
     return total_of(SpentDocument(), map(SpentDocument.of, models))
 
 

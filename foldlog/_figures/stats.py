@@ -38,16 +38,17 @@ class Stats(Counts):
 
     ``models``         the calls by day and model
     ``without_usage``  how many conversations have no call with its tokens
-    ``without_cost``   how many conversations have calls of models without a known price
-    ``unpriced``       these models
+    ``without_cost``   how many conversations have calls whose models have no known price
+    ``unpriced``       the models that have no known price
     ``in_views``       the tokens that all Views send now
 
-    For a single conversation; empty or None for several:
+    The figures of a single conversation, which are empty or None for several conversations:
 
     ``view_tokens``         the tokens that the View of each version sends to a model, an estimate
                             that errs high
     ``peak_prompt_tokens``  the tokens of the largest prompt of the agent's calls
-    ``peak_prompt_version``  its version; None in an import that was not used yet
+    ``peak_prompt_version``  the version of the largest prompt; None in an import that was not used
+                            yet
     ``max_input_tokens``    the limit of a prompt: see ``ContextLimit``
     ``window_of``           the model whose window the limit is
     """
@@ -74,8 +75,9 @@ class Stats(Counts):
         return total
 
     def calls_by(self, name: str, first_day: str = "") -> tuple[ModelDocument, ...]:
-        """Return the calls added up by ``day`` or by ``model``, in this order; the other field is
-        empty. With ``first_day``, return only the calls from this day on.
+        """Return the sums of calls by ``day`` or by ``model``, in the order of this field; the
+        field that ``name`` does not name is empty. With ``first_day``, return only the calls from
+        this day on.
         """
         groups: dict[str, ModelDocument] = {}
         for (day, model), calls in self.models.items():
@@ -98,8 +100,8 @@ class Stats(Counts):
         longest_wait_s: float | None,
         view_tokens: int | None,
     ) -> None:
-        """Add a row of sums over the columns of figures. Its conversations have the same
-        ``local_times``: see ``FigureColumns``.
+        """Add a row of sums over the columns of figures. The conversations of one row have one
+        value of ``local_times``: see ``FigureColumns``.
         """
         self.conversations += conversations
         self.unmarked += unmarked
@@ -115,7 +117,7 @@ class Stats(Counts):
         self.longest_wait_s = max(waits, default=None)
 
     def add_count(self, what: str, name: str, number: float | None) -> None:
-        """Add a number that is counted under a name; None stands for an unknown number."""
+        """Add a number to the count under a name. None stands for an unknown number."""
         if what == "kind":
             self.events[name] = self.events.get(name, 0) + int(number or 0)
         elif what == "day":
@@ -132,8 +134,8 @@ class Stats(Counts):
             )
 
     def document(self, conversation: str | UnsetType = UNSET) -> StatsDocument:
-        """Return the figures for programs. ``conversation`` is its id if they are of a single
-        conversation.
+        """Return the figures as a document for programs. ``conversation`` is the id of the
+        conversation if the figures are of a single conversation.
         """
         return StatsDocument.of(
             self,

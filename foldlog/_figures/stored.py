@@ -1,5 +1,5 @@
-"""Lists and totals of the conversations of a store. They come from the tables of figures, which the
-caller brings up to date first.
+"""Lists and totals of the conversations of a store. Lists and totals come from the tables of
+figures, which the caller brings up to date first.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ _EVERYTHING = Where()
 
 
 class Page(NamedTuple):
-    """A page of the chosen conversations in an order.
+    """A page of the chosen conversations, sorted by a figure.
 
-    ``unknown``  how many of them lack the figure of the order
+    ``unknown``  how many chosen conversations lack the figure by which the page is sorted
     ``total``    how many conversations are chosen in all
     """
 
@@ -57,8 +57,8 @@ class Page(NamedTuple):
 
 
 class Facet(NamedTuple):
-    """How many of the chosen conversations have a name in their figures. ``number`` is the sum that
-    is counted under the name.
+    """How many chosen conversations have a name in their figures, such as the name of a tool.
+    ``number`` is the sum that is counted under the name.
     """
 
     what: str
@@ -68,8 +68,8 @@ class Facet(NamedTuple):
 
 
 class Day(NamedTuple):
-    """The number of chosen conversations whose last activity was on a day, the number of their
-    errors, and how many of them ended with an error.
+    """The number of chosen conversations whose last activity was on a day, the number of errors in
+    these conversations, and how many of these conversations ended with an error.
     """
 
     day: str
@@ -81,10 +81,10 @@ class Day(NamedTuple):
 class FiguresOfStore:
     """The figures of the conversations of a store. Thread-safe.
 
-    Call ``refresh`` or ``bring_up_to_date`` first: the other methods read only what is counted.
-    Their cost, if the store has changed: a look at the version of each conversation, and for each
-    changed one the cost of ``figures_of``, once. The cost of the other methods: SQL over the rows
-    of the chosen conversations.
+    Call ``refresh`` or ``bring_up_to_date`` first: all other methods read only counted figures.
+    Cost: if the store has changed, ``refresh`` and ``bring_up_to_date`` read the version of each
+    conversation, and call ``figures_of`` once for each changed conversation. All other methods read
+    the rows of the chosen conversations by SQL.
     """
 
     def __init__(
@@ -95,7 +95,9 @@ class FiguresOfStore:
         *,
         on_events: Callable[[int], object] = lambda count: None,
     ) -> None:
-        """``prices`` are for calls that record no cost. The default is an installed table."""
+        """``prices`` price the calls that record no cost. The default is an installed table of
+        prices.
+        """
         self._store = store
         self._on_events = on_events
         self._prices = prices or Prices()
@@ -106,8 +108,8 @@ class FiguresOfStore:
 
     def refresh(self, most: int | None = None) -> int:
         """Count at most ``most`` conversations whose figures are not of their present version.
-        Return how many are left. Until they are counted, sums contain their last figures;
-        ``missing`` of them have none.
+        Return how many such conversations are left. Until a conversation is counted, sums contain
+        its last figures; ``missing`` conversations have no figures.
         """
         return self._counter.refresh(most)
 
@@ -129,9 +131,9 @@ class FiguresOfStore:
     # -- conversations ----------------------------------------------------------------------------
 
     def of(self, rows: Iterable[ConversationRow], *, whole: bool = True) -> Iterator[Row]:
-        """Yield each conversation with its figures, in this order. Unless ``whole``, a conversation
-        that is not counted yet comes with an overview only, and without calls. A conversation that
-        was erased after it was listed is yielded as erased.
+        """Yield each conversation in ``rows`` with its figures, in the order of ``rows``. Unless
+        ``whole``, a conversation that is not counted yet comes with an overview only, and without
+        calls. A conversation that was erased after it was listed is yielded as erased.
         """
         remaining = iter(rows)
         self._counter.write_aside()
@@ -153,7 +155,7 @@ class FiguresOfStore:
                     yield self._ends_of(row)
 
     def _present_figures(self, page: Sequence[ConversationRow]) -> dict[str, StoredFigures]:
-        """Return the figures of conversations by id, if they are of the present version."""
+        """Return the figures of conversations by id. Figures of an earlier version are left out."""
         ids = sorted((row.id for row in page), key=utf8)
         spans = zip(ids, ids, strict=True) if len(ids) <= _FEW else [(ids[0], ids[-1])]
         stored: dict[str, StoredFigures] = {}
@@ -189,9 +191,9 @@ class FiguresOfStore:
         start: int = 0,
         limit: int = 100,
     ) -> Page:
-        """Return ``limit`` of the chosen conversations after the first ``start`` of them, in the
-        order of a figure. Conversations without the figure come last in either direction. Raises
-        ``InvalidArgument`` for a sort that is not in ``SORTS``.
+        """Return at most ``limit`` chosen conversations, sorted by the figure ``sort``, without the
+        first ``start`` conversations. Conversations without the figure come last in either
+        direction. Raises ``InvalidArgument`` for a sort that is not in ``SORTS``.
         """
         sorted_rows = self._sorted(where, sort, reverse=reverse, most=start + limit)[start:]
         rows = self._rows_of([key for key, *_ in sorted_rows])
@@ -201,9 +203,7 @@ class FiguresOfStore:
         return Page(rows, unknown, self.count(where))
 
     def first(self, where: Where, *, sort: str, reverse: bool, limit: int) -> Sequence[Row]:
-        """Return the first of the chosen conversations in the order of a figure, as ``page``
-        does.
-        """
+        """Return at most ``limit`` first conversations, chosen and sorted as ``page`` does."""
         return self._rows_of(
             [key for key, *_ in self._sorted(where, sort, reverse=reverse, most=limit)]
         )
@@ -216,8 +216,8 @@ class FiguresOfStore:
     def ids_in_order(
         self, sort: str, *, reverse: bool, among: Collection[str]
     ) -> tuple[list[str], int]:
-        """Return the ids of these conversations in the order of a figure, and how many of them lack
-        the figure.
+        """Return the ids of the conversations in ``among``, sorted by a figure, and how many of
+        these conversations lack the figure.
         """
         rows = self._sorted(_EVERYTHING, sort, reverse=reverse, most=_ALL)
         ids = [(as_text(name), figure) for _, figure, name in rows]
@@ -227,8 +227,8 @@ class FiguresOfStore:
     def _sorted(
         self, where: Where, sort: str, *, reverse: bool, most: int
     ) -> Sequence[Sequence[Any]]:
-        """Return the first ``most`` chosen conversations in this order: the key, the figure and the
-        id of each.
+        """Return the key, the figure and the id of the first ``most`` chosen conversations, sorted
+        by a figure.
         """
         check_sort(sort)
         direction = -1 if reverse else 1
@@ -250,26 +250,24 @@ class FiguresOfStore:
         return row if row.erased_at is None else None
 
     def ids(self, where: Where) -> set[str]:
-        """Return the ids of the chosen conversations that are counted."""
+        """Return the ids of the chosen conversations whose figures are counted."""
         rows = self._sorted(where, "id", reverse=False, most=_ALL)
         return {as_text(name) for _, _, name in rows}
 
     def count(self, where: Where = _EVERYTHING) -> int:
-        """Return how many of the counted conversations are chosen."""
+        """Return the number of chosen conversations whose figures are counted."""
         return sum(columns[1] for columns in self._tables.ask("figure_sums", where))
 
     def needs_key(self, where: Where = _EVERYTHING) -> int:
-        """Return how many of the chosen conversations are not counted because their keys are
-        missing.
-        """
+        """Return how many chosen conversations are not counted because their keys are missing."""
         aside = self._chosen_aside(where)
         return sum(figures.overview.needs_key for figures in aside)
 
     # -- totals -----------------------------------------------------------------------------------
 
     def totals(self, where: Where = _EVERYTHING) -> Stats:
-        """Return the totals of the chosen conversations. A reply that several of them have counts
-        once.
+        """Return the totals of the chosen conversations. A reply that several chosen conversations
+        have counts once.
         """
         stats = self.counts(where)
         calls = self._calls(where)
@@ -280,8 +278,8 @@ class FiguresOfStore:
         return stats
 
     def counts(self, where: Where = _EVERYTHING, whats: Sequence[str] = TOTALS) -> Stats:
-        """Return the totals without calls of models. ``whats`` are the kinds of counts to add
-        up.
+        """Return the totals of the chosen conversations without calls of models. ``whats`` are the
+        kinds of counts to add up.
         """
         stats = Stats()
         for columns in self._tables.ask("figure_sums", where):
@@ -318,7 +316,7 @@ class FiguresOfStore:
         return [finding for figures in self._chosen_aside(where) for finding in figures.findings]
 
     def _chosen_aside(self, where: Where) -> list[StoredFigures]:
-        """Return the figures of chosen conversations that are only in memory."""
+        """Return the figures of the chosen conversations whose figures are only in memory."""
         keys = {*self._tables.aside.values()}
         if not keys:
             return []
@@ -336,7 +334,7 @@ class FiguresOfStore:
         return json.dumps([*dict.fromkeys(rows)])
 
     def reasons(self, where: Where = _EVERYTHING) -> dict[str, SavingsDocument]:
-        """Return the savings and the cost of condensations, by their reasons."""
+        """Return the savings and the cost of condensations, by the reasons of the condensations."""
         whats = json.dumps([f"reason {field}" for field in SAVED])
         fields_by_reason: dict[str, dict[str, Any]] = {}
         for what, name, number in self._named(self._tables.ask("figure_totals", where, whats)):
@@ -351,8 +349,8 @@ class FiguresOfStore:
         where: Where = _EVERYTHING,
         whats: Sequence[str] = FACETS,
     ) -> list[Facet]:
-        """Return how many of the chosen conversations have each state, program, tool, tool with
-        errors, model and attribute, the most frequent first.
+        """Return each state, program, tool, tool with errors, model and attribute with the number
+        of chosen conversations that have it, the most frequent first.
         """
         whats_text = json.dumps(whats)
         sums_by_name = dict[tuple[str, str], list[float]]()
@@ -374,8 +372,8 @@ class FiguresOfStore:
         )
 
     def days(self, where: Where = _EVERYTHING) -> list[Day]:
-        """Return the chosen conversations by the day of their last activity, in UTC or local, the
-        first day first.
+        """Return the numbers of chosen conversations by the day of their last activity, in UTC or
+        local time, the first day first.
         """
         sums_by_day: dict[int, list[int]] = {}
         for day, *numbers in self._tables.ask("figures_by_day", where):

@@ -1,4 +1,4 @@
-"""Read the tables of figures in a store by SQL. Their rows are written together with a
+"""Read the tables of figures in a store by SQL. The rows of figures are written together with a
 conversation, and deleted together with its texts.
 """
 
@@ -40,7 +40,8 @@ STATES: Final = ("error", "open_call", "result", "request", "answer")
 
 
 class Where(NamedTuple):
-    """Which conversations are chosen: the conversations whose figures meet all these conditions.
+    """The conditions that the figures of chosen conversations meet. A chosen conversation meets all
+    conditions.
 
     ``state``, ``program``, ``model``, ``attributes``, ``has_error``  the conversation has these
     ``tool``        the conversation called this tool; with ``has_error``, this tool had errors
@@ -110,8 +111,8 @@ class FigureTables:
     def __init__(self, database: Database) -> None:
         self.database = database
         self.aside: dict[str, int] = {}
-        """The keys of the conversations whose figures are only in the second recorder, by their
-        ids.
+        """Maps the ids of the conversations whose figures are only in the second recorder to their
+        keys.
         """
         self._second: Any = None
         self._names: dict[str, str] = {}
@@ -137,9 +138,9 @@ class FigureTables:
             self._second.transact(lambda transaction: transaction.forget_figures(key))
 
     def ask(self, statement: str, where: Where, *parameters: Any) -> list[Columns]:
-        """Run a statement over the chosen conversations. Return its rows from every store and from
-        memory. The caller has to join them; for example, each store and memory return their own
-        sum.
+        """Run a statement over the chosen conversations. Return the rows of the statement from
+        every store and from memory. The caller has to join these rows; for example, each store and
+        memory return a sum of their own.
         """
         having = [(what, self.alike(name)) for what, name in where.having()]
         choice = (
@@ -163,8 +164,8 @@ class FigureTables:
         return rows
 
     def alike(self, name: str) -> list[str]:
-        """Return the forms in which columns may hold a name: plain, and its digest under each
-        key.
+        """Return the forms in which columns may hold a name: the plain name, and the digests of the
+        name under each key.
         """
         name = storable(name)
         keys = self.database.settings.keys
@@ -185,20 +186,21 @@ class FigureTables:
 
     def to_count(self) -> dict[str, bool]:
         """Return the ids of the conversations that have no figures of their present version. The
-        value is True if they have no figures at all.
+        value for an id is True if the conversation has no figures at all.
         """
         rows = self._run(self.database.recorder, "figures_to_count", CODE)
         return {text_of(name): is_missing == 1 for name, is_missing in rows}
 
     def versions(self, statement: str) -> dict[int, tuple[int, int]]:
         """Return the version and the number of events of each conversation in the rows of a
-        statement, by their keys. A source without events has version 0 and its number of records.
+        statement, by the key of the conversation. A source without events has version 0 and its
+        number of records.
         """
         rows = (row for recorder in self._recorders() for row in self._run(recorder, statement))
         return {key: (version, events or 0) for key, version, events in rows}
 
     def hashes(self, keys: Collection[int]) -> Iterator[tuple[int, bytes]]:
-        """Yield these conversations with the hashes of their replies."""
+        """Yield the keys of conversations with the hashes of the replies of each conversation."""
         for recorder in self._recorders():
             yield from self._run(recorder, "hashes_of_replies", json.dumps([*keys]))
 
@@ -238,8 +240,8 @@ class FigureTables:
         return [self.database.recorder]
 
     def between(self, first: str, last: str) -> dict[str, StoredFigures]:
-        """Return the figures of the conversations from id ``first`` to id ``last``, by their ids,
-        without calls.
+        """Return the figures of the conversations from id ``first`` to id ``last``, without calls,
+        by the ids of the conversations.
         """
         rows = self._run(self.database.recorder, "figures_between", first, last)
         figures_of_store = self._read_rows(
@@ -255,7 +257,7 @@ class FigureTables:
         return {figures.id: figures for figures in (figures_of_store | figures_aside).values()}
 
     def of_keys(self, keys: Sequence[int]) -> dict[int, StoredFigures]:
-        """Return the figures of conversations with their calls, by their keys."""
+        """Return the figures and calls of conversations, by the keys of the conversations."""
         keys_aside = {*self.aside.values()}
         figures_by_key = dict[int, StoredFigures]()
         calls = dict[int, list[Calls]]()
@@ -296,7 +298,7 @@ class FigureTables:
         return self._names.get(stored, WITHOUT_KEY)
 
     def _read_rows(self, rows: Iterable[Columns]) -> dict[int, StoredFigures]:
-        """Return the figures in rows, by the keys of their conversations."""
+        """Return the figures in ``rows``, by the keys of the conversations."""
         figures = {}
         for key, conversation, encoding, sealed_texts, *numbers in rows:
             try:
@@ -310,7 +312,7 @@ class FigureTables:
         return figures
 
     def _texts(self, key: int, encoding: int, sealed: bytes) -> dict[str, Any]:
-        """Return the texts of figures. Raises ``KeyUnavailable``."""
+        """Return the texts of the figures of a conversation. Raises ``KeyUnavailable``."""
         if encoding & SEALED:
             conversation = self.database.recorder.query(
                 lambda reader: self.database.find_key(reader, key)
@@ -365,7 +367,7 @@ def _figures_of_row(
 
 
 def text_of(column: bytes | str) -> str:
-    """Return the text of a column. Some databases return it as bytes."""
+    """Return the text of a column, which some databases return as bytes."""
     return column if isinstance(column, str) else as_text(column)
 
 

@@ -1,5 +1,5 @@
 """Update the tables of figures: count the conversations that changed, and write their figures into
-the store. If the store cannot write them, keep them in memory.
+the store. Figures that the store cannot write are kept in memory.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from foldlog.eventstore.recorders.types import Conversation, utf8
 from foldlog.projections import Views
 
 _PROJECTION = "figures"
-"""The name of the records with the figures to which later events are added."""
+"""The name of the records that store figures, to which the counts of later events are added."""
 _TOGETHER = 200
 """The maximum number of conversations in one transaction."""
 
@@ -43,8 +43,8 @@ class FigureCounter:
     """Counts conversations, and writes their figures into the tables of the store. Thread-safe.
 
     ``missing``  how many conversations have no figures at all
-    ``aside``    by conversation, the figures that are not written, each with the row for which
-                 they were counted
+    ``aside``    by conversation, the figures that are not written, with the row for which these
+                 figures were counted
     """
 
     def __init__(
@@ -66,8 +66,8 @@ class FigureCounter:
 
     def refresh(self, most: int | None = None) -> int:
         """Count at most ``most`` conversations whose figures are not of their present version.
-        Return how many are left. Until they are counted, sums contain their last figures;
-        ``missing`` of them have none.
+        Return how many such conversations are left. Until a conversation is counted, sums contain
+        its last figures; ``missing`` conversations have no figures.
         """
         with self._lock:
             version = self._store.database.data_version()
@@ -85,7 +85,7 @@ class FigureCounter:
             return len(left)
 
     def count_now(self, rows: Iterable[ConversationRow]) -> None:
-        """Count these conversations."""
+        """Count the conversations in ``rows``, and write their figures."""
         with self._lock:
             self._count(rows)
 
@@ -123,8 +123,8 @@ class FigureCounter:
 
     def _read_replies(self) -> None:
         """Read the usage of replies that several histories have, so that totals count each reply
-        once. If the store cannot write it, the figures of these histories are kept in memory. Cost:
-        see ``RepeatedReplies.find``, and these histories.
+        once. If the store cannot write this usage, the figures of these histories are kept in
+        memory. Cost: ``RepeatedReplies.find`` is called, and these histories are read.
         """
         to_compare, to_read = self._repeated.find()
         for key, hashes in to_read.items():
@@ -142,8 +142,8 @@ class FigureCounter:
         self._store.database.recorder.offer(mark)
 
     def _read_replies_of(self, key: int, hashes: Collection[int]) -> bool:
-        """Read and write the usage of these replies of a conversation. Return False if the
-        conversation cannot be read.
+        """Read and write the usage of the replies of a conversation whose hashes are in ``hashes``.
+        Return False if the conversation cannot be read.
         """
         from foldlog._figures.of_sources import replies_of_source  # loads all formats
 
@@ -199,8 +199,8 @@ class FigureCounter:
 
     def _write(self, counted: Mapping[str, tuple[ConversationRow, Figures]]) -> set[str]:
         """Write figures, and return the ids of the conversations whose figures were written.
-        Figures are not written if another process writes, the store is read-only, its disk is full,
-        or a conversation has changed or is still to be encrypted.
+        Figures are not written if another process writes, if the store is read-only, if its disk is
+        full, or if a conversation has changed or is still to be encrypted.
         """
         database = self._store.database
         written = set[str]()
@@ -260,7 +260,7 @@ class FigureCounter:
 
 
 def _is_as_in(row: ConversationRow, conversation: Conversation) -> bool:
-    """Return whether a conversation is unchanged since this row was read."""
+    """Return whether a conversation is unchanged since ``row`` was read."""
     return (
         conversation.version == row.version
         and (conversation.head or b"").hex() == row.head

@@ -1,8 +1,8 @@
 """Write figures into the tables of the store, with a conversation or a source.
 
-Numbers are plain columns, also in an encrypted store. Texts are encrypted there. In an encrypted
-store, the column of a name has a keyed digest, by which SQL can group and filter. The encrypted
-texts contain the name of each digest.
+Numbers are plain columns, even in an encrypted store. An encrypted store encrypts texts. In an
+encrypted store, the column of a name has a keyed digest, by which SQL can group and filter. The
+encrypted texts contain the name of each digest.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from foldlog.eventstore.recorders.types import Conversation
 CODE: Final = 1
 """The version of the code that makes figures. Figures of another version are made again."""
 SAVED: Final = ("condensations", "tokens_saved", "cost")
-"""The figures of condensations that are summed by their reasons."""
+"""The names of the figures of condensations that are added up by the reasons of the condensations.
+"""
 NO_CALLS: Final = Calls("", "", {}, None, 0)
 """The usage that is stored for a reply that is not found again."""
 
@@ -51,9 +52,9 @@ class FigureColumns(NamedTuple):
     is_companion: int
     recorded_at: int
     local_times: int
-    """``FIRST_IS_LOCAL`` and ``LAST_IS_LOCAL``, added up."""
+    """The sum of the flags ``FIRST_IS_LOCAL`` and ``LAST_IS_LOCAL``."""
     first_at: int | None
-    """In microseconds, as all times here."""
+    """The time of the first event in microseconds. All times of this class are in microseconds."""
     last_at: int | None
     longest_wait_s: float | None
     events: int | None
@@ -64,10 +65,12 @@ class FigureColumns(NamedTuple):
     last_prompt_tokens: int | None
     tokens: int | None
     condensations: int | None
-    """None if an event could not be read. The other figures are incomplete then."""
+    """The number of condensations. It is None if an event could not be read, and then all figures
+    are incomplete.
+    """
     tokens_saved: int | None
     format: Any
-    """A text, which some databases return as bytes, like ``state``."""
+    """The name of the format. Some databases return the texts ``format`` and ``state`` as bytes."""
     state: Any
 
 
@@ -79,7 +82,7 @@ def put_figures(
     figures: Figures,
 ) -> None:
     """Write the figures of a conversation, in place of its earlier figures. ``conversation`` is the
-    row in the same transaction.
+    row that ``transaction`` read.
     """
     names = _Names(conversation, data_key, keys)
     key = conversation.key
@@ -125,8 +128,8 @@ def put_replies(
     keys: KeyRing | None,
     replies: Mapping[int, Calls],
 ) -> None:
-    """Write the usage of replies by their hashes. ``replies`` are the replies of a conversation
-    that other conversations have too.
+    """Write the usage of replies by their hashes. ``replies`` are the replies that both this
+    conversation and other conversations have.
     """
     names = _Names(conversation, data_key, keys)
     rows = [(_signed(reply_hash), *_row_of(call, names)) for reply_hash, call in replies.items()]
@@ -174,7 +177,9 @@ def digest_of(keys: KeyRing, key_id: str, name: str) -> str:
 
 
 def storable(name: str) -> str:
-    """Return a name without the characters that a text column cannot hold, at most 300 long."""
+    """Return a name without the characters that a text column cannot hold. At most 300 characters
+    are returned.
+    """
     name = name[:_NAME_MAX].replace("\0", "\ufffd").replace(DIGEST, "\ufffd")
     return name.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
@@ -185,7 +190,7 @@ def _signed(reply_hash: int) -> int:
 
 
 def unsigned(column: int) -> int:
-    """Return a hash from its column."""
+    """Return the unsigned hash of 64 bits from the signed number in a column."""
     return column % (1 << 64)
 
 

@@ -29,12 +29,12 @@ class Fact:
     ``events``        the ids of all events and summaries with the words that were ever shown,
                       except events that were taken back
     ``others``        the ids of the events with the words that were taken back, or never shown to a
-    model
+                      model
     ``unknown_from``  the version at which the words were last forgotten; None if they were never
-    forgotten
+                      forgotten
     ``by``            the event that made the words unknown: a condensation, in some imported
-    histories a request; or the last retraction, if only events that were taken back contain the
-    words
+                      histories a request; or the last retraction, if only events that were taken
+                      back contain the words
     ``reason``        the answer as a sentence for people
     """
 

@@ -57,18 +57,18 @@ def open(
     memory.
 
     ``url``         the path of a file, as a ``Path`` or a text with a dot or a slash
-                    (``"history.db"``), or a URL:
-                    ``sqlite:///history.db``, ``postgresql://user@host/database``, ``memory:``
-    ``condenser`` decides which events are forgotten, ``agent_llm`` is the model whose limit a View
-    must fit: see ``Histories``
+                    (``"history.db"``), or a URL: ``sqlite:///history.db``,
+                    ``postgresql://user@host/database``, ``memory:``
+    ``condenser``   decides which events are forgotten, ``agent_llm`` is the model whose limit a
+                    View must fit: see ``Histories``
     ``durability``  ``"full"``: events are on disk when ``append`` returns. ``"relaxed"``: a power
                     cut may lose the newest commits, each as a whole
-    ``clock`` returns the present time with its time zone; tests pass a clock of their own
-    ``keys``        the first of these keys encrypts new events, the others only decrypt
+    ``clock``       returns the present time with its time zone; tests pass a clock of their own
+    ``keys``        the first of these keys encrypts new events; all other keys only decrypt
     ``compression`` ``"zstd"``, ``"zlib"`` or ``"none"``. The defaults of ``keys`` and
                     ``compression`` are ``FOLDLOG_KEY``, ``FOLDLOG_KEY_FILE`` and
                     ``FOLDLOG_COMPRESSION`` of the environment
-    ``event_bytes_max``  the largest event that may be appended
+    ``event_bytes_max``  the largest event that may be appended, in bytes
 
     Close the store when you have finished, or open it in a ``with`` statement. Raises
     ``InvalidCondenser`` if the condenser's description is wrong, and ``InvalidOption`` if another
