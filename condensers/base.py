@@ -263,8 +263,8 @@ _Self = TypeVar("_Self")
 _Result = TypeVar("_Result")
 
 _WITH_OPTIONAL_MODEL = set[str]()
-"""The methods that foldlog calls with a View and the agent's model. A strategy may define these
-methods with a View as their only argument.
+"""The methods that foldlog calls with a View and the agent's model. A strategy may define each of
+these methods with a View as the only argument.
 """
 
 

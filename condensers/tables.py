@@ -1,4 +1,4 @@
-"""Pydantic models for the tables of a configuration. The errors of these models say which keys and
+"""Pydantic models for the tables of a configuration. The errors of the models say which keys and
 values are allowed.
 """
 

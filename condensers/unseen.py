@@ -109,11 +109,11 @@ def _requested(
 
 
 def _first_unseen(view: View) -> int:
-    """Return the id of the first event that no model was shown. Usually this event is the first
-    event of the agent's last turn. If the last turn answers an earlier View, the first unseen event
-    is an earlier event. If a later View was shown since the last turn, the first unseen event is a
-    later event. Returns 0 if the log records neither a turn nor a shown View. Only the events from
-    the first unseen event on are read.
+    """Return the id of the first event that no model was shown. Usually the first unseen event is
+    the first event of the agent's last turn. If the last turn answers an earlier View, the first
+    unseen event is an earlier event. If a later View was shown since the last turn, the first
+    unseen event is a later event. Returns 0 if the log records neither a turn nor a shown View.
+    Only the events from the first unseen event on are read.
     """
     first: Event | None = None
     shown = 0

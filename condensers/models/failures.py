@@ -51,8 +51,8 @@ def is_context_window_error(error: BaseException) -> bool:
     may help.
 
     The function recognizes this package's ``ModelCallFailed``, the errors of litellm and OpenAI by
-    name, and the error texts of servers. It returns False for requests that were rejected for
-    another reason: a condensation would forget events without helping.
+    name, and the error texts of servers. The function returns False for requests that were rejected
+    for another reason: a condensation would forget events without helping.
     """
     if isinstance(error, ModelCallFailed):
         return error.failure == "context_window"

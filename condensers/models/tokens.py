@@ -20,8 +20,8 @@ from foldlog.eventstore import Event, SystemMessage
 from foldlog.projections import Dialect, Rendered, View, says_something
 
 _MESSAGES_KEPT = 20_000
-"""The number of counts that a counter caches. The keys of the cache are the texts of messages.
-Views of one conversation mostly share these texts.
+"""The number of counts that a counter caches. The keys of the cache are the texts of messages,
+which the Views of one conversation mostly share.
 """
 
 _COUNTED_AS: Mapping[Dialect, Dialect] = {
@@ -211,7 +211,7 @@ def _in_openais_shape(tool: Any) -> Any:
 
 def _shared_groups(former: _Counted, messages: Sequence[Rendered]) -> list[_Group]:
     """Return the groups of the messages with which both the ``former`` prompt and the new prompt
-    begin. The last of these groups is left out, because more results may have joined that group.
+    begin. The last shared group is left out, because more results may have joined this group.
     """
     shared_count = next(
         compress(count(), map(is_not, former.messages, messages)),

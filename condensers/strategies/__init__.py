@@ -6,7 +6,7 @@ clearing           show old tool results as a line, many at once, and no old thi
                    nothing
 forgetting         forget without a summary: amortized_forgetting, llm_attention,
                    conversation_window
-summarizing        the common part of strategies that leave a summary: digest, and those of
+summarizing        the common part of strategies that leave a summary: digest, and the strategies in
                    model_summaries (llm, structured_summary)
 digest/            a summary without a model: a fold over the forgotten events
 pipeline           several condensers in order

@@ -98,8 +98,8 @@ def _size(event: Event, cache: dict[tuple[str, int], tuple[Event, Any]]) -> int:
 
 
 _CLEARED = ({"type": "cleared"},)
-"""The value that replaces thinking. The value is not sent to a model. It keeps the tool loop whole
-that began with the cleared thinking.
+"""The value that replaces thinking. The value is not sent to a model. The value keeps the tool loop
+whole that began with the cleared thinking.
 """
 
 

@@ -83,8 +83,8 @@ def of_user(text: str) -> Words:
 
 
 def _without_frame(text: str) -> str:
-    """Return a text without the prompt of a shell at its end. SWE-agent adds such a prompt to every
-    message.
+    """Return a text without the prompt of a shell at its end. SWE-agent adds the prompt of a shell
+    to every message.
     """
     lines = text.strip().splitlines()
     while lines and (not lines[-1].strip() or is_frame(" ".join(lines[-1].split()))):
@@ -194,7 +194,7 @@ _DENIAL = re.compile(
 
 def denial_in(text: str) -> str:
     """Return the sentence with which a message of the user contradicts the agent's last message;
-    empty if there is no such sentence.
+    empty if the message does not contradict the agent.
     """
     match = _DENIAL.match(text.strip())
     return match[0] if match and text.strip()[match.end() :][:1] != "?" else ""

@@ -5,21 +5,21 @@ registry.py         the list of formats; each format is a file or a folder in th
 format.py           the fields of a ``Format``
 conversion.py       turns records into events and back; the formats share record_events.py,
                     record.py and calls.py
-messages.py         turns messages of providers into events, also for replies; blocks.py and
-                    event_fields.py do so with contents and with fields of events
+messages.py         turns messages of providers into events, also for replies; blocks.py converts
+                    contents, and event_fields.py reads fields of events
 skeleton.py         the fields of a record that lists, figures and titles need, and that stay after
                     a redaction; user_requests.py finds the request of a user
-decoded.py          the same for formats without a skeleton, from the events of the records
+decoded.py          counts the events of records, for formats without a skeleton
 usage.py            finds calls of models in events; imported_calls.py finds the calls of one
-                    history, summed_calls.py adds them up, hash_set.py recognizes known calls
+                    history, summed_calls.py adds up calls, hash_set.py recognizes known calls
 encoding.py         turns events into records; export_notes.py counts what an export leaves out
 json_text.py        parses JSON text
-files/              from paths to records
+files/              finds and reads the records at a path
 detection.py        detects the format of a history
 members.py          follows the content of a View while records are read or written; repeats.py
                     finds records that come again
-reply_encoders.py   writes the calls of a reply together, and their results; places.py records which
-                    events came from one record
+reply_encoders.py   writes the calls of a reply together, then the results of the calls; places.py
+                    records which events came from one record
 forking.py          finds where a fork of a branch begins, and which records it lacks; replacing.py
                     finds events that a source contains again
 

@@ -21,8 +21,9 @@ has the bytes of the block under ``raw``. All records together make the same fil
 Lines of the model's text may begin like lines of aider or of the user. But aider ends its own lines
 and the user's lines with two spaces. So if the first line of aider or of the user in a session ends
 with two spaces, a line without two spaces at its end is a part of the text around the line. After a
-blank line, such a line is a part of the model's text. Without a blank line before it, the line is a
-part of a text of aider with several lines, whose last line ends with two spaces.
+blank line, a line without two spaces at its end is a part of the model's text. Without a blank line
+before it, the line is a part of a text of aider with several lines, whose last line ends with two
+spaces.
 """
 
 from __future__ import annotations
@@ -161,7 +162,7 @@ class _Session:
 
     def says_something(self) -> bool:
         """Return whether the session has a message to or from a model, or a block that cannot be
-        read. Blocks are read up to the first such message or block.
+        read. The function reads blocks only until it finds a message or an unreadable block.
         """
         decoder = FORMAT.reader(Options())
         return any(

@@ -107,9 +107,9 @@ def shown_of(block: Any) -> _Block | None:
 
 
 def is_of_anthropic(block: _Block) -> bool:
-    """Return whether only Anthropic's server knows a block of this type. The type of such a block
-    is in lower case and is not one of the types that all servers know. Unlike OpenAI's parts, the
-    block has no field with the name of its type.
+    """Return whether only Anthropic's server knows a block of this type. The type of a block of
+    Anthropic's is in lower case and is not one of the types that all servers know. Unlike OpenAI's
+    parts, the block has no field with the name of its type.
     """
     kind = kind_of(block)
     if kind is None or kind in _KNOWN or kind in block:
@@ -146,8 +146,8 @@ def known_of(block: Any) -> _Block | None:
 def with_results(blocks: Iterable[_Block], *, singles: bool = False) -> list[_Block]:
     """Return the blocks of a model's message. A call that Anthropic's server answered itself
     becomes one part together with its results, because the server accepts back either the call with
-    all its results, or none of them. If ``singles`` is true, a block that is neither such a call
-    nor such a result, and that only Anthropic's server knows, becomes a part too.
+    all its results, or none of them. If ``singles`` is true, a block that only Anthropic's server
+    knows becomes a part too, even if the block is neither a call nor a result.
     """
     found: dict[Any, _Block] = {}
     for place, block in enumerate(blocks):

@@ -93,8 +93,8 @@ class OpenCalls:
     def close(self, key: Any, cause: int | None = None) -> tuple[str | None, int | None, str]:
         """Close the call that a result answers: the call with the id ``key``, the call in the event
         ``cause``, or a call that ``of_result`` returned. Return the id, the event id and the tool
-        of the call. If no such call waits, return ``key``, ``cause`` and an empty text. An id that
-        is not a text is returned as None.
+        of the call. If the call does not wait for a result, return ``key``, ``cause`` and an empty
+        text. An id that is not a text is returned as None.
         """
         call_id, cause = (key.call_id, key.id) if isinstance(key, Action) else (key, cause)
         if type(call_id) is not str:

@@ -48,7 +48,9 @@ come from a user.
 """
 
 READER = 1
-"""The version of the decoders. If decoders make other events of the same records, increase it."""
+"""The version of the decoders. If decoders make other events of the same records, increase this
+version.
+"""
 
 
 def decoder_of(

@@ -122,7 +122,7 @@ _BEGINNING = 2**16
 def of_lines(path: Path) -> Format | None:
     """Return the format of a log of JSON Lines, if its beginning leaves no doubt. At least three of
     the first four lines, and half of the first 50 lines, must match the same format, and none of
-    the first four may match another. If these conditions are not met, for example if each line
+    the first four may match another. If the beginning leaves a doubt, for example if each line
     contains a history, return None. Only the first lines of the file are read.
     """
     if path.suffix != ".jsonl" or not path.is_file():

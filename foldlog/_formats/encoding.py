@@ -94,8 +94,8 @@ class Encoder:
         self._calls_of_user = set[int]()
         """The ids of the waiting calls that the user made."""
         self._passed: list[tuple[Sequence[Event], Any]] = []
-        """Stored records that the writer does not know yet. The writer must follow these stored
-        records before it writes a record.
+        """Stored records that the writer does not know yet. Before the writer writes a record, it
+        must follow the passed records.
         """
 
     def pass_by(self, events: Sequence[Event], record: Any) -> None:

@@ -73,7 +73,7 @@ def version_of_tip(store: Store, conversation: str, source_id: str | int) -> int
 
     The events of the record, the actions of one response and their observations belong together. If
     events that belong to the last event directly follow it, the version is after the last of these
-    events, so that no call stays open. But if a record has a result and also the model's next text,
+    events, so that no call stays open. But if a record has both a result and the model's next text,
     the version is before this record. ``"7"`` finds the source's ids ``"7"`` and ``7``.
 
     Raises ``InvalidArgument`` if no event has this id, and ``ConversationNotFound``. The events

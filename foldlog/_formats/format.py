@@ -63,7 +63,8 @@ class RecordDecoder(ABC):
         event that stands for the record gets ``Origin(format=…, id=…)``: the name of the format and
         the id of the record. The record itself is stored separately, so an event needs only the
         fields that people and models read. Raises ``NotAnEvent`` for a value that is not a record
-        of the format. Such a value becomes a finding, and must leave the decoder unchanged.
+        of the format. A value that is not a record becomes a finding, and must leave the decoder
+        unchanged.
         """
 
     def skip_to(self, next_id: int) -> None:
@@ -91,8 +92,8 @@ class RecordEncoder(ABC):
         """Return the records that are complete after ``event``. Return an empty sequence if later
         events may belong to the same record.
 
-        Return None if the format has no record for such an event. An export counts the events
-        without a record in a note.
+        Return None if the format has no record for ``event``. An export counts the events without a
+        record in a note.
         """
 
     def head(self, event: Event) -> Sequence[Any]:
@@ -132,8 +133,9 @@ class Options:
 
     ``as_history``  whether the records are the agent's history, not a stream with other events
                     (OpenHands V0)
-    ``prefix``      the text before the names of conversations, also in links to them
-    ``findings``    the list to which a decoder adds problems of records that it could still read
+    ``prefix``      the text before the names of conversations, also in links to conversations
+    ``findings``    the list to which a decoder adds problems of records that the decoder could
+                    still read
     ``format``      the format of the records, which ``Format.reader`` adds
     """
 
@@ -146,9 +148,10 @@ class Options:
 class Contained(NamedTuple):
     """One history in a file or folder.
 
-    ``name``     its name in the file or folder, if it has one
-    ``others``   other files that are read for it
-    ``title``    its present title, if its program stores the title outside of the records
+    ``name``     the name of the history in the file or folder, if it has one
+    ``others``   other files that are read for the history
+    ``title``    the present title of the history, if the program stores the title outside of the
+                 records
     """
 
     name: str | None
@@ -185,34 +188,36 @@ class Format:
     and one line in ``registry.py``. Each format has a sample, rows of records with their events in
     ``tests/golden/reads``, tests of what no row shows, and a section of ``docs/IMPORTING.md``.
 
-    ``name``          the name in ``--format`` and in ``origin.format``. It never changes, since it
-                      is stored. It has no white space, does not begin with ``-``, and is not
-                      ``auto``
+    ``name``          the name in ``--format`` and in ``origin.format``. The name never changes,
+                      because it is stored. A name has no white space, does not begin with ``-``,
+                      and is not ``auto``
 
     How it is recognized:
 
-    ``matches``       whether a JSON value is a record of this format and of no other, by more than
-                      one field: see ``detection.py``
-    ``refuses``       whether a JSON value is a record of another program that this format could be
-                      mistaken for. A history with such a record has no format unless the user names
-                      one
-    ``looks_like``    the name of another format. Records that match both are of this format, if the
-                      history also has a record of this format alone, and no record that is ``own``
-                      to the other
-    ``own``           whether a record that matches is of this format even if another format
-                      ``looks_like`` it
-    ``files``         the reader of its files, if they are not a sequence of JSON values
-    ``kept_in``       where its program stores its histories, for ``foldlog import --from``: folders
-                      and files, with ``~`` and variables of the environment as in a shell
+    ``matches``       whether a JSON value is a record of this format and of no other format, by
+                      more than one field: see ``detection.py``
+    ``refuses``       whether a JSON value is a record of another program whose records could be
+                      mistaken for this format. A history with such a record has no format unless
+                      the user names a format
+    ``looks_like``    the name of another format. Records that match both formats are of this
+                      format, if the history also has a record of this format alone, and no ``own``
+                      record of the other format
+    ``own``           whether a matching record is of this format even if another format
+                      ``looks_like`` this format
+    ``files``         the reader of the format's files, if these files are not a sequence of JSON
+                      values
+    ``kept_in``       where the format's program stores histories, for ``foldlog import --from``:
+                      folders and files, with ``~`` and variables of the environment as in a shell
 
     How it is counted, without making events:
 
-    ``skeleton``      the fields of a record for lists and figures, which also stay of a redacted
-                      record. None: the events of ``decoder`` are counted
-    ``conversation``  the name that the first records give their conversation, or None
+    ``skeleton``      the fields of a record for lists and figures, which stay after a redaction.
+                      None: the events of ``decoder`` are counted
+    ``conversation``  the name of the conversation in the first records, or None
     ``where``         the fields of a record that say where it was written: ``cwd``, ``branch``,
-                      ``model``. A skeleton reads these fields itself
-    ``marks_errors``  whether records of its program mark failed calls
+                      ``model``. If the format has a skeleton, the skeleton reads these fields
+                      instead
+    ``marks_errors``  whether records of the format's program mark failed calls
 
     How it is read:
 
@@ -222,33 +227,35 @@ class Format:
     ``accepts``       whether a JSON value can be a record when the user names this format. The
                       decoder refuses other values
     ``expected``      a description of a record, for the error about a refused value
-    ``source_id``     the id that the source gave a record, or None. It becomes the ``origin.id`` of
-                      the first event made of the record
+    ``source_id``     the id that the source gave a record, or None. The id becomes the
+                      ``origin.id`` of the first event made of the record
     ``time``          the time of a record, as ``read_time`` returns it. None if no record has a
-                      time. Then an imported event has no time, and an event that is recorded while
-                      it happens has the time at which it is recorded
+                      time. If ``time`` is None, an imported event has no time, and an event that is
+                      recorded while it happens has the time of its recording
     ``beside``        reads the object that holds the records, with the first 50 records and the
-                      last one. It returns further records, and the usage of models: for each call
-                      with the id of its ``reply``, or else as a sum over the whole run
-    ``recorded_usage``    how its events record the calls of models
+                      last one. The function returns further records, and the usage of models: for
+                      each call with the id of its ``reply``, or else as a sum over the whole run
+    ``recorded_usage``    how events of the format record the calls of models
     ``says_again``    whether a record of a compaction also has the events that stay in the prompt;
-                      they are copies, and come before the condensation
+                      these events are copies, and come before the condensation
     ``repeats``       whether each record contains all earlier messages, as a request to a model
-                      does. After a redaction no later record of such a source is imported
+                      does. After a redaction, no later record of a source in this format is
+                      imported
     ``note``          a sentence about every history of this format, which is shown at an import
 
-    How it is written. An import is exported unchanged; these attributes are for other events:
+    How it is written. An import is exported unchanged; the following attributes are for events that
+    were not imported:
 
     ``encoder``       the writer of events that were not imported, or whose record was redacted. An
-                      adapter uses it to send events, and an export to write any history, if
-                      ``lacks`` is set
+                      adapter sends events with this writer. If ``lacks`` is set, an export can
+                      write any history with this writer
     ``lacks``         the kinds of events that the format cannot hold, by the nouns of
                       ``export_notes``. None: only a history that was imported from this format can
-                      be exported in it, and an export notes the events that were appended after the
-                      import
+                      be exported in this format, and an export notes the events that were appended
+                      after the import
     ``dialect``       the dialect of ``View.to_messages`` whose messages are records of this format
-    ``document``      returns the content of a file with these records, as a text or a JSON value.
-                      None: the file has a line for each record
+    ``document``      returns the content of a file that contains the given records, as a text or a
+                      JSON value. None: the file has a line for each record
     ``parts``         the keys under which a record of several events has a list with a part for
                       each event, so that the parts left after a redaction are written as one record
     """
@@ -295,9 +302,10 @@ class Recognize(NamedTuple):
     """Functions that recognize the histories of one format, or of any format.
 
     ``format_of``    returns the format of a history by its first records, or None
-    ``reader_of``    returns the format whose ``files`` reads this file or folder. The bytes are the
-                     beginning of a file
-    ``nothing``      returns the message that a file with these first records contains no history
+    ``reader_of``    returns the format whose ``files`` reads a file or folder. The bytes are the
+                     beginning of the file
+    ``nothing``      returns the message that a file with the given first records contains no
+                     history
     """
 
     format_of: Callable[[Iterable[Any]], Format | None]

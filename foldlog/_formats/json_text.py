@@ -1,8 +1,8 @@
 """Parse JSON text exactly, and describe the problem if a text cannot be parsed.
 
 msgspec parses strict JSON. If msgspec fails, the standard library parses the text: it also accepts
-lone surrogates, ``NaN``, numbers that are too large for a double, and a byte order mark. These
-values are preserved. If a key occurs twice, the last value counts.
+and preserves lone surrogates, ``NaN``, numbers that are too large for a double, and a byte order
+mark. If a key occurs twice, the last value counts.
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ The entries, and the events that they become:
 The View is the branch that ends in the last entry. If an entry does not follow the entry before it,
 a Retraction takes back the branch that it leaves. An entry whose parent is missing follows the
 entry before it. Entries before version 2 have no ids, and each follows the entry before it; in
-these entries ``firstKeptEntryIndex`` counts lines. pi rewrites a session to convert it to version
-3.
+entries without ids ``firstKeptEntryIndex`` counts lines. pi rewrites a session to convert it to
+version 3.
 """
 
 from __future__ import annotations

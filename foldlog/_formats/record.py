@@ -26,8 +26,8 @@ _encode = msgspec.json.Encoder().encode
 
 
 class NotAnEvent(EventStoreError, ValueError):
-    """This record is not an event of the format. An import reports it as a finding, and imports the
-    other records.
+    """A record is not an event of the format. An import reports the record as a finding, and
+    imports all other records.
     """
 
 
@@ -48,8 +48,9 @@ class ImportFinding(NamedTuple):
 class Located(NamedTuple):
     """A JSON value and the place of the value, or the problem at this place.
 
-    ``source``   the file that has the value on a ``line``; without a line, a text for the place
-    ``value``    the value; if there is a problem, as much of it as can be read
+    ``source``   the file that has the value on a ``line``; if there is no line, a text that
+                 describes the place
+    ``value``    the value; if there is a problem, as much of the value as can be read
     ``text``     the bytes of the value, if they are known, at ``offset`` in the file or in the text
                  of its document
     """
@@ -72,7 +73,7 @@ def at(source: str, value: Any, problem: str | None = None) -> Located:
 
 
 class RecordReader(Protocol):
-    """The records of one history. They can be iterated any number of times."""
+    """The records of one history, which can be iterated any number of times."""
 
     @property
     def size_bytes(self) -> int:

@@ -64,8 +64,9 @@ _OF_ADAPTERS: Final = (
     "pydantic-ai",
     "strands",
 )
-"""foldlog's formats for records that an adapter writes. The files of these formats are next to the
-adapters. ``llama-index`` is not in ``OURS``, because this format is used only if the user names it.
+"""foldlog's formats for records that an adapter writes. The files of the adapters' formats are next
+to the adapters. ``llama-index`` is not in ``OURS``, because this format is used only if the user
+names it.
 """
 REGISTERED: dict[str, Format] = {}
 """By name, the formats that the program registered and, once they are loaded, the formats of

@@ -1,5 +1,5 @@
 """Find events that a source contains again later, because its program wrote a part of the log once
-more. Figures count such events once.
+more. Figures count an event once, even if the source contains it twice.
 """
 
 from __future__ import annotations

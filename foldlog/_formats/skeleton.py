@@ -40,12 +40,12 @@ class SourceState(Struct):
     """The counts of a source, made without making its events. The counts are stored with the
     source, and continued when the source grows.
 
-    ``conversation``  the name that its records give it
-    ``parent``        the session that started it
-    ``title``         the title that the program gave
+    ``conversation``  the name of the conversation in the records
+    ``parent``        the session that started this session
+    ``title``         the title that the program gave to the session
     ``asked``         the first request of a user
     ``said``          the first text of a user, for a source without a request
-    ``first_at``, ``last_at``  the first and the last time in its records
+    ``first_at``, ``last_at``  the first and the last time in the records
     ``longest_wait_s``  the longest time between a record of a model or a tool and the record before
                       it
     ``reached``       the time of the last record
@@ -55,8 +55,8 @@ class SourceState(Struct):
     ``last``          the kind of the last part: see ``Counts.state``
     ``first_error``   the beginning of the first error
     ``replies``       the usage of the replies of models
-    ``where``         the folder (``cwd``), the ``branch`` and the ``model`` of its program
-    ``extra``         fields for the format alone
+    ``where``         the folder (``cwd``), the ``branch`` and the ``model`` of the program
+    ``extra``         fields that only the format uses
     ``records``       how many records are counted
 
     For ``Seen``, which recognizes records that come again:
@@ -64,7 +64,7 @@ class SourceState(Struct):
     ``newest``        the latest time of a record
     ``again``         the place after the earlier record that the last record repeats; 0 if the last
                       record was new
-    ``is_timed``      whether the first record has a time, and so all others
+    ``is_timed``      whether the first record has a time, and so every record has a time
     """
 
     conversation: str | None = None
@@ -125,8 +125,8 @@ class Seen:
     """
 
     def __init__(self, state: SourceState, hashes: bytes, *, have_ids: bool) -> None:
-        """Continue after the records that were counted so far; ``hashes`` has the hashes of these
-        records.
+        """Continue after the records that were counted so far; ``hashes`` has the hashes of the
+        counted records.
         """
         self._state = state
         self._last_was_again = False
@@ -241,8 +241,8 @@ class Skeleton(ABC):
         return None
 
     def is_number(self, record: bytes, number: int) -> bool:
-        """Return whether a record has this number in its conversation. Return True if the records
-        of the format have no numbers.
+        """Return whether a record has the number ``number`` in its conversation. Return True if the
+        records of the format have no numbers.
         """
         return True
 

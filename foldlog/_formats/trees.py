@@ -42,7 +42,7 @@ class Exports(FileReader):
     conversation on each line.
 
     ``begins``  sets of keys: a file begins with the keys of one of these sets
-    ``named``   keys of a conversation: the first one with a text has the conversation's name
+    ``named``   keys of a conversation: the first key with a text has the conversation's name
     ``held``    the key of the array with the messages
     ``id title newest``  the keys with a message's id, with the title, and with the id of the newest
                          shown message

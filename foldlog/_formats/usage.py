@@ -1,8 +1,8 @@
 """Find the calls of models and their cost in the events of a history.
 
 Events that were not imported have model, usage and cost in ``meta``. Condensers write a report for
-each call, also for a failed call. Imports copy these fields from the records into ``meta``; some
-formats have model, usage and cost in annotations.
+each call, also for a failed call. Imports copy model, usage and cost from the records into
+``meta``; some formats have them in annotations.
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ class ModelCall(NamedTuple):
 
     ``at``            the time of the calls; a time without a zone counts as UTC
     ``usage``         the recorded tokens: see ``usage_of``
-    ``cost``          None if no cost is recorded
+    ``cost``          the recorded cost; None if no cost is recorded
     ``calls``         the number of calls; 0 if the source records only a sum of an unknown number
+                      of calls
     ``reply``         the id of the reply, if other histories may contain the same reply
     ``by_condenser``  whether a condenser made the calls, and not the agent
-    ``event_id``      the event that records the calls; -1 if the source records them outside of its
-                      events
+    ``event_id``      the event that records the calls; -1 if the source records the calls outside
+                      of its events
     ``is_total``      whether the source adds up all calls of the run
     """
 
@@ -54,8 +55,8 @@ class RecordedUsage:
     """How the events of a format record the calls of models.
 
     ``calls``      returns the calls in events; None if each reply has its own usage in ``meta``
-    ``is_copied``  whether its program forks a history by copying replies under new ids. Their time,
-                   tokens and cost stay the same
+    ``is_copied``  whether the format's program forks a history by copying replies under new ids.
+                   The time, tokens and cost of a copied reply stay the same
     """
 
     calls: Callable[[Iterable[Event]], Iterator[ModelCall]] | None = None

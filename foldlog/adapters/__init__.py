@@ -1,5 +1,5 @@
-"""Stores for agent runtimes. A runtime that uses one of these stores keeps its conversations in
-foldlog.
+"""Stores for agent runtimes. An agent runtime that uses one of the stores keeps its conversations
+in foldlog.
 
     agent_framework.py FoldlogHistoryProvider, a HistoryProvider of Microsoft's Agent Framework
     claude_agent.py    FoldlogSessionStore, a SessionStore of the Claude Agent SDK

@@ -292,7 +292,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         self._checkpoints.note(self._thread(conf), conf["checkpoint_id"], "langgraph-writes", data)
 
     def delete_thread(self, thread_id: str) -> None:
-        """Erase a thread with all of its namespaces. Its id may be used again. See
+        """Erase a thread with all of its namespaces. The id of the thread may be used again. See
         ``Histories.erase``.
         """
         erase_all(

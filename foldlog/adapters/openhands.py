@@ -101,8 +101,8 @@ class FoldlogFileStore(WithHistories, FileStore):
         self.history = self.histories.sync[f"{prefix}/{quoted(str(conversation_id))}"]
         self._files = EventFiles(self.history)
         self._told: int | None = None
-        """The number of event files in the last list for the SDK. The SDK gives this number to the
-        next event file.
+        """The number of event files in the last list for the SDK. The SDK gives the number of files
+        in the list to the next event file.
         """
         self._lock = RLock()
         self._locks: defaultdict[str, Lock] = defaultdict(Lock)
@@ -202,8 +202,8 @@ class FoldlogFileStore(WithHistories, FileStore):
         return [*dict.fromkeys(f"{start}{first}{slash}" for first, slash, _ in below)]
 
     def delete(self, path: str) -> None:
-        """Delete a file, or the files of a folder. Raises ``InvalidEvent`` if one of them is an
-        event.
+        """Delete a file, or the files of a folder. Raises ``InvalidEvent`` if one of the files is
+        an event.
         """
         path = normal_path(path)
         with self._lock:

@@ -570,7 +570,7 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
 
     def _unseen(self, ended: Conversation) -> list[ModelRequest]:
         """Return the request with the results of the last response's calls. ``run_stream`` passes
-        the request with these results to no capability.
+        the request with the results of calls to no capability.
         """
         last = ended.messages[-1] if ended.messages else None
         waits = ended.deferred_tool_requests
@@ -624,7 +624,7 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
     async def _continued(self, conversation_id: str) -> Conversation:
         """Return the stored conversation that the run continues, without messages. Raises
         ``ConversationConflict`` if the run does not have the newest stored message. If the newest
-        stored message is a request without an answer, the run need not have this message.
+        stored message is a request without an answer, the run need not have this newest message.
         """
         record = await self.store.read_record(conversation_id)
         if record is None or record.head_id is None:

@@ -49,8 +49,8 @@ if TYPE_CHECKING:
 _FORMAT = "strands"
 _AGENT = "agent"
 _REWRITTEN = "rewritten"
-"""The document with the messages that were updated. Its keys are the ids of the messages' first
-events. A value has the ids of all events of the message, and the new record.
+"""The document with the messages that were updated. The keys of this document are the ids of the
+messages' first events. A value has the ids of all events of the message, and the new record.
 """
 _MANAGER = "conversation_manager_state"
 _TIME = {"updated_at": None}

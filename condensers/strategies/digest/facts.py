@@ -124,8 +124,8 @@ _WORDS = ("thought", "message", "final_thought")
 _ASIDES = frozenset({"security_risk", "summary", "timeout", "is_input", "thought"})
 _EXIT_UNKNOWN = -1
 _ERRORS = ("ERROR:", "Error:")
-"""The beginnings of the results of failed tools. These beginnings are compared only if the result
-has no exit code.
+"""The beginnings of the results of failed tools. The beginnings count only if a result has no exit
+code.
 """
 
 _DOCUMENT = re.compile(r"<<|\Aedit \d+:\d+")

@@ -300,8 +300,8 @@ class Digest:
             self._note(Section.EARLIER, line, event_id, _SUMMARY_MAX)
 
     def _take_queued(self, event: Annotation) -> None:
-        """Note a request that the user wrote while the agent worked. Claude Code puts such a
-        request into a result, or sends it later.
+        """Note a request that the user wrote while the agent worked. Claude Code puts a request
+        from this time into a result, or sends the request later.
         """
         if isinstance(event.data, dict):
             text = event.data.get("content")

@@ -139,7 +139,7 @@ lines between the first and the last line.
 """
 ABORTED_RESULT = "aborted"
 """The result that an import makes for a call whose turn was aborted. Codex does not record a result
-of such a call.
+of a call in an aborted turn.
 """
 _STOPPED_BY_USER = r"(?:Wall time: \S+ seconds\n)?aborted by user(?: after [\d.]+s)?\Z"
 """The text that Codex records as the output of a command that the user stopped."""

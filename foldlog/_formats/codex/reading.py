@@ -43,7 +43,7 @@ _REPEATS = {
     "agent_message": ("message",),
     "agent_reasoning": ("text",),
 }
-"""Fields of bookkeeping that repeat other records. These fields stay in the stored record, and are
+"""Fields of bookkeeping that repeat other records. The fields stay in the stored record, and are
 left out of the event.
 """
 _INSTRUCTIONS = {

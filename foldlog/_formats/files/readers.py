@@ -114,7 +114,7 @@ def rows_in(path: Path, query: str) -> list[Any]:
 
 
 class Placed:
-    """Records that a format reads by itself. Another process may read these records, so it must be
+    """Records that a format reads by itself. Another process may read the records, so it must be
     possible to pickle ``read``.
     """
 

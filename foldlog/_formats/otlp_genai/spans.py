@@ -60,10 +60,10 @@ class TracedSpan:
     """The span of a record.
 
     ``began``, ``ended``  in nanoseconds
-    ``place``    the time by which spans are sorted: when the span began. For the span of an agent
-                 it is when the span ended, so that it comes after the spans below it
+    ``place``    the time by which spans are sorted: when the span began. The span of an agent is
+                 sorted by when it ended, so that an agent's span comes after the spans below it
     ``is_ours``  whether the span has attributes of models
-    ``text``     the line that is the record, if there is one
+    ``text``     the line that is the record, if the record is a line
     """
 
     def __init__(self, record: Any, text: bytes = b"") -> None:

@@ -268,7 +268,7 @@ class Checkpoints:
 
     def all_notes(self, thread: str, ids: Sequence[str]) -> dict[str, list[Any]]:
         """Return the data of the notes on the checkpoints ``ids``, in the order in which the notes
-        were appended. All notes since the first note on one of these checkpoints are read.
+        were appended. All notes since the first note on one of the checkpoints are read.
         """
 
         def read(moment: Moment) -> dict[str, list[Any]]:
@@ -564,7 +564,7 @@ def _shown(branch: str, intervals: list[Span], moment: Moment) -> list[Event]:
 
 def _are_stored(ranges_of: Iterable[Span], spans: Sequence[Span]) -> bool:
     """Return whether each range begins and ends with one of the stored records, which have
-    ``spans``. Then all records of the ranges are stored.
+    ``spans``. If each range does, all records of the ranges are stored.
     """
     starts = {start for start, _ in spans}
     stops = {stop for _, stop in spans}

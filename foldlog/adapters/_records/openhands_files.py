@@ -118,8 +118,8 @@ class EventFiles:
         return source_id in self._events
 
     def text(self, source_id: str) -> str | None:
-        """Return the text of an event; None if there is no such event. Only the events of the
-        event's record are read.
+        """Return the text of an event; None if the conversation does not have the event. Only the
+        events of the event's record are read.
         """
         self.catch_up()
         event_id = self._events.get(source_id)
@@ -156,8 +156,8 @@ class EventFiles:
         return json_text(record if head is None else {**record, "parent_id": head})
 
     def _event(self, event_id: int) -> Event:
-        """Return an event. The events after this event are read too, because the SDK reads its
-        files in order.
+        """Return an event. The later events are read too, because the SDK reads its files in
+        order.
         """
         if event_id not in self._read:
             self._read = {
