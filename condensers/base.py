@@ -4,7 +4,7 @@ agent uses next, or a condensation to append.
 The functional core is ``step``: it reads a View and returns a ``Step``, and never changes the View.
 ``condense`` returns only the result of a step. Condensers use models through two small protocols,
 ``Summarizer`` (writes a text) and ``AgentModel`` (counts tokens and knows its limits).
-``condensers/models/client.py`` implements both.
+``condensers/models/client.py`` implements both protocols.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 class Reason(StrEnum):
-    """Why a condensation is due."""
+    """A reason for which a condensation is due."""
 
     REQUEST = "request"
     TOKENS = "tokens"
@@ -52,7 +52,7 @@ class Reason(StrEnum):
 
 
 class Requirement(StrEnum):
-    """How urgent a condensation is. Without a hard condensation the agent's next call may fail; a
+    """The urgency of a condensation. Without a hard condensation the agent's next call may fail; a
     soft condensation can wait.
     """
 
@@ -111,8 +111,8 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A tool call in a model's reply. ``arguments`` is the JSON text as the model wrote it; it may
-    be malformed.
+    """A tool call in a model's reply. ``arguments`` is the JSON text as the model wrote it; the
+    text may be malformed.
     """
 
     name: str

@@ -167,9 +167,9 @@ class RollingCondenser(Condenser, ABC):
         """Return a condensation without a summary that forgets the events outside of ``kept``.
 
         ``kept`` are the indices that the strategy's own rule keeps; ``selection.events_to_forget``
-        extends them to whole units. ``reports`` record how the strategy chose. If no event of the
-        log can be forgotten, this method raises ``NoCondensationAvailable`` with ``why_not`` and
-        the reports. If ``summaries`` is true, summaries outside of ``kept`` are forgotten too.
+        extends ``kept`` to whole units. ``reports`` record how the strategy chose. If no event of
+        the log can be forgotten, this method raises ``NoCondensationAvailable`` with ``why_not``
+        and the reports. If ``summaries`` is true, summaries outside of ``kept`` are forgotten too.
         """
         kept = {*kept, *range(first_kept_index(view), len(view))}
         forgotten = events_to_forget(view, kept, summaries=summaries)

@@ -64,9 +64,9 @@ def middle(view: View, keep_first: int, keep_last: int) -> slice | None:
     """Return the span between the first ``keep_first`` events (the head) and the last ``keep_last``
     events (the tail). Returns None if the span is empty or ``keep_last`` is negative.
 
-    Both borders move to the next cut point. So the head may grow, and the tail may shrink, by the
-    rest of a unit. Events that must stay are always in the tail, and so are calls without a result,
-    because no cut point follows such a call.
+    The end of the head and the beginning of the tail move to the next cut point. So the head may
+    grow, and the tail may shrink, by the rest of a unit. Events that must stay are always in the
+    tail, and so are calls without a result, because no cut point follows such a call.
     """
     if keep_last < 0:
         return None
@@ -238,8 +238,8 @@ def forget(
 ) -> CondensationAction:
     """Return the condensation that forgets ``events``, which may include summaries.
 
-    If the ids are consecutive, the condensation has a range of ids. Otherwise it has a list of ids,
-    because a range would include events that stay.
+    If the ids are consecutive, the condensation has a range of ids. If the ids are not consecutive,
+    the condensation has a list of ids, because a range would include events that stay.
     """
     ids = sorted(event.id for event in events)
     reference: dict[str, Any] = {"forgotten_event_ids": tuple(ids)}

@@ -67,8 +67,8 @@ def view_of(state: State) -> View:
 
 def write_reports(state: State, reports: Sequence[Report]) -> None:
     """Write reports into ``extra_data``, or into the log as an event. Reports with rules are the
-    same at every step. So they are written only into a log, and there only if the last
-    ``RULES_COUNT_FOR // 2`` events do not have them.
+    same at every step. So reports with rules are written only into a log, and only if the last
+    ``RULES_COUNT_FOR // 2`` events of the log do not have them.
     """
     to_write = [report for report in reports if not is_standing(report)]
     if isinstance(state, HistoryState):

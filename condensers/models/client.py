@@ -78,7 +78,7 @@ def dialect_of_model(model: str) -> Dialect:
 
     litellm passes messages for other models on unchanged, and their servers refuse fields that
     OpenAI's chat completions do not have. ``openai`` works for every model, but does not send the
-    model's thinking back to it.
+    model's thinking back to the model.
     """
     provider, slash, _ = model.partition("/")
     if slash:
@@ -89,8 +89,8 @@ def dialect_of_model(model: str) -> Dialect:
 
 
 class LLM(TokenCounter):
-    """A model that condensers ask (``Summarizer``) and that budgets count for (``AgentModel``).
-    Thread-safe.
+    """A model that condensers ask (``Summarizer``) and that budgets count for (``AgentModel``). Any
+    number of threads may use one object of this class.
 
     Raises ``InvalidCondenser`` if litellm is not installed, or if ``api_key_env`` names a variable
     that is not set.

@@ -130,7 +130,9 @@ def token_sums_of(view: View, agent_llm: AgentModel | None) -> Sequence[int] | N
 
 
 class Estimate(TokenCounter):
-    """Estimates tokens if the agent's model is unknown or has no tokenizer. Thread-safe."""
+    """Estimates tokens if the agent's model is unknown or has no tokenizer. Any number of threads
+    may use one object of this class.
+    """
 
     model = "an estimate"
     max_input_tokens: int | None = None

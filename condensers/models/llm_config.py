@@ -120,9 +120,7 @@ WITHOUT_EFFECT = frozenset(
         "usage_id",
     }
 )
-"""Keys for OpenHands' own client. Keys for OpenHands' client change neither the model nor the
-request.
-"""
+"""Keys for OpenHands' own client, which change neither the model nor the request."""
 
 
 def _of_its_name(value: Any, info: ValidationInfo) -> Any:

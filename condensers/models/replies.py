@@ -26,7 +26,7 @@ _LENGTH_MAX = 1_000_000
 
 
 def ask(llm: Summarizer | None, messages: Sequence[Mapping[str, Any]], **how: Any) -> Reply:
-    """Return a usable reply to ``messages``. ``how`` are the other arguments of
+    """Return a usable reply to ``messages``. ``how`` has the further arguments of
     ``Summarizer.complete``.
 
     Raises ``ModelCallFailed`` if there is no reply, if ``checked`` refuses the reply, or if the

@@ -39,7 +39,8 @@ _CONVERSATIONS_KEPT = 64
 
 class TokenCounter:
     """Counts the tokens of prompts and of Views. Each message is counted once, and its count is
-    cached. The last View of some conversations is remembered. Thread-safe.
+    cached. The last View of some conversations is remembered. Any number of threads may use one
+    object of this class.
 
     ``count`` counts a prompt of messages and tools, or raises ``TokensUnknown``. The count of
     several messages must be the sum of their counts and a constant, as with litellm

@@ -27,9 +27,10 @@ class ClearToolUsesCondenser(Condenser):
     its event replaces each result.
 
     Tokens are estimated. The choice depends on the View alone: the condenser goes through the View
-    from its beginning. At each earlier prompt that was larger than ``trigger``, it clears all
-    results except the newest ``keep``. So each step clears again the results that the step before
-    cleared, and a provider's prompt cache stays valid until more results are cleared.
+    from its beginning. At each earlier prompt that was larger than ``trigger``, the condenser
+    clears all results except the newest ``keep`` results. So each step clears again the results
+    that the step before cleared, and a provider's prompt cache stays valid until more results are
+    cleared.
     """
 
     type = "clear_tool_uses"

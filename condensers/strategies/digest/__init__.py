@@ -191,8 +191,8 @@ def digest_of(view: View, forgotten: Iterable[Event]) -> Digest:
     events that ``view`` still shows without ``forgotten``.
 
     The fold continues the digest of the last condensation, if the memory of the View's past has it.
-    In that case, only the events since the last condensation are read. Otherwise all events of the
-    log are read. Raises the errors of ``PastLog.events``.
+    A continued fold reads only the events since the last condensation. Any other fold reads all
+    events of the log. Raises the errors of ``PastLog.events``.
     """
     going = {event.id for event in forgotten}
     past = view.state.past

@@ -57,7 +57,9 @@ _ALL = re.compile(r"-\w*a|--all")
 """The option with which git commits each changed file."""
 _SEARCHES = frozenset({"rg", "grep", "egrep", "ag"})
 _EDIT = re.compile(r"\Aedit \d+:\d+")
-"""The first line of a SWE-agent command that edits the open file. Lines of text follow it."""
+"""The first line of a SWE-agent command that edits the open file. Lines of text follow this first
+line.
+"""
 _ANY = re.compile(r"(?:\.\*|\*|\.\.\.|[$^/\"'])+\Z|\A[\"'^]+")
 
 
