@@ -1,13 +1,13 @@
 """Group commit: threads that write at the same time share one transaction and its fsync.
 
-One thread at a time leads, and it alone uses the connection. It takes the write lock, then runs its
-own job and the jobs that wait behind it, commits once for all, and lets the first thread that still
-waits lead next.
+One thread at a time leads, and it alone uses the connection. The leader takes the write lock, runs
+its own job and the jobs that wait behind it, commits once for all these jobs, and lets the first
+thread that still waits lead next.
 
 A leader runs the job of another thread only if that job calls no code but foldlog's. A guard or a
-projection needs the context of its own caller, and may take long. So a job that calls other code
-leads alone, without a group. Each job of the main thread leads alone too, because Python runs
-signal handlers there: the exception of a handler then ends only its own job.
+projection needs the context of its own caller, and may take long. So the thread of a job that calls
+other code leads alone, without a group. The main thread leads alone too, because Python runs signal
+handlers in the main thread: the exception of a handler then ends only the main thread's job.
 
 Each waiting thread has a lock of its own: one lock for all would be unfair, and some threads would
 wait for seconds.
@@ -38,8 +38,8 @@ a thread.
 """
 
 INSIDE: Final[set[Writer]] = set()
-"""The writers that are inside of a write. Add to it within ``try``, and discard in its ``finally``:
-an exception of a signal handler may come right after it.
+"""The writers that are inside of a write. Add a writer within ``try``, and discard it in the
+``finally``: an exception of a signal handler may come right after the addition.
 """
 
 
@@ -61,7 +61,7 @@ def outside(database: str, name: str) -> Writer:
 
 
 def note_committed(error: BaseException) -> None:
-    """Add a note to an exception from outside, such as a timeout: the interrupted write is
+    """Add to an exception from outside, such as a timeout, the note that the interrupted write is
     stored.
     """
     error.add_note(
@@ -78,14 +78,14 @@ os.register_at_fork(
 
 
 class Job(Struct, Generic[T], eq=False):
-    """A piece of work in the queue, and its outcome after it was done."""
+    """A piece of work in the queue, and the outcome of the work after it was done."""
 
     work: Callable[[Any], T] | None
     writer: Writer
     deadline: float
-    """The moment until which its caller waits, by ``time.monotonic``."""
+    """The moment until which the caller of the job waits, by ``time.monotonic``."""
     shares: bool = False
-    """Whether it may share a transaction, which another thread may lead."""
+    """Whether the job may share a transaction, which another thread may lead."""
     wake: Lock | None = None
     done: bool = False
     written: bool = False
@@ -104,10 +104,12 @@ class Job(Struct, Generic[T], eq=False):
 
 
 class Writing(Protocol):
-    """The part of a database that the queue needs. Only the thread that leads calls it."""
+    """The part of a database that the queue needs. Only the thread that leads calls these
+    methods.
+    """
 
     def take(self, deadline: float) -> None:
-        """Take the write lock, or wait for it until the deadline."""
+        """Take the write lock; wait for the lock until the deadline."""
 
     def begin(self) -> None: ...
 
@@ -127,16 +129,16 @@ class Writing(Protocol):
         """
 
     def fail(self, error: BaseException) -> Callable[[], BaseException] | None:
-        """Close the connection after a failure of the database. Return a function that makes an
-        error for each caller, because raising an error writes a traceback into it. Return None if
-        the error came from outside, or after the commit.
+        """Close the connection after a failure of the database. Return a function that makes a new
+        error for each caller, because raising an error writes a traceback into the error. Return
+        None if the failure came from outside, or after the commit.
         """
 
     def release(self) -> None:
         """Release the write lock, if it is held."""
 
     def waited(self, leader: int | None) -> StoreUnavailable:
-        """Return the error of a caller who waited too long while the thread ``leader`` of this
+        """Return the error for a caller who waited too long while the thread ``leader`` of this
         process led.
         """
 
@@ -161,12 +163,13 @@ class CommitQueue:
         self._waiting: list[Job[Any]] = []
 
     def run(self, work: Callable[[Any], T], any_thread: bool = False, at_once: bool = False) -> T:
-        """Run ``work`` and return its result once that is committed, or raise its error.
+        """Run ``work``. Return the result of ``work`` once its writes are committed, or raise its
+        error.
 
         ``any_thread`` says that ``work`` calls only foldlog's code, so another thread may run it.
         Raises ``StoreUnusable`` if this thread is inside a write already. Raises the error of
         ``Writing.waited`` if other writers took longer than the patience, or with ``at_once``
-        longer than ``AT_ONCE_S``. In both cases nothing is written.
+        longer than ``AT_ONCE_S``. After either error nothing is written.
         """
         writer = get_ident(), self._database
         if writer in INSIDE:
@@ -179,9 +182,9 @@ class CommitQueue:
         return job.result  # type: ignore[return-value]  # done without an error: a result was set
 
     def run_all(self, works: Sequence[tuple[Callable[[Any], T], bool]]) -> list[Outcome[T]]:
-        """Run several works of this thread in their order. Each comes with its ``any_thread``.
-        Return their outcomes: the results or errors of ``run``. Works that may share a transaction
-        share one.
+        """Run several works of this thread in their order. Each work comes with its ``any_thread``.
+        Return the outcomes of the works: the results or errors of ``run``. Works that may share a
+        transaction share one transaction.
         """
         writer = outside(self._database, self._name)
         deadline = time.monotonic() + self._patience_s
@@ -198,7 +201,7 @@ class CommitQueue:
     @contextlib.contextmanager
     def alone(self) -> Iterator[float]:
         """Lead without a group during the block, so that no other thread writes. The block gets the
-        deadline, with which it may take the write lock. Raises the errors of ``run``.
+        deadline for taking the write lock. Raises the errors of ``run``.
         """
         job = self.begin_alone(self._patience_s)
         try:
@@ -230,8 +233,8 @@ class CommitQueue:
     # -------------------------------------------------------------------------------------------
 
     def _commit(self, jobs: Sequence[Job[Any]]) -> None:
-        """Return when the jobs of this thread are done. If this raises, the exception came from
-        outside, such as a signal handler.
+        """Return when the jobs of this thread are done. An exception that this method raises came
+        from outside, such as from a signal handler.
         """
         writer = jobs[0].writer
         try:
@@ -273,7 +276,7 @@ class CommitQueue:
     @waits
     def _wait(self, job: Job[Any]) -> None:
         """Wait until the job leads or is done. A job that waits too long fails, unless a leader has
-        it in a group.
+        the job in a group.
         """
         while not job.done and self._leader is not job:
             assert job.wake is not None  # it was made before the job waited
@@ -291,8 +294,9 @@ class CommitQueue:
                 job.wake.acquire()
 
     def _leave(self, jobs: Sequence[Job[Any]]) -> None:
-        """Take the jobs of this thread out of the queue; they no longer lead. A job in the group of
-        another leader first waits for its outcome. A job that has left is not changed.
+        """Take the jobs of this thread out of the queue, so that they no longer lead. A job in the
+        group of another leader first waits for the job's outcome. A job that has left the queue is
+        not changed.
         """
         for job in jobs:
             while True:
@@ -352,8 +356,8 @@ class CommitQueue:
 
     def _run_jobs(self, jobs: Sequence[Job[Any]], leader: Job[Any]) -> Job[Any] | None:
         """Run jobs in the transaction. A job that fails before it writes fails alone. Return a job
-        that failed after it had written: then the transaction must be rolled back, and the other
-        jobs run again.
+        that failed after it had written: for such a job the transaction must be rolled back, and
+        the other jobs run again.
         """
         for job in jobs:
             job.error = None
@@ -370,7 +374,7 @@ class CommitQueue:
         return None
 
     def _end(self, committed: bool, interrupted: Job[Any] | None = None) -> None:
-        """End the group, tell its callers, and let the next thread lead. If its leader was
+        """End the group, wake its callers, and let the next thread lead. If the group's leader was
         ``interrupted`` before the commit, the other jobs of the group wait again.
         """
         self._writing.release()
@@ -393,6 +397,6 @@ class CommitQueue:
 
 
 def _wake(job: Job[Any]) -> None:
-    """Wake the thread of a job, if it waits. The caller holds the mutex."""
+    """Wake the thread of a job if the thread waits. The caller holds the mutex."""
     if job.wake is not None and job.wake.locked():
         job.wake.release()

@@ -1,7 +1,7 @@
 """Load SQL from files: statements and numbered migrations are files beside the code.
 
-They are read by their paths, because importing ``importlib.resources`` would take longer than
-reading them, in each process.
+The files are read by their paths, because in each process importing ``importlib.resources`` would
+take longer than reading the files.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _COMMENT = re.compile(r"^ *--(?! (?:name|part): ).*\n", re.MULTILINE)
 
 
 def statements(dialect: str, instead: Mapping[str, str] = {}) -> Mapping[str, str]:
-    """Return the named statements of ``sql/<dialect>/queries.sql``. Each part of the file is
-    inserted at its name in braces. ``instead`` has parts that replace parts of the file.
+    """Return the named statements of ``sql/<dialect>/queries.sql``. A part of the file is inserted
+    wherever its name stands in braces. ``instead`` has parts that replace parts of the file.
     """
     # a comment at the end of a part would hide the text after the part
     text = _COMMENT.sub("", _text(dialect, "queries.sql"))
@@ -37,7 +37,9 @@ def statements(dialect: str, instead: Mapping[str, str] = {}) -> Mapping[str, st
 
 
 def commands(script: str) -> Sequence[str]:
-    """Return the commands of a script one by one: Citus accepts only one at a time."""
+    """Return the commands of a script one by one, because Citus accepts only one command at
+    a time.
+    """
     return [command.strip() for command in _COMMAND.findall(_COMMENT.sub("", script))]
 
 
@@ -49,8 +51,8 @@ def migrations(dialect: str) -> Mapping[int, str]:
 
 
 def missing_parts(dialect: str, there: Collection[tuple[str, str]]) -> list[str]:
-    """Return a problem for each missing table, index or other object that the migrations make.
-    ``there`` has the kinds and names of the existing objects.
+    """Return a problem for each table, index or other object that the migrations make and that is
+    missing. ``there`` has the kinds and names of the existing objects.
     """
     scripts = migrations(dialect).values()
     made = {(kind.lower(), name) for script in scripts for kind, name in _CREATE.findall(script)}

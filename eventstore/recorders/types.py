@@ -29,20 +29,22 @@ _new: Final = tuple.__new__
 _fields: Final = struct.Struct(">IIIIqI??BB")
 unpacked: Final = _fields.unpack_from
 """Returns the fields of a ``meta``: the checksum of the body, the id, the number of shown events
-and of structural events before it, the time of recording, the schema, whether it is shown, whether
-it is structural, the encoding, and the size of the proof.
+and of structural events before it, the time of recording, the schema, whether the event is shown,
+whether the event is structural, the encoding, and the size of the proof.
 """
 packed: Final = _fields.pack
 _FIELDS: Final = _fields.size
 _CHECKSUM: Final = 4
 UNREADABLE: Final = bytes(_FIELDS + _CHECKSUM)
-"""The ``meta`` of a row whose own ``meta`` is missing or too short. No checksum accepts it."""
+"""The ``meta`` of a row whose own ``meta`` is missing or too short. No checksum accepts this
+``meta``.
+"""
 
 
 class Row(NamedTuple):
-    """One event as stored. ``meta`` has all its data besides the body, in a fixed layout that ends
-    with the checksum of ``meta``: see ``log.row`` and ``docs/internals/STORED_BYTES.md``. A
-    recorder does not change it.
+    """One stored event. ``meta`` has all data of the event besides the body, in a fixed layout that
+    ends with the checksum of ``meta``: see ``log.row`` and ``docs/internals/STORED_BYTES.md``. A
+    recorder does not change a row.
 
     ``recorded_at`` is in microseconds since 1970, UTC. ``encoding`` 0 is plain JSON text. ``proof``
     is the head, followed by the salt of the body, or by the commitment to a redacted body.
@@ -101,8 +103,8 @@ class Row(NamedTuple):
         return self.meta[_CHECKSUM:-_CHECKSUM]
 
     def counted(self, event_id: int, shown_before: int, structural_before: int) -> Row:
-        """Return the row with another id and other counts of events before it. Its checksums are no
-        longer right.
+        """Return the row with another id and other counts of events before it. The returned row has
+        wrong checksums.
         """
         numbers = _numbers(event_id, shown_before, structural_before)
         return _new(
@@ -110,8 +112,8 @@ class Row(NamedTuple):
         )
 
     def in_form(self, encoding: int, body: bytes, proof: bytes | None = None) -> Row:
-        """Return the row with another encoding, body and proof. Its checksums are no longer right.
-        The row need not be sound.
+        """Return the row with another encoding, body and proof. The returned row has wrong
+        checksums, and the passed row need not be sound.
         """
         meta = self.meta
         kind_at = _FIELDS + meta[_PROOF_SIZE_AT]
@@ -165,8 +167,8 @@ def row_of(
 
 _for_decoding: Final = struct.Struct(">16xqI3xB").unpack_from
 counts: Final = struct.Struct(">8xII12xBB").unpack_from
-"""Returns four numbers of a ``meta``: the shown events before it, the structural events before it,
-whether it is shown, and whether it is structural.
+"""Returns four numbers of a ``meta``: the shown events before its event, the structural events
+before its event, whether the event is shown, and whether it is structural.
 """
 
 
@@ -201,14 +203,14 @@ Place = Callable[[], int]
 
 
 def unplaced() -> int:
-    """Stand for the ``Place`` of staged rows, which get positions when they are published."""
+    """Stand for the ``Place`` of staged rows. Staged rows get positions when they are published."""
     raise AssertionError("a staged event has no position yet")
 
 
 class Erasure(NamedTuple):
     """The tombstone of an erased conversation: when and why it was erased, the number of its
-    events, and its last head. ``position`` is the position of its entry in the ledger; None before
-    it is stored.
+    events, and its last head. ``position`` is the position of the erasure's entry in the ledger;
+    None before the entry is stored.
     """
 
     erased_at: int
@@ -219,8 +221,8 @@ class Erasure(NamedTuple):
 
 
 class Position(int):
-    """A position in several joined stores. As a number it is the event's position in its own store.
-    ``parts`` has a number for each store: the position up to which a follower has read.
+    """A position in several joined stores. As a number, the position is the event's position in its
+    own store. ``parts`` has a number for each store: the position up to which a follower has read.
     ``str(position)`` is a text of all parts, which ``follow`` accepts.
     """
 
@@ -249,7 +251,7 @@ class Position(int):
         return cls.of(max(parts), parts)
 
     def moved(self, store: int, own: int) -> Position:
-        """Return the position after one more event of a store."""
+        """Return the position of a follower after it has read one more event of a store."""
         return Position.of(own, (*self.parts[:store], own, *self.parts[store + 1 :]))
 
     def has_reached(self, other: int) -> bool:
@@ -270,7 +272,7 @@ class Position(int):
 
 
 class PlacedRow(NamedTuple):
-    """A row with its position in the whole store. ``is_entry`` says that it is an entry of this
+    """A row with its position in the whole store. ``is_entry`` says that the row is an entry of the
     conversation's ledger. Entries of the store's own ledger have an empty ``conversation``.
     """
 
@@ -281,9 +283,9 @@ class PlacedRow(NamedTuple):
 
 
 class Unfinished(NamedTuple):
-    """An operation of several transactions that is not complete: it still runs, or it was killed.
-    ``key`` is the key of the conversation with this id. An operation on the whole store has a
-    negative key and an empty id.
+    """An operation of several transactions that is not complete, because it still runs or was
+    killed. ``key`` and ``conversation`` are the key and the id of its conversation. An operation on
+    the whole store has a negative key and an empty id.
     """
 
     key: int
@@ -294,7 +296,7 @@ class Unfinished(NamedTuple):
 
 class Ancestor(NamedTuple):
     """A conversation under whose key a part of a fork's past is stored. ``stop`` is the version at
-    which the fork leaves it. ``parent`` is the key of its own parent.
+    which the fork leaves it. ``parent`` is the key of this conversation's own parent.
     """
 
     key: int
@@ -312,14 +314,14 @@ class Conversation(NamedTuple):
     ``visible`` says that it is not staged. ``mark`` belongs to the row codec (``log.seal``).
 
     A fork has a ``parent``, whose id is ``parent_id``: events below ``parent_version`` are read
-    there. Before it has an event of its own, its last event is its parent's. ``lineage`` has its
-    ancestors, its parent first; it is empty in lists. ``seed`` is the head before event 0, if
-    another conversation recorded event 0. A fork that has copied its past has a ``parent_version``,
-    but no parent. ``replaces`` is the key of the erased conversation whose id it uses again.
-    ``pending`` counts the records of its source that have no events yet; for an archived
-    conversation it is the negative number of the events in its object. ``redactions`` counts the
-    redacted events; in a fork also the shared events that were redacted since it began. While this
-    number is unchanged, a copy of the events in memory is right.
+    there. Before a fork has an event of its own, its last event is its parent's last shared event.
+    ``lineage`` has its ancestors, its parent first; it is empty in lists. ``seed`` is the head
+    before event 0, if another conversation recorded event 0. A fork that has copied its past has a
+    ``parent_version``, but no parent. ``replaces`` is the key of the erased conversation whose id
+    it uses again. ``pending`` counts the records of its source that have no events yet; for an
+    archived conversation it is the negative number of the events in its object. ``redactions``
+    counts the redacted events; in a fork also the shared events that were redacted since it began.
+    While this number is unchanged, a copy of the events in memory is right.
     """
 
     key: int
@@ -347,12 +349,14 @@ class Conversation(NamedTuple):
 
     @property
     def begins(self) -> int:
-        """The id of the first event that is stored under its own key."""
+        """The id of the first event that is stored under the conversation's own key."""
         return 0 if self.parent is None else self.parent_version or 0
 
     @property
     def end(self) -> tuple[int, bytes | None]:
-        """The version and the last head. If the conversation is erased, its tombstone has them."""
+        """The version and the last head. If the conversation is erased, they come from its
+        tombstone.
+        """
         if self.erasure is None:
             return (self.version, self.head)
         return (self.erasure.events, self.erasure.head)
@@ -424,8 +428,8 @@ def _is_whole(meta: object) -> bool:
 
 
 def as_recalled(columns: Sequence[Any]) -> RecalledKey:
-    """Return the entry of an idempotency key from the columns that a database returned. If they
-    have a wrong type, the entry has no events.
+    """Return the entry of an idempotency key from the columns that a database returned. If a column
+    has a wrong type, the entry has no events.
     """
     first_id, events, *rest = columns
     is_damaged = type(first_id) is not int or type(events) is not int
@@ -447,8 +451,8 @@ def check_types(what: str, kinds: frozenset[type], columns: Iterable[Any]) -> No
 
 def as_record(columns: Sequence[Any]) -> Record:
     """Return a record from the columns that a database returned; the name of its projection may be
-    missing. Raises ``StoreDamaged`` if its version is not a number. The other columns are covered
-    by a checksum.
+    missing. Raises ``StoreDamaged`` if the record's version is not a number. A checksum covers the
+    other columns.
     """
     check_types("the version of a record of a projection", NUMBERS, columns[:1])
     return _new(Record, (*columns[:5], as_text(columns[5]) if len(columns) > 5 else ""))
@@ -539,9 +543,10 @@ def as_conversation(columns: Sequence[Any]) -> Conversation:
 
 
 class ListedConversation(NamedTuple):
-    """A conversation in a list. ``at``, the time of its last activity, and ``version`` are from the
-    time when it was listed. ``attributes`` is the record with its attributes, the attributes
-    themselves, or None. ``is_record_missing`` says that it has attributes, and no record of them.
+    """A conversation in a list. ``at``, the time of the conversation's last activity, and
+    ``version`` are from the time when the conversation was listed. ``attributes`` is the record
+    with the conversation's attributes, the attributes themselves, or None. ``is_record_missing``
+    says that the conversation has attributes, and no record of them.
     """
 
     key: int
@@ -555,8 +560,8 @@ class ListedConversation(NamedTuple):
 
 
 class Outcome(Struct, Generic[T], frozen=True):
-    """The outcome of a call that another thread may have made: its result, or the error that it
-    raised.
+    """The outcome of a call that another thread may have made: the call's result, or the error that
+    it raised.
     """
 
     value: T | None = None
@@ -594,7 +599,7 @@ def as_text(stored: object) -> str:
 def new_store_uuid() -> str:
     """Return a random UUID, version 4, as text.
 
-    ``uuid.uuid4`` is not called: programs replace it in their tests to get known ids, and opening a
-    store must not use up one of theirs.
+    ``uuid.uuid4`` is not called: programs replace ``uuid.uuid4`` in their tests to get known ids,
+    and opening a store must not use up a known id.
     """
     return str(UUID(bytes=os.urandom(16), version=4))

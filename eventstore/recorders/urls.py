@@ -72,8 +72,8 @@ def as_url(place: str | os.PathLike[str]) -> str:
 
 
 def parse_url(url: str) -> Location:
-    """Return the location that ``url`` names. Raises ``InvalidOption``, with valid examples, if it
-    names none.
+    """Return the location that ``url`` names. Raises ``InvalidOption``, with valid examples, if
+    ``url`` names no location.
     """
     if url == MEMORY:
         return Location("memory", "", {})
@@ -126,7 +126,7 @@ def absolute_hint(path: str) -> str:
 
 
 def without_password(url: str) -> str:
-    """Return ``url`` without its password, to show it to people and in logs."""
+    """Return ``url`` without its password, for messages and logs."""
     url = re.sub(r"^(\w+://[^:/?#@]*):.*@(?=[^@]*$)", r"\1:***@", url)
     return re.sub(r"(?<=[?&]password=)[^&]*", "***", url)
 
@@ -134,9 +134,9 @@ def without_password(url: str) -> str:
 def _options(
     url: str, query: str, ours: Mapping[str, Sequence[str] | None]
 ) -> tuple[dict[str, str], Sequence[str]]:
-    """Check the options of foldlog in a query. Return them, and the other parts of the query.
-    ``ours`` has the values that each option can have; None for a text or a number. Messages show
-    ``url``.
+    """Check the options of foldlog in a query. Return foldlog's options, and the other parts of the
+    query. ``ours`` has the values that each option can have; None for an option that is a text or a
+    number. Messages show ``url``.
     """
     options: dict[str, str] = {}
     others = []

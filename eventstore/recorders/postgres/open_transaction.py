@@ -1,9 +1,9 @@
-"""A write transaction on a connection, from its begin to its commit; and one call over all its
-attempts.
+"""A write transaction on a connection, from its begin to its commit, and one call of ``transact``
+over all its attempts.
 
 Writes are queued and sent with the next query, or with the commit. So an append costs two round
-trips: one to read the end of the conversation, and one to write and commit. It costs one if this
-process wrote to the conversation last.
+trips: one to read the end of the conversation, and one to write and commit. An append costs one
+round trip if this process wrote to the conversation last.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ OF_EVENTS: Final = "stands_event"
 """The query for a row of an event."""
 
 Witness = tuple[str, tuple[Parameter, ...]]
-"""A query that finds a row if, and only if, a transaction was committed: it looks for one row of
-the transaction's writes by values that no other transaction could have written. Each such row has a
-random part: the place of an event, the sealed key of a conversation, the key of a new conversation,
-the token of a tracking id.
+"""A query that finds a row if, and only if, a transaction was committed. The query looks for one
+row that the transaction wrote, by values that no other transaction could have written. These values
+have a random part: the place of an event, the sealed key of a conversation, the key of a new
+conversation, the token of a tracking id.
 """
 
 
@@ -40,13 +40,13 @@ class CommitInDoubt(ConnectionLost):
 
 
 class TooSlow(ConnectionLost):
-    """The server ended the session because it was idle within the transaction for too long, while
-    the work ran.
+    """The server ended the session because, while the work ran, the session was idle within the
+    transaction for too long.
     """
 
 
 class OpenTransaction:
-    """The transaction itself: its queued statements, its number, its locks, and whether it is
+    """An open transaction: its queued statements, its number, its locks, and whether it is
     committed.
     """
 
@@ -61,7 +61,7 @@ class OpenTransaction:
         self._number_asked: int | None = None
         self._begun = False
         self.is_joined = False
-        """Whether another store's transaction on this connection began it."""
+        """Whether another store's transaction on this connection began this transaction."""
         self._wrote = False
         self.writes = 0
         self._unchecked = False
@@ -70,7 +70,7 @@ class OpenTransaction:
         self.locks: list[int] = []
         self.witness: Witness | None = None
         self.stands: bool | None = False
-        """Whether the transaction is committed; None if it is not known."""
+        """Whether the transaction is committed; None if the outcome is not known."""
         self._answered_at = 0.0
 
     def ask(self, statement: str, *parameters: Parameter) -> list[Columns]:
@@ -79,17 +79,17 @@ class OpenTransaction:
         return self._wire.rows(self._answers()[-1])
 
     def lock(self, number: int) -> None:
-        """Wait for this lock, then hold it until the end. The statement is sent with the next
-        query.
+        """Wait for this lock, then hold the lock until the transaction ends. The statement that
+        locks is sent with the next query.
         """
         self._begin()
         self.locks.append(number)
         self._wire.queue("lock", number)
 
     def finds(self, earlier: OpenTransaction) -> bool:
-        """Return whether this earlier transaction was committed. The call waits for its locks, so
-        the transaction has ended by then. If it was committed, it has its number now, and with it
-        its positions.
+        """Return whether this earlier transaction was committed. The call waits for the locks of
+        the earlier transaction, so that transaction has ended when the call returns. A committed
+        transaction now has its number, and so its positions.
         """
         if earlier.witness is None:
             return False
@@ -113,9 +113,9 @@ class OpenTransaction:
         """Make the transaction durable. Raises ``CommitInDoubt`` if the commit was sent and not
         confirmed.
 
-        Rows that were only read are durable then too. They may be written by an earlier attempt,
-        and after a crash a primary may show them before its standby has them; so a read also waits
-        for the standby.
+        After the commit, rows that were only read are durable too: an earlier attempt may have
+        written these rows, and after a crash a primary may show them before its standby has them,
+        so a read also waits for the standby.
         """
         self.check_unused()
         if not self._begun:
@@ -142,7 +142,7 @@ class OpenTransaction:
             )
 
     def settle(self) -> None:
-        """Send the queued statements, and read their answers."""
+        """Send the queued statements, and read the answers to the statements."""
         self._begin()
         if self._wire.has_queued:
             self._answers()
@@ -211,17 +211,17 @@ class OpenTransaction:
         """Use this row to find out whether the transaction was committed, if the answer to the
         commit is lost.
 
-        A row of an event is best: its values stay when its conversation gets another key, and it
-        has the number of the transaction. Among other rows, the last is used, because a later write
-        may have replaced an earlier row.
+        A row of an event is best: it has the transaction's number, and its values stay when its
+        conversation gets another key. Without a row of an event, the last written row is used,
+        because a later write may have replaced an earlier row.
         """
         if self.witness is None or self.witness[0] != OF_EVENTS:
             self.witness = (statement, parameters)
 
     def _ask_for_number(self) -> None:
         """Check after the lock, in the same round trip, that the transaction's number is not older
-        than the previous holder's: otherwise its events would get positions before the events of
-        that holder.
+        than the number of the lock's previous holder. With an older number the transaction's events
+        would get positions before the previous holder's events.
         """
         if self._number_asked is None:
             self._begin()
@@ -248,16 +248,16 @@ class Call(Generic[T]):
     def __init__(self, work: Callable[[Any], T]) -> None:
         self._work = work
         self._doubt: tuple[T, OpenTransaction] | None = None
-        """The result of a commit without an answer, and the transaction that can find out the
-        outcome.
+        """The result of the work whose commit got no answer, and the transaction that can find out
+        whether it was committed.
         """
         self._is_in_doubt = False
         self._newest: OpenTransaction | None = None
         self._too_slow: TooSlow | None = None
         self._met = False
         self._locks: Sequence[int] = ()
-        """The locks of an attempt that was rolled back. The next attempt takes all of them first,
-        in one order, so that two calls that need each other's locks do not deadlock again.
+        """The locks of an attempt that was rolled back. The next attempt takes all these locks
+        first, in one order, so that two calls that need each other's locks do not deadlock again.
         """
 
     @property
@@ -271,8 +271,8 @@ class Call(Generic[T]):
 
     def note_on(self, error: BaseException) -> None:
         """Add a note to an exception from outside that ended the call, such as a timeout. The note
-        says whether the writes of the call are stored. The messages of our own errors say this
-        already.
+        says whether the writes of the call are stored. The messages of our own errors already say
+        whether the writes are stored.
         """
         if isinstance(error, FAILURES):
             return
@@ -287,9 +287,9 @@ class Call(Generic[T]):
             )
 
     def attempt(self, begin: Callable[[bool], OpenTransaction]) -> T:
-        """Run the work in a transaction that ``begin`` makes. The transaction may assume the state
-        that the work expects. If the assumption was wrong, run the work again in a transaction that
-        assumes nothing.
+        """Run the work in a transaction that ``begin`` makes. The first transaction may assume the
+        state that the work expects. If the assumption was wrong, the work is run again in a
+        transaction that assumes nothing.
         """
         if self._doubt is not None:
             result, earlier = self._doubt
@@ -339,8 +339,8 @@ class Call(Generic[T]):
         return result
 
     def may_have_met_itself(self) -> bool:
-        """Return whether an earlier attempt, which ended only now, may be the reason why this
-        attempt was refused.
+        """Return whether this attempt may have been refused because of an earlier attempt, which
+        ended only now.
         """
         met = self._met
         self._met = self._doubt is not None

@@ -1,8 +1,8 @@
 """Give each event a position in the whole store, without a lock, a sequence or a table that all
 writers share.
 
-A transaction has a number: its xid plus the epoch of the store. The positions that it may give are
-its own, 2^20 of them:
+A transaction has a number: its xid plus the epoch of the store. The transaction may give 2^20
+positions, which no other transaction gives:
 
     position = (number << 20) + place in the transaction
 
@@ -12,7 +12,8 @@ still runs. Later commits have positions at or above the horizon, so no event ca
 follower. Writers of one conversation get their numbers when they hold its lock, so its events have
 positions in the order of their ids.
 
-Only this file knows how positions are made. A database without xids needs another such file.
+Only this file knows how positions are made. A database without xids needs another file of this
+kind.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Part(NamedTuple):
 
     @classmethod
     def read(cls, text: str) -> Part:
-        """Return the part that a URL names, such as 17/64."""
+        """Return the part of a store that a URL names, such as 17/64."""
         match = re.fullmatch(r"(\d{1,2})/(2|4|8|16|32|64)", text)
         if match is None or int(match[1]) >= int(match[2]):
             raise InvalidOption(
@@ -54,7 +55,7 @@ class Part(NamedTuple):
 
 
 ONLY: Final = Part(0, 1)
-"""The part of a store that is the only one."""
+"""The part of a store that has only one part."""
 
 
 class Positions:
@@ -63,8 +64,8 @@ class Positions:
 
     The first place is random, out of 2^16. By this place and the head, a transaction recognizes its
     own event even if it never learned its own number: another writer may have appended an equal
-    event at the same time. The first key is random for the same reason: after a promotion another
-    transaction may have the same number.
+    event at the same time. The first key is random too, because after a promotion another
+    transaction may have an equal number.
     """
 
     def __init__(self, part: Part = ONLY) -> None:
@@ -75,8 +76,8 @@ class Positions:
         """The transaction's number, once the server has returned it."""
 
     def take(self, count: int) -> int:
-        """Return the first of ``count`` consecutive places. Raises ``StoreUnusable`` if there are
-        fewer.
+        """Return the first of ``count`` consecutive places. Raises ``StoreUnusable`` if the
+        transaction has fewer places left.
         """
         place = self._next
         if place + count - self._first > POSITIONS_MAX:
@@ -89,7 +90,9 @@ class Positions:
         return place
 
     def of(self, place: int) -> int:
-        """Return the position of a place. It is known once the number is known."""
+        """Return the position of a place. The position is known once the transaction's number is
+        known.
+        """
         assert self.number is not None, "asked for a position before the transaction was committed"
         return first_of(self.number) + place
 
@@ -103,8 +106,8 @@ class Positions:
         returns the number of another transaction that began after this one and gives no positions
         itself.
 
-        No follower passes such a number before this transaction ends: the horizon is at or below
-        its own number.
+        No follower passes the number of the other transaction before this transaction ends, because
+        the horizon is at or below this transaction's number.
         """
         own = min(count, self._first + POSITIONS_MAX - self._next)
         if own:

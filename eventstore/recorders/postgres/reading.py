@@ -2,11 +2,11 @@
 
 Followers read only rows that the server will not lose. A commit is visible when a standby has
 confirmed it. There is one exception: a primary that crashed shows, after its recovery, commits that
-no standby ever confirmed. If it then fails for good, a standby without them is promoted, and gives
-their positions to other events; a follower that has passed these positions would miss the other
-events. So before a follower reads on a new connection, it commits a message and waits until it is
-confirmed: then everything before it is confirmed too. A connection does not outlive a crash, so one
-message for each connection is enough.
+no standby ever confirmed. If this primary then fails for good, a standby without the unconfirmed
+commits is promoted, and gives their positions to other events; a follower that has passed these
+positions would miss the other events. So before a follower reads on a new connection, it commits a
+message and waits until the message is confirmed: everything before the message is confirmed then
+too. A connection does not outlive a crash, so one message for each connection is enough.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ _READ_AGAIN: Final = (
 Bind = Callable[[Wire], None]
 """Binds a connection to a store."""
 Question = tuple[Bind, str, tuple[Parameter, ...]]
-"""A function that binds a connection to the store, the name of a statement, and its parameters."""
+"""A query: a function that binds a connection to the store, the name of a statement, and the
+statement's parameters.
+"""
 
 
 class PostgresReader(Reader):
@@ -80,8 +82,8 @@ class PostgresReader(Reader):
 
 class ReadSession:
     """A read transaction. Its first query takes a connection from the pool. Until the first result,
-    a broken connection is replaced by another one. Later, another connection would show another
-    moment, so ``ConnectionLost`` is raised.
+    a broken connection is replaced by another connection. After the first result, another
+    connection would show another moment, so ``ConnectionLost`` is raised.
 
     ``retried`` sends the first query, and sends it again if the connection breaks. ``bind`` binds a
     connection to the store whose rows ``ask`` reads.
@@ -104,7 +106,7 @@ class ReadSession:
         return self.ask_each([(self._bind, statement, parameters)])[0]
 
     def ask_each(self, questions: Sequence[Question]) -> list[list[Columns]]:
-        """Send several queries in one round trip. Return a result for each."""
+        """Send several queries in one round trip. Return a result for each query."""
         if self._wire is None:
             return self._retried(lambda: self._first(questions))
         if not self._is_confirmed:
@@ -141,7 +143,7 @@ class ReadSession:
 
 
 def _send_queries(wire: Wire, questions: Sequence[Question]) -> list[list[Columns]]:
-    """Send these queries after the queued statements. Return their results."""
+    """Send these queries after the queued statements. Return the results of the queries."""
     for bind, statement, parameters in questions:
         bind(wire)
         wire.queue(statement, *parameters)

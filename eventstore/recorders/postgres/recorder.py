@@ -40,7 +40,7 @@ from foldlog.eventstore.recorders.types import as_text
 T = TypeVar("T")
 
 CONNECTIONS_MAX: Final = 32
-"""The default limit. A connection is made when it is needed."""
+"""The default limit of open connections. A connection is made when it is needed."""
 _REPLY_SHARE: Final = 1 / 2
 _LOCK_SHARE: Final = 1 / 3
 """The part of its patience for which a call waits for one answer, or for one lock.
@@ -60,9 +60,9 @@ _CONNECTION_DEFAULTS: Final = {
 }
 _SETTINGS: Final = "-c idle_in_transaction_session_timeout=5s -c plan_cache_mode=force_generic_plan"
 """The server cannot see that a client is gone, and the client may hold the lock of a conversation.
-A living client is never idle for long, so a limit ends the sessions of dead clients. The server
-plans a statement once for each connection: planning it for each call, over all partitions, takes
-longer than most answers.
+A living client is never idle for long, so a limit of idle time ends the sessions of dead clients.
+The server plans a statement once for each connection: to plan a statement for each call, over all
+partitions, takes longer than most answers.
 """
 
 
@@ -83,9 +83,9 @@ class PostgresRecorder(Recorder):
 
     ``dsn`` is anything that libpq accepts, and ``options`` are the options of a URL, as
     ``parse_url`` returns them. If there are several hosts, the primary is used. If the connection
-    to it breaks, the hosts are searched for the primary again. While it is unreachable, calls wait
-    for up to ``patience_s``, then raise ``StoreUnavailable``. ``durable=False`` does not wait for
-    the disk.
+    to the primary breaks, the hosts are searched for the primary again. While the primary is
+    unreachable, calls wait for up to ``patience_s``, then raise ``StoreUnavailable``.
+    ``durable=False`` does not wait for the disk.
 
     Raises ``StoreUnavailable`` if the server cannot be reached or could not keep the promise of
     durability, and ``StoreUnusable`` if the schema is not a foldlog store or was made by a newer
@@ -103,8 +103,8 @@ class PostgresRecorder(Recorder):
         part: Part | None = None,
         pool: Pool | None = None,
     ) -> None:
-        """Open the store, which must be ``part``, if that is not None. With the ``pool`` of another
-        recorder, the other recorder checks the servers, and no schema is made.
+        """Open the store, which must be ``part`` if ``part`` is not None. With the ``pool`` of
+        another recorder, the other recorder checks the servers, and no schema is made.
         """
         mode = options.get("mode", "rwc")
         self.writable = mode != "ro"
@@ -229,13 +229,13 @@ class PostgresRecorder(Recorder):
     def compact(
         self, patience_s: float, on_progress: Callable[[int, int], object] = lambda done, of: None
     ) -> bool:
-        """Vacuum deleted rows from the tables. Copies of them stay in the write-ahead log until it
-        is recycled, and in its archive and in backups until these are deleted. Only a conversation
-        whose key is erased is unreadable there.
+        """Vacuum deleted rows from the tables. Copies of deleted rows stay in the write-ahead log
+        until the log is recycled, and in archives of the log and in backups until these files are
+        deleted. In such copies only a conversation whose key is erased is unreadable.
 
         Return False if this role may not vacuum. Raises ``StoreUnavailable`` if an older
-        transaction may still read them after ``patience_s`` seconds. Cost: a look at every page of
-        the tables that is not all visible, and at their indices.
+        transaction may still read deleted rows after ``patience_s`` seconds. Cost: reading every
+        page of the tables that is not all visible, and the tables' indices.
         """
         until = time.monotonic() + patience_s
         while (
@@ -252,15 +252,15 @@ class PostgresRecorder(Recorder):
 
     def check(self) -> Iterator[str]:
         """Yield rows without a conversation as problems and, if the extension ``amcheck`` is
-        installed, damaged indices. If the server was set up with data checksums, it also reports
-        each page with a wrong checksum.
+        installed, damaged indices. A server that was set up with data checksums also reports each
+        page with a wrong checksum.
         """
         yield from self.beside(
             lambda connection: list(status.findings(connection, self._statements))
         )
 
     def status(self) -> status.Status:
-        """Return which session holds the followers back, and how far they are behind."""
+        """Return which session holds the followers back, and how far the followers are behind."""
         return self.beside(lambda connection: status.status(connection, self._statements))
 
     def close(self) -> None:
@@ -301,8 +301,8 @@ class PostgresRecorder(Recorder):
 
     def beside(self, work: Callable[[psycopg.Connection[Any]], T]) -> T:
         """Run ``work`` with a connection of psycopg, for rare tasks and for tables that are not the
-        store's. If the connection breaks, ``work`` is run again on another one, so a second run
-        must have no other effect.
+        store's. If the connection breaks, ``work`` is run again on another connection, so a second
+        run of ``work`` must have no further effect.
         """
 
         def attempt() -> T:
@@ -472,7 +472,9 @@ os.register_at_fork(
 
 
 def _parameters(dsn: str, *, writable: bool) -> dict[str, Any]:
-    """Return the parameters of a connection: those of the URL, and our defaults for the others."""
+    """Return the parameters of a connection: the parameters of the URL, and our default for each
+    parameter that the URL lacks.
+    """
     try:
         parameters = conninfo.conninfo_to_dict(dsn)
     except psycopg.ProgrammingError as error:

@@ -17,8 +17,8 @@ from foldlog.eventstore.recorders.types import as_text, new_store_uuid
 
 _SERVER_VERSION_MIN: Final = 14
 _LOCK_WAIT: Final = "2s"
-"""The time for which a migration waits for a table. Later users of the table wait for it, so it
-fails early and is repeated.
+"""The time for which a migration waits for a table. Later users of the table wait for the
+migration, so a migration that has to wait fails early and is repeated.
 """
 
 
@@ -31,12 +31,12 @@ def prepare(
     create: bool,
     writable: bool,
 ) -> Part:
-    """Make the store if it does not exist, or migrate it to the newest schema. One process does
-    this, other processes wait. Return which part of a store it is. If ``part`` is not None, the
-    store must be this part.
+    """Make the store if it does not exist, or migrate it to the newest schema. One process makes or
+    migrates the store, and other processes wait. Return which part of a store the schema is. If
+    ``part`` is not None, the store must be this part.
 
     Raises ``StoreUnusable`` if the schema is not a store, is of a newer version, has other
-    partitions or may not be made; ``LockNotAvailable`` (psycopg's) if a table that has to change is
+    partitions or may not be made; psycopg's ``LockNotAvailable`` if a table that has to change is
     in use: try again.
     """
     newest = max(migrations("postgresql"))
@@ -126,8 +126,8 @@ def schemas_there(connection: psycopg.Connection[Any], schemas: Sequence[str]) -
 def check_not_lost(
     connection: psycopg.Connection[Any], lost: Sequence[str], first: str, there: Sequence[str]
 ) -> None:
-    """Raise ``StoreUnusable`` if these stores among several are missing, although they were made
-    before: the ``first`` store is made last, and before that no store has conversations.
+    """Raise ``StoreUnusable`` if these stores are missing although they were made before. The
+    ``first`` of several stores is made last, and before it is made no store has conversations.
     """
     begun = "SELECT 1 FROM {schema}.conversations LIMIT 1"
     if first in there or any(
@@ -162,13 +162,13 @@ def greet(
     durable: bool,
 ) -> bool:
     """Check the server of a new connection, in one round trip for all stores that use the
-    connection. Its settings must not lose acknowledged events, and the epochs must be right. Begin
-    an epoch if a store was restored or its server promoted. Return whether the server belongs to
-    Citus.
+    connection. The server's settings must not lose acknowledged events, and the epochs of the
+    stores must be right. Begin an epoch if a store was restored or its server promoted. Return
+    whether the server belongs to Citus.
 
-    Raises ``StoreUnavailable`` if its settings could lose acknowledged events, ``ConnectionLost``
-    if the connection is for writing and the server is a standby, ``StoreUnusable`` if this role may
-    not begin an epoch.
+    Raises ``StoreUnavailable`` if the server's settings could lose acknowledged events,
+    ``ConnectionLost`` if the connection is for writing and the server is a standby,
+    ``StoreUnusable`` if this role may not begin an epoch.
     """
     for store in stores:
         store.bind(wire)
@@ -284,8 +284,8 @@ def _facts(connection: psycopg.Connection[Any], schema: str) -> dict[str, str]:
 
 
 def _facts_of_store(connection: psycopg.Connection[Any], schema: str) -> dict[str, str]:
-    """Return the facts of a store; none if the schema has no tables. Raises ``StoreUnusable`` for
-    other tables.
+    """Return the facts of a store; an empty map if the schema has no tables. Raises
+    ``StoreUnusable`` for other tables.
     """
     query = "SELECT tablename::text, schemaname::text FROM pg_tables WHERE schemaname = ANY (%s)"
     tables = connection.execute(query, ([schema, f"{schema}_00"],)).fetchall()
@@ -307,7 +307,9 @@ def _facts_of_store(connection: psycopg.Connection[Any], schema: str) -> dict[st
 
 
 def _version(facts: Mapping[str, str], schema: str, partitions: str | None) -> int:
-    """Return the schema's version; 0 without a store. Raises what ``prepare`` raises."""
+    """Return the schema's version; 0 if the schema has no store. Raises the errors of
+    ``prepare``.
+    """
     if not facts:
         return 0
     newest = max(migrations("postgresql"))
@@ -368,8 +370,8 @@ def _migrate(
 
 def _storage(connection: psycopg.Connection[Any]) -> dict[str, str]:
     """Return the clauses of CREATE TABLE with which this server stores values uncompressed, or
-    compresses them with lz4. Citus cannot alter that later. An older server, or one that was built
-    without lz4, uses pglz.
+    compresses them with lz4. Citus cannot alter these clauses later. An older server, or one that
+    was built without lz4, uses pglz.
     """
     query = """SELECT current_setting('server_version_num')::int >= 160000, 'lz4' = ANY (enumvals)
         FROM pg_settings WHERE name = 'default_toast_compression'"""

@@ -1,8 +1,9 @@
 """Threads that append to one conversation share a transaction. Otherwise each thread would wait for
 the lock of the thread before it.
 
-The first thread leads, alone. Appends wait until it ends. Then the first of them leads, with all
-others. A leader runs the works in their order in one transaction, so one commit is enough for all.
+The first thread leads, alone. Later appends wait until the first append ends. Then the first
+waiting append leads, with all waiting appends. A leader runs the works in their order in one
+transaction, so one commit is enough for all works.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from foldlog.eventstore.recorders.types import Outcome
 T = TypeVar("T")
 
 _SHARING_MAX: Final = 100
-"""The most works in one transaction. A later work waits for all of them."""
+"""The most works in one transaction. A later work waits for all works of the transaction."""
 
 Work = Callable[[Any], Any]
 
@@ -33,21 +34,21 @@ class _Job:
 
 
 class Sharing:
-    """The works that wait, by conversation. A conversation is among them while a thread leads for
-    it.
+    """The waiting works by conversation. A conversation is in this map while a thread leads for the
+    conversation.
     """
 
     def __init__(self, run: Callable[[Work], Any]) -> None:
-        """``run`` runs a work in a transaction and returns its result. It runs the work again if
-        the connection breaks.
+        """``run`` runs a work in a transaction and returns the work's result. If the connection
+        breaks, ``run`` runs the work again.
         """
         self._run = run
         self._mutex = threading.Lock()
         self._waiting: dict[str, list[_Job]] = {}
 
     def run(self, conversation: str, work: Callable[[Any], T]) -> T:
-        """Run a work, perhaps in a transaction with works of other threads. Return its result, or
-        raise its error.
+        """Run a work, perhaps in a transaction with works of other threads. Return the work's
+        result, or raise its error.
         """
         job = _Job(work)
         with self._mutex:
@@ -81,7 +82,7 @@ class Sharing:
             member.turn.release()
 
     def _leave(self, conversation: str) -> None:
-        """Let the first thread that waits lead, with all that wait."""
+        """Let the first waiting thread lead, with the works of all waiting threads."""
         with self._mutex:
             waiting = self._waiting.pop(conversation, [])
             if not waiting:
@@ -108,8 +109,9 @@ class _WroteAndFailed(Exception):
 
 
 def _in_one_transaction(works: Sequence[Work], transaction: Any) -> list[Outcome[Any]]:
-    """Run works in their order. An error may come from a wrong assumption. Then the next work meets
-    a failed transaction, and all works run again in a transaction that assumes nothing.
+    """Run works in their order. An error may come from a wrong assumption. After a wrong assumption
+    the next work meets a failed transaction, and all works run again in a transaction that assumes
+    nothing.
     """
     outcomes = []
     for work in works:

@@ -26,7 +26,7 @@ class Holder(NamedTuple):
 
 class Lag(NamedTuple):
     """The lag of a follower that records its position in the store: how many events it could read
-    now (at most 10,000 are counted), and how long ago the first of them was recorded.
+    now (at most 10,000 are counted), and how long ago the first of these events was recorded.
     """
 
     follower: str
@@ -37,8 +37,8 @@ class Lag(NamedTuple):
 
 class Status(NamedTuple):
     """``horizon_age``: how many transactions began to write after the oldest one that still runs,
-    for which followers wait. ``held_back``: how many committed events are beyond its position; at
-    most 10,000 are counted. ``standbys``: the standbys that a commit waits for, as in
+    for which followers wait. ``held_back``: how many committed events are at or beyond ``horizon``;
+    at most 10,000 events are counted. ``standbys``: the standbys that a commit waits for, as in
     ``synchronous_standby_names``.
     """
 
@@ -80,7 +80,7 @@ def holder(
     connection: psycopg.Connection[Any], statements: Mapping[str, bytes], locks: Sequence[int]
 ) -> str:
     """Return a text that names the other session that holds one of these advisory locks; an empty
-    text if none does.
+    text if no session holds one.
     """
     row = connection.execute(statements["lock_holder"], (list(locks),)).fetchone()
     if row is None:
@@ -98,10 +98,10 @@ def vacuum(
     on_progress: Callable[[int, int], object],
 ) -> bool | None:
     """Vacuum every table and partition of the schema, in one statement. Return True if VACUUM
-    reports that it removed every row that was deleted before this call. The marks of pending bytes
-    are removed then. Return False otherwise, and if the report is not in English. Return None if
-    this role may not vacuum: only the owner of a table may, and from PostgreSQL 17 on a role with
-    ``MAINTAIN``.
+    reports that it removed every row that was deleted before this call. In this case the marks of
+    pending bytes are removed. Return False if VACUUM did not remove every such row, and if its
+    report is not in English. Return None if this role may not vacuum: only the owner of a table
+    may, and from PostgreSQL 17 on a role with ``MAINTAIN``.
     """
     notices: list[str] = []
 
@@ -146,7 +146,7 @@ def _removed_all_before(number: int, report: str, tables: int = 1) -> bool:
 
 
 def findings(connection: psycopg.Connection[Any], statements: Mapping[str, bytes]) -> Iterator[str]:
-    """Yield the problems of tables and indices. Cost: all of them are read."""
+    """Yield the problems of tables and indices. Cost: reading all tables and indices."""
     yield from missing_parts(
         "postgresql", set(connection.execute(statements["parts_of_schema"]).fetchall())
     )

@@ -1,11 +1,11 @@
 """Many stores behind one address: N schemas of a database, each a complete store, and each
-conversation in one of them.
+conversation in one of these schemas.
 
 A hash of a conversation's id gives the number of its store. A companion (``ID/+NAME``) is in the
 store of ``ID``. A fork is in the store of its parent; if the hash of its id gives another store, a
 fact in that store names the right one. The key of a conversation, divided by the number of stores,
 has the number of its store as remainder. So a query by id or by key is sent to one store. All other
-queries are sent to all stores, in one round trip, and their results are joined.
+queries are sent to all stores, in one round trip, and the results of the stores are joined.
 
 A position in several stores has one number for each store. In each store, and so in each
 conversation, followers read in order; between stores there is no order.
@@ -66,7 +66,7 @@ _KEYS_AT: Final = {
 _Asking = tuple[str, tuple[Parameter, ...]]
 """A statement and its parameters."""
 Snapshots = list[list[Columns]]
-"""The snapshots of servers. While they stay the same, nothing was committed."""
+"""The snapshots of servers. While the snapshots stay the same, nothing was committed."""
 
 
 class _Joined(NamedTuple):
@@ -139,15 +139,15 @@ _ENDS: Final = {
     "activity": b"ORDER BY at DESC, conversation DESC LIMIT $4",
     "activity_with_all": b"ORDER BY at DESC, conversation DESC LIMIT $5",
 }
-"""The ends of the statements that query all stores. With them the database stops as soon as it has
-the rows that are needed.
+"""The ends of the statements that query all stores. With these ends the database stops as soon as
+it has the needed rows.
 """
 _ANY_STORE: Final = frozenset({"now", "trackings", "max_tracking_id"})
 
 
 class StoresReader(PostgresReader):
-    """One read transaction on each server. It begins with the first query on one of the server's
-    stores.
+    """One read transaction on each server. The transaction on a server begins with the first query
+    on one of the server's stores.
     """
 
     def __init__(self, stores: Stores, sessions: Mapping[Server, ReadSession]) -> None:
@@ -414,7 +414,8 @@ class StoresReader(PostgresReader):
 @Transaction.register
 class StoresTransaction:
     """A write transaction on one server. It has a transaction of each store that the work uses, and
-    passes each call on to one of these transactions. They are committed together.
+    passes each call on to one of these transactions. The transactions of all stores are committed
+    together.
     """
 
     def __init__(
@@ -467,9 +468,9 @@ class StoresTransaction:
         return state
 
     def _find_elsewhere(self, server: Server, home: int, name: str) -> Conversation | None:
-        """Find a conversation whose id belongs to a store on another server. If there is none, that
-        store notes, in a transaction of its own, that the conversation will be in the present store
-        of this transaction.
+        """Find a conversation whose id belongs to a store on another server. If there is no such
+        conversation, the store of the id notes, in another transaction, that the conversation will
+        be in the present store of this transaction.
         """
         own = self._home or self._server.numbers[0]
 
@@ -667,7 +668,9 @@ class Server(PostgresRecorder):
 
     @property
     def numbers_of_nodes(self) -> Sequence[int]:
-        """The number of one store on each node. On Citus each store may be on another node."""
+        """For each node of the server, the number of one store on the node. On Citus each store may
+        be on another node.
+        """
         return self.numbers if self._is_on_citus else self.numbers[:1]
 
     def bind_together(self, wire: Wire) -> None:
@@ -734,7 +737,8 @@ class Stores(Recorder):
     """The recorder over several stores: see the beginning of this file.
 
     ``stores`` in the options is their number, a power of two. ``moved`` names the stores on other
-    servers: ``17@host:port,18@host``. They have the same database, schema and user there.
+    servers: ``17@host:port,18@host``. The database, the schema and the user of a moved store are
+    the same on the other server.
     """
 
     on_server = True
@@ -817,7 +821,7 @@ class Stores(Recorder):
         self._nothing[question] = snapshots
 
     def position(self, position: int | str) -> Position:
-        """Return a position. It may be passed as its text, or as 0 for the beginning."""
+        """Return a position, which may be passed as its text, or as 0 for the beginning."""
         if isinstance(position, str):
             position = Position.read(position)
         elif not isinstance(position, Position) and position == 0:
@@ -830,8 +834,8 @@ class Stores(Recorder):
         return position
 
     def tracked(self, text: str) -> Position:
-        """Return the position that a follower has noted. If it is one number, this number is the
-        position in each store.
+        """Return the position that a follower has noted. A position with only one number means this
+        number in each store.
         """
         if text.isdecimal():
             return Position.of(int(text), [int(text)] * self.count)
@@ -872,7 +876,7 @@ class Stores(Recorder):
         patience_s: float,
         on_progress: Callable[[int, int], object] = lambda outcomes, of: None,
     ) -> bool:
-        """Vacuum each store that has pending bytes."""
+        """Vacuum each of the joined stores that has pending bytes."""
         pending = self.query(StoresReader.with_bytes_pending)
         outcomes = []
         for count, number in enumerate(pending, 1):
@@ -911,8 +915,9 @@ class Stores(Recorder):
             yield StoresReader(self, sessions)
 
     def _first_server(self, work: Callable[[Transaction], object]) -> Server:
-        """Return the server of the first conversation that the work names. To find it, the work is
-        run with a stand-in until its first call; work has no other effects and may be run again.
+        """Return the server of the first conversation that the work names. To find this
+        conversation, the work is run with a stand-in until the work's first call. A work has no
+        other effects and may be run again.
         """
         try:
             work(cast(Transaction, _StandIn()))

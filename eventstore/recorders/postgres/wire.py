@@ -2,8 +2,8 @@
 together, in one round trip. The driver's errors become foldlog's errors, one for each reaction of
 the recorder.
 
-This is libpq's pipeline mode, as psycopg binds it. psycopg's own cursors take ten times the CPU of
-this code, which is more than the rest of an append takes.
+This module uses libpq's pipeline mode, as psycopg binds it. psycopg's own cursors take ten times
+the CPU of this module, which is more than all other steps of an append take.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _CANCEL_S: Final = 2.0
 PREFIX_END: Final = ":"
 """The end of the prefix that distinguishes the statements of different stores."""
 _PREPARE: Final = "+"
-"""In the list of sent statements: the next name is the name of a prepared statement."""
+"""A mark in the list of sent statements: the next name is the name of a prepared statement."""
 
 
 class ConnectionLost(StoreUnavailable):
@@ -66,11 +66,13 @@ _REFUSALS: Final = re.compile(
     r"permission denied for database|is not permitted to log in|no password supplied|invalid port"
     r" number"
 )
-"""A new connection is refused without a state code, only by a message. Errors that waiting cannot
-cure are raised at once. A message in another language counts as a server that is unreachable.
+"""A new connection is refused without a state code, only by a message. An error that does not end
+by waiting is raised at once. A message in another language counts as a server that is unreachable.
 """
 _NO_NUMBER: Final = "22P02"
-"""Our statements that check something return a number, or fail because a text is not a number."""
+"""A statement of ours that checks something returns a number, or fails because a text is not a
+number.
+"""
 _NO_RIGHT: Final = "42501"
 _NO_TABLE: Final = "42P01"
 _LOST: Final = ("08", "57P01", "57P02", "57P03", "57P05", "25P03", "25P04", "25006")
@@ -131,9 +133,10 @@ def _is_refusal(text: str) -> bool:
 class Wire:
     """A connection in pipeline mode. One thread at a time may use it.
 
-    It has the statements of the store to which it was bound last. ``prepared=False`` sends each
-    statement as text, for poolers that use another server connection for each transaction and do
-    not support prepared statements. ``reply_timeout_s`` is how long to wait for a silent server.
+    A connection has the statements of the store to which it was bound last. ``prepared=False``
+    sends each statement as text, for poolers that use another server connection for each
+    transaction and do not support prepared statements. ``reply_timeout_s`` is how long to wait for
+    a silent server.
     """
 
     def __init__(
@@ -153,8 +156,8 @@ class Wire:
         self._server = server
         self._prepared: set[str] | None = set() if prepared else None
         self.keeps_its_server = keeps_its_server
-        """Whether it is the same server connection for as long as it is open; behind a pooler it is
-        not.
+        """Whether the connection keeps one server connection for as long as it is open. Behind a
+        pooler it does not.
         """
         self.is_confirmed = False
         """Whether a standby has confirmed everything that this connection may show to a
@@ -182,8 +185,8 @@ class Wire:
     # ----------------------------------------------------------------------------------------------
 
     def bind(self, statements: Mapping[str, bytes], prefix: str) -> None:
-        """From now on, queue the statements of a store. ``prefix`` distinguishes them from the
-        statements of other stores.
+        """From now on, queue the statements of a store. ``prefix`` distinguishes these statements
+        from the statements of other stores.
         """
         self._statements = statements
         self._prefix = prefix
@@ -203,7 +206,7 @@ class Wire:
         """Send the queued statements, wait, and return a result for each, in order: one round trip.
 
         Raises the error of the first statement that failed; the statements after it did not run.
-        Raises ``ConnectionLost``; then it is not known whether the sent statements ran.
+        Raises ``ConnectionLost``: after this error it is not known whether the sent statements ran.
         """
         self.warned = False
         # until the round trip has ended in order, because Ctrl-C may come at any time
@@ -255,8 +258,8 @@ class Wire:
 
     @contextlib.contextmanager
     def plain(self) -> Iterator[psycopg.Connection[Any]]:
-        """Lend the connection to code that calls psycopg's own methods. If that fails, it is not
-        used again.
+        """Lend the connection to code that calls psycopg's own methods. If this code fails, the
+        connection is not used again.
         """
         if self._unread:
             self.ask()  # read the answers for which no caller waited
@@ -281,7 +284,7 @@ class Wire:
 
     def cancel(self) -> None:
         """Ask the server to cancel its work for this connection, such as a wait for a standby, so
-        that it need not keep the session. No caller waits for the outcome.
+        that the server need not keep the session. No caller waits for the outcome.
         """
         if capabilities.has_cancel_safe():
             with contextlib.suppress(psycopg.Error):
@@ -333,8 +336,8 @@ class Wire:
             self._pg.consume_input()
 
     def _results(self) -> list[PGresult]:
-        """Return the results of the oldest unread batch. A statement that was skipped after a
-        failure has a result too.
+        """Return the results of the oldest unread batch of statements. A statement that was skipped
+        after a failure has a result too.
         """
         batch = self._unread[0]
         results = list[PGresult]()
@@ -383,7 +386,9 @@ class Pool:
         self._idle: list[Wire] = []
         """Connections that are not in use. Some of them may be closed."""
         self._places: list[_Place] = []
-        """The first ``size`` places have a connection, or make one. The others wait."""
+        """The first ``size`` places in the list have a connection, or make a connection. Later
+        places wait.
+        """
         self.closed = False
 
     @contextlib.contextmanager
@@ -391,7 +396,8 @@ class Pool:
         """Yield a connection for one transaction, which is rolled back if it is open at the end. A
         connection that still works returns to the pool.
 
-        Raises ``StoreUnavailable`` if all are in use for too long, or none can be made.
+        Raises ``StoreUnavailable`` if all connections are in use for too long, or no connection can
+        be made.
         """
         place = _Place()
         try:
@@ -409,13 +415,13 @@ class Pool:
                 raise
 
     def add(self, wire: Wire) -> None:
-        """Take a connection that was made elsewhere."""
+        """Add a connection that was made elsewhere to the pool."""
         with self._mutex:
             self._idle.append(wire)
 
     def forget_idle(self) -> None:
-        """Close all connections that are not in use: one connection was found broken, so these may
-        be broken too.
+        """Close all connections that are not in use: one connection was found broken, so unused
+        connections may be broken too.
         """
         with self._mutex:
             idle = self._idle
@@ -465,7 +471,7 @@ class Pool:
         self._end(place)
 
     def _end(self, place: _Place) -> None:
-        """Leave a place, or the queue for one."""
+        """Leave a place, or the queue for a place."""
         if place in self._places:
             self._places.remove(place)
         for waiting in self._places[: self._size]:
@@ -490,7 +496,7 @@ BIGINT: Final = 20
 BOOLEAN: Final = 16
 BYTEA: Final = 17
 OF_ROW: Final = (BIGINT, BYTEA, BOOLEAN, BOOLEAN, BYTEA, BYTEA, BIGINT)
-"""The types of the columns of a row, and of its position behind them."""
+"""The types of the columns of a row, followed by the type of the row's position."""
 
 bigint: Final = Struct("!q").pack
 

@@ -1,4 +1,6 @@
-"""The writes of one transaction: a recorder's interface, as statements on an open transaction."""
+"""The writes of one transaction: statements on an open transaction that do what the interface of a
+recorder says.
+"""
 
 from __future__ import annotations
 
@@ -33,16 +35,16 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
 
     Transactions that ask for the same conversation by its id wait for one another, by an advisory
     lock that ends with the transaction. So the conversation does not change between its read and
-    the commit. The primary keys would refuse the second writer anyway; with the lock it need not
-    start again. Transactions on different conversations never wait for one another.
+    the commit. The primary keys would refuse the second writer anyway; with the lock the second
+    writer need not start again. Transactions on different conversations never wait for one another.
 
     With ``is_numbered_first`` the transaction gets its number before it sends rows, and sends rows
     with positions: on Citus, another server may insert them.
 
     With ``may_assume`` the transaction assumes that a conversation is in the expected state, and
     that an idempotency key is new. The server checks both in the same round trip, before it writes.
-    If an assumption is wrong, the transaction fails, ``assumes`` still holds, and all its results
-    are invalid.
+    If an assumption is wrong, the transaction fails, ``assumes`` stays true, and all results of the
+    transaction are invalid.
     """
 
     def __init__(
@@ -63,7 +65,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
         self._may_assume = may_assume
         self._is_numbered_first = is_numbered_first
         self._locked: set[int] = set()
-        """Keys of conversations that no other writer changes before this transaction ends."""
+        """The keys of conversations that no other writer changes before this transaction ends."""
 
     # -- what recorders promise
     # ---------------------------------------------------------------------------------------
@@ -223,8 +225,8 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
         self._seen_by(OF_EVENTS, key, rows[-1].id, rows[-1].head, places[-1])
 
     def _lock_by_key(self, key: int) -> bool:
-        """Lock a conversation by its state at the time of the lock: a staged one may have been
-        published before. Return False if there is no such conversation.
+        """Lock a conversation by its state at the time of the lock: a staged conversation may have
+        been published before the lock. Return False if there is no such conversation.
         """
         was_numbered = self._number_asked is not None
         locked: tuple[bytes, bytes] | None = None
@@ -253,7 +255,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
         return super()._state(key)
 
     def _delete(self, statement: str, key: int, limit: int) -> bool:
-        """Delete at most ``limit`` rows. Return whether all are gone."""
+        """Delete at most ``limit`` rows. Return whether no row is left to delete."""
         self._wrote = True
         [(deleted,)] = self.ask(statement, key, limit)
         return bool(deleted < limit)
@@ -269,7 +271,7 @@ def _in_order(rows: Sequence[Row], positions: Sequence[int | None]) -> list[tupl
 
 def _can_be_checked(expected: Conversation) -> bool:
     """Return whether the conversation ends with an event of its own, by which the server recognizes
-    it. A conversation that shares its past is always read, because its own row does not show
-    changes of its ancestors.
+    the conversation's state. A conversation that shares its past is always read, because its own
+    row does not show changes of its ancestors.
     """
     return expected.erasure is None and expected.parent is None and expected.version > 0

@@ -1,11 +1,11 @@
 """Write the log back into the file at the same time as commits, not within them.
 
-SQLite writes it back in the commit that makes it long, and the caller of that commit waits for it:
-a third of the time of large batches. Here a short-lived thread does it. Most of the work needs no
-lock: SQLite writes committed pages back while other connections commit and read (``PASSIVE``). But
-a log that is written all the time would never end, so the rest is written back under the write
-lock, and the next commit begins the log again (``RESTART``). The thread waits briefly for readers
-of the log.
+SQLite writes the log back in the commit that makes it long, and the caller of that commit waits:
+for large batches, a third of the time. Here a short-lived thread writes the log back. Most of the
+work needs no lock: SQLite writes committed pages back while other connections commit and read
+(``PASSIVE``). But a log that is written all the time would never end, so its last pages are written
+back under the write lock, and the next commit begins the log again (``RESTART``). The thread waits
+briefly for readers of the log.
 
 Nothing depends on the thread. Everything in the log is committed, even if the thread is killed or
 fails. If the thread does not keep up, SQLite writes the log back in a commit, as it does without
@@ -26,9 +26,9 @@ from foldlog.eventstore.recorders.sqlite.store_file import StoreFile
 
 THREAD: Final = "foldlog-checkpoint"
 AT = 1_000
-"""The log is written back when it has this number of pages: SQLite's own default."""
+"""The number of pages at which the log is written back. SQLite's own default is the same."""
 IN_COMMITS_AT: Final = 4_000
-"""SQLite writes the log back in a commit when it has this number of pages."""
+"""The number of pages at which SQLite writes the log back in a commit."""
 
 
 class LogCheckpoints:
@@ -47,14 +47,14 @@ class LogCheckpoints:
         """The lock of the one thread that is at work."""
         self.beside_commits = threading.Lock()
         """The lock that is held while the log is written back without the write lock. A holder of
-        the write lock that takes this lock waits for the end of such a checkpoint, and no other one
-        begins.
+        the write lock that takes this lock waits for the end of a running checkpoint, and no other
+        checkpoint begins.
         """
 
     def look(self, pages: int) -> None:
-        """Begin to write the log back if it is long, and wait if it is too long. Call it after a
-        commit, under the write lock, with the number of pages in the log; below ``AT`` the log is
-        not long.
+        """Begin to write the log back if it is long, and wait if it is too long. Call this method
+        after a commit, under the write lock, with the number of pages in the log; below ``AT`` the
+        log is not long.
         """
         if self._stopped:
             return
@@ -93,7 +93,7 @@ class LogCheckpoints:
             self._turn.release()
 
     def _write_back(self) -> int:
-        """Write the log back. Return the length at which to write it back next."""
+        """Write the log back. Return the length at which the log is to be written back next."""
         with closing(self._file.connect(to_write=True)) as connection, self.beside_commits:
             frames, done = maintenance.write_back(connection)
         if frames - done >= AT:  # a reader needs the log, or another process writes it back

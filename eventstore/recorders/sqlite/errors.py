@@ -116,10 +116,12 @@ def raise_translated(error: BaseException, doing: str) -> None:
 
 
 def is_ours(error: BaseException) -> bool:
-    """Return whether foldlog's own code raised this error of SQLite or the system. If not, code
-    that it called raised it, such as a guard, or a signal handler that interrupted it.
+    """Return whether foldlog's own code raised this error of SQLite or the system. Otherwise code
+    that foldlog called raised the error, such as a guard, or a signal handler that interrupted
+    foldlog's code.
 
-    The traceback tells: the last frame outside of Python's own library called SQLite or the system.
+    The traceback answers the question: its last frame outside of Python's own library called SQLite
+    or the system.
     """
     if not isinstance(error, sqlite3.Error | OSError | Failure | UnicodeDecodeError):
         return False
@@ -141,7 +143,7 @@ def is_full(error: BaseException) -> bool:
 
 
 def is_of_disk(error: BaseException) -> bool:
-    """Return whether reading, writing or syncing failed; in a commit, maybe after the commit was
+    """Return whether reading, writing or syncing failed. A commit that failed may have been
     written.
     """
     return _code(error) == sqlite3.SQLITE_IOERR

@@ -1,11 +1,11 @@
 """Copy, rewrite and check the file as a whole.
 
-A copy does not know which positions its store gave later. If it replaces its store, or is used
-beside it, it must not give these positions again: a follower that has passed them would miss the
-new events. So a file records its own inode. The first writer to a file with another inode begins an
-*epoch*, above every position that the other file can have given until then. The epoch begins at the
-present time in microseconds, since no store records a million events a second for long. If the
-clock is wrong, it begins at least 2^32 above the last position.
+A copy does not know which positions its store gave later. If a copy replaces its store, or is used
+beside its store, it must not give these positions again: a follower that has passed the positions
+would miss the new events. So a file records its own inode. The first writer to a file with another
+inode begins an *epoch*, above every position that the other file can have given until then. The
+epoch begins at the present time in microseconds, since no store records a million events a second
+for long. If the clock is wrong, it begins at least 2^32 above the last position.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from foldlog.eventstore.recorders.statements import missing_parts
 _PATIENCE_S: Final = 0.02
 _LEFT_OUT_MIN: Final = 2**32
 _A_COPY: Final = 0
-"""No file has this inode."""
+"""A number that no file has as its inode."""
 _PAGES: Final = 1_024
 """The number of pages that are copied in one step. Ctrl-C is noticed between two steps."""
 
@@ -46,7 +46,7 @@ def copy(reader: sqlite3.Connection, path: str, on_progress: Callable[[int, int]
 
 def begin_epoch_where_copied(connection: sqlite3.Connection, inode: int) -> int | None:
     """Begin an epoch in a file that names another inode than its own, and return the last position
-    before it; else None. Call it within a write transaction.
+    before the epoch. For any other file return None. Call this function within a write transaction.
     """
     execute = connection.execute
     recorded = execute(SQL["file"]).fetchone()
@@ -73,8 +73,8 @@ def rewrite(writer: sqlite3.Connection) -> tuple[bytes] | None:
 def empty_log(writer: sqlite3.Connection, pending: tuple[bytes] | None = None) -> bool:
     """Write the log back and truncate it: a file that was rewritten gets its new size, and the
     copies of deleted rows in the log are gone. ``pending`` is the mark of the bytes that are then
-    gone from file and log; it stays if rows were deleted since. Return False while a reader needs
-    the log.
+    gone from file and log; the mark stays if rows were deleted since. Return False while a reader
+    needs the log.
     """
     if not written_back(writer, "TRUNCATE"):
         return False
@@ -86,7 +86,7 @@ def empty_log(writer: sqlite3.Connection, pending: tuple[bytes] | None = None) -
 
 def write_back(connection: sqlite3.Connection) -> tuple[int, int]:
     """Copy the write-ahead log into the file as far as readers and writers allow. Return how many
-    pages the log has, and how many of them were copied.
+    pages the log has, and how many of these pages were copied.
     """
     _, pages, done = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
     return pages, done
@@ -94,8 +94,8 @@ def write_back(connection: sqlite3.Connection) -> tuple[int, int]:
 
 def written_back(writer: sqlite3.Connection, mode: str) -> bool:
     """Write the log back to its end: after ``RESTART`` the next commit begins it again,
-    ``TRUNCATE`` empties it. Wait for readers only a moment: no other connection can write until
-    then. Return False while a reader needs the log.
+    ``TRUNCATE`` empties it. Wait for readers only a moment, because no other connection can write
+    during the wait. Return False while a reader needs the log.
     """
     with waiting_at_most(writer, _PATIENCE_S):
         busy, _, _ = writer.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
@@ -114,8 +114,8 @@ def waiting_at_most(connection: sqlite3.Connection, seconds: float) -> Iterator[
 
 
 def findings(reader: sqlite3.Connection) -> Iterator[str]:
-    """Yield the problems that SQLite finds in the file, and rows without a conversation. Cost: the
-    whole file.
+    """Yield the problems that SQLite finds in the file, and rows without a conversation. Cost:
+    reading the whole file.
     """
     for (finding,) in reader.execute("PRAGMA integrity_check"):
         if finding != b"ok":

@@ -29,8 +29,8 @@ _NAME = "memory:"
 
 
 class MemoryRecorder(Recorder):
-    """A recorder on one connection, with one lock for all: a reader sees the store as it is while
-    it holds the lock.
+    """A recorder on one connection, with one lock for readers and writers: the store does not
+    change while a reader holds the lock.
     """
 
     def __init__(self) -> None:
@@ -82,7 +82,9 @@ class MemoryRecorder(Recorder):
         return super().transact_all(works)
 
     def set_next_key(self, key: int) -> None:
-        """Give this key to the next conversation that begins: it is a copy from another store."""
+        """Give this key to the next conversation that begins, because that conversation is a copy
+        from another store.
+        """
         with self._lock:
             self._open().execute(
                 "INSERT INTO sqlite_sequence (name, seq) VALUES ('conversations', ?)", (key - 1,)

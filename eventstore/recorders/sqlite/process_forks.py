@@ -23,16 +23,16 @@ class Forkable(Protocol):
     """An object with connections to a file."""
 
     def rest(self, patience_s: float) -> bool:
-        """Close all connections and open none until ``resume``. Return False if some stay in
-        use.
+        """Close all connections, and open no connection until ``resume``. Return False if some
+        connections stay in use.
         """
 
     def resume(self) -> None:
         """Open connections again in the parent after the fork."""
 
     def renew_in_child(self, *, inherited: bool) -> None:
-        """Begin again in the child. ``inherited``: connections were in use at the fork, so it must
-        not use the file.
+        """Begin again in the child. ``inherited`` says that connections were in use at the fork, so
+        the child must not use the file.
         """
 
 
@@ -42,7 +42,7 @@ _inherited: set[tuple[int, ...]] = set()
 
 
 def watch(forkable: Forkable) -> None:
-    """Close the connections of this object before every fork, for as long as it lives."""
+    """Close the connections of this object before every fork, for as long as the object lives."""
     _watched.add(forkable)
 
 
@@ -83,8 +83,8 @@ def _after_in_child() -> None:
 
 
 def identity(path: str | os.PathLike[str] | int) -> tuple[int, ...]:
-    """Return inode and device of a file, the same for every path and descriptor; nothing if it does
-    not exist.
+    """Return inode and device of a file, which are the same for every path and descriptor; an empty
+    result if the file does not exist.
     """
     with suppress(OSError):
         status = os.stat(path)

@@ -1,4 +1,4 @@
-"""The questions that one transaction can ask."""
+"""The queries that one transaction can run."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ class SQLiteReader(Reader):
 
 
 def as_bound(parameters: Sequence[Any]) -> list[Any]:
-    """Return parameters in the form that statements expect: a text as UTF-8 bytes."""
+    """Return parameters in the form that statements expect: each text becomes UTF-8 bytes."""
     return [utf8(each) if isinstance(each, str) else each for each in parameters]
 
 
 def a_position(answer: sqlite3.Cursor) -> int:
-    """Return the position in a result. Raises ``StoreDamaged`` if there is none, which happens only
-    in a damaged file.
+    """Return the position in a result. Raises ``StoreDamaged`` if the result has no position, which
+    happens only in a damaged file.
     """
     row = answer.fetchone()
     if row is None or type(row[0]) is not int or row[0] not in _POSITIONS:
@@ -81,8 +81,8 @@ def a_position(answer: sqlite3.Cursor) -> int:
 
 @cache
 def _flagged_rows(intervals: int) -> str:
-    """Return the query for this number of intervals. There are few such queries, and each stays
-    prepared.
+    """Return the query for this number of intervals. Queries for few different numbers occur, and
+    each query stays prepared.
     """
     few = f"VALUES {', '.join(['(?, ?, ?)'] * intervals)}"
     return SQL["flagged_rows"].format(intervals=few if intervals <= _FEW else SQL["many_intervals"])

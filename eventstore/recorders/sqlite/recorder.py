@@ -48,8 +48,8 @@ class ReaderPool:
     """Connections for readers. One thread at a time uses a connection, which is kept for the next
     reader.
 
-    A signal handler may read while its thread is anywhere in here. So there is no lock: each step
-    changes one list or set, at once.
+    A signal handler may read while its thread is anywhere in this class. So the class has no lock:
+    each step changes one list or set, at once.
     """
 
     def __init__(self, file: StoreFile) -> None:
@@ -61,7 +61,7 @@ class ReaderPool:
 
     def take(self, use: ReadConnection) -> sqlite3.Connection:
         """Return a connection for one thread. The caller must call ``give_back``, even if this
-        raises.
+        method raises.
         """
         self._uses.add(use)
         # Add the use first, then check: either ``rest`` sees the use, or this loop sees ``rest``.
@@ -99,8 +99,8 @@ class ReaderPool:
         self._close_idle()
 
     def rest(self, patience_s: float) -> bool:
-        """Close every connection and open none until ``resume``. Return False if some stay in use
-        for that time.
+        """Close every connection, and open no connection until ``resume``. Return False if some
+        connections stay in use for ``patience_s``.
         """
         self._resting = True
         until = time.monotonic() + patience_s
@@ -119,9 +119,9 @@ class ReaderPool:
 
 
 class ReadConnection:
-    """A reader's connection in a transaction: all its reads show the store at one moment. It is a
-    class because every read enters one: a context manager made of a generator executes four times
-    as many bytecodes.
+    """A reader's connection in a transaction: all its reads show the store at one moment. This
+    context manager is a class because every read enters one: a context manager made of a generator
+    executes four times as many bytecodes.
     """
 
     __slots__ = ("_doing", "_readers", "connection")
@@ -307,7 +307,7 @@ class SQLiteRecorder(Recorder):
         Raises ``StoreUnusable`` if this thread is inside a write, and ``StoreUnavailable`` if
         another thread's write does not end within the patience; the recorder then closes when that
         write ends. Logs a message if events are left in the write-ahead log of a file that was
-        moved or replaced: another program may have opened its new name.
+        moved or replaced: another program may have opened the file under its new name.
         """
         outside(self._path, self._path)
         is_our_log = (
@@ -367,7 +367,9 @@ class SQLiteRecorder(Recorder):
     # ------------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        """Make what belongs to one process: queue, connections and their locks."""
+        """Make the objects that belong to one process: the queue, the connections and their
+        locks.
+        """
         self._polling = threading.RLock()  # a signal handler may poll while this thread does
         self._poller = None
         self._no_writers = None
@@ -415,7 +417,7 @@ class SQLiteRecorder(Recorder):
             pass  # it opens the new log while the log has its name
 
     def _look(self) -> tuple[bool, bool]:
-        """Return whether the file has the newest schema, and whether it has a log. It may be
+        """Return whether the file has the newest schema, and whether it has a log. The file may be
         empty.
         """
         with ReadConnection(self._readers, "open") as connection:

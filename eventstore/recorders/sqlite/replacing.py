@@ -1,11 +1,11 @@
 """Put another file in the place of a store's file, or remove it, while processes may have it open.
 
 These processes find that their file no longer has its name, and write nothing more. The order of
-the steps matters, because the process may be killed between two of them. The old log must never lie
+the steps matters, because the process may be killed between two steps. The old log must never lie
 beside the new file; but it must lie beside the old file for as long as that file has the name. So
 the old file and its log first get a second name: no store opens a file with two names. Then the log
-is removed, then the new file takes the name. A process that opens the store after a kill in between
-finds the second name, with the new file beside it, and takes the other steps.
+is removed, then the new file takes the name. A process that opens the store after a kill between
+two steps finds the second name, with the new file beside it, and takes the missing steps.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from foldlog.eventstore.recorders.sqlite.write_lock import WriteLock, give_right
 
 _BESIDE = ("-wal", "-shm", "-journal")
 NEW = ".new"
-"""The end of the new file's name. The name begins with the new name of the old file."""
+"""The end of the new file's temporary name, which begins with the new name of the old file."""
 
 
 def check_replaceable(path: str) -> None:
-    """Raise ``StoreUnusable`` if the file at ``path`` is of another program. A store may be
-    damaged, empty or gone.
+    """Raise ``StoreUnusable`` if the file at ``path`` is of another program. The store at ``path``
+    may be damaged, empty or gone.
     """
     if not os.path.exists(path) or os.path.getsize(path) == 0:
         return
@@ -55,10 +55,10 @@ def check_replaceable(path: str) -> None:
 def replace(path: str, new: str, kept: str) -> str | None:
     """Put ``new``, a complete file in the same folder, in the place of the store at ``path``. Keep
     the former file, with its log, as ``kept``. Return the name of the former file, or the name of
-    its log if there was only a log; None if there was neither. Raises ``OSError``.
+    its log if there was only a log; None if there was neither file nor log. Raises ``OSError``.
 
-    During the replacement no append of a process that has the store open is acknowledged. Nothing
-    is done if another process has already done it.
+    During the replacement no append of a process that has the store open is acknowledged. If
+    another process has already replaced the file, nothing is done.
     """
     file = StoreFile(path)
     folder = Path(file.path).parent
@@ -95,13 +95,13 @@ def finish_replacing(path: str) -> None:
 
 
 def names_of_former(path: str) -> list[str]:
-    """Return the names of replaced files, and of new files that wait to replace one."""
+    """Return the names of replaced files, and of new files that wait to replace a file."""
     return glob.glob(f"{glob.escape(path)}.replaced-*")
 
 
 def remove_empty(path: str) -> None:
-    """Remove the store at ``path``, its log and its lock file. It stays if it has a conversation or
-    an unfinished import, or if a program has it open.
+    """Remove the store at ``path``, its log and its lock file. The store stays if it has a
+    conversation or an unfinished import, or if a program has it open.
     """
     file = StoreFile(path)
     with _hold_locks(file) as connection:
@@ -119,8 +119,8 @@ def remove_empty(path: str) -> None:
 @contextmanager
 def _hold_locks(file: StoreFile) -> Iterator[Connection | None]:
     """Hold the write lock and SQLite's own lock, so that other programs do not write, and write as
-    much of the log into the file as possible. Yield the connection, or None without SQLite's lock:
-    a damaged or half replaced file has none.
+    much of the log into the file as possible. Yield the connection; None if SQLite's lock cannot be
+    held, as for a damaged or half replaced file.
     """
     with closing(WriteLock(file.path, PATIENCE_S)) as lock:
         lock.take(time.monotonic() + PATIENCE_S)

@@ -14,8 +14,8 @@ NEWEST: Final = max(migrations("sqlite"))
 
 
 def check_unchanged(connection: sqlite3.Connection, path: str) -> None:
-    """Check within a transaction that no newer version has migrated the file since it was opened.
-    Takes under 1 µs.
+    """Check within a transaction that no newer version of foldlog has migrated the file since it
+    was opened. The check takes under 1 µs.
     """
     if connection.execute("PRAGMA user_version").fetchone()[0] != NEWEST:
         checked_number(connection, path)
@@ -50,8 +50,8 @@ def migrate(connection: sqlite3.Connection, path: str, inode: int) -> None:
 
 
 def checked_number(connection: sqlite3.Connection, path: str) -> int:
-    """Return the number of a file's schema, which is 0 for an empty file. Call it within a
-    transaction.
+    """Return the number of a file's schema, which is 0 for an empty file. Call this function within
+    a transaction.
 
     Raises ``StoreUnusable`` if the file is not a store of ours, or of a newer schema.
     """

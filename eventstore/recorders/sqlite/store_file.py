@@ -1,10 +1,10 @@
 """The file of a store: open connections to it, and check that its name still leads to it.
 
-SQLite uses the main file by its descriptor and the files beside it by name. So it goes on without
-an error when somebody removes the file, replaces it or gives it a second name. Then one process
-acknowledges events in a file that no other process opens. Therefore the name is made absolute once,
-and every write transaction compares the file under that name with the file that was opened: device,
-inode, and the number of its names.
+SQLite uses the main file by its descriptor and the files beside it by name. So SQLite goes on
+without an error when somebody removes the file, replaces it or gives it a second name. Then one
+process acknowledges events in a file that no other process opens. Therefore the name is made
+absolute once, and every write transaction compares the file under that name with the file that was
+opened: device, inode, and the number of its names.
 
 A process that closes any descriptor of a file loses all its POSIX locks on it, including SQLite's.
 Another process then believes that it is the last one, and removes the log when it ends. So on Linux
@@ -70,7 +70,7 @@ class Connection(sqlite3.Connection):
                 fcntl.fcntl(index, fcntl.F_OFD_SETLK, _INDEX_LOCK)
 
     def release(self) -> None:
-        """Release the lock. SQLite removes the log if this is the last connection."""
+        """Release the lock. SQLite removes the log if this connection is the last one."""
         held = self._held
         self._held = -1
         if held >= 0:
@@ -96,9 +96,9 @@ def _has_lasting_locks() -> bool:
 class StoreFile:
     """The file of one store, as one recorder opened it.
 
-    ``name`` is the user's name for it, made absolute. ``path`` is the file behind all symbolic
-    links, so that every process uses the same log and the same write lock. See ``SQLiteRecorder``
-    for the options.
+    ``name`` is the user's name for the file, made absolute. ``path`` is the file behind all
+    symbolic links, so that every process uses the same log and the same write lock. See
+    ``SQLiteRecorder`` for the options.
     """
 
     _used: Final[weakref.WeakValueDictionary[int, StoreFile]] = weakref.WeakValueDictionary()
@@ -117,7 +117,9 @@ class StoreFile:
         self._durable = durable
         self._patience_s = patience_s
         self._opened: tuple[int, ...] = ()
-        """Inode, device and the number 1 for one name; empty before the first connection."""
+        """The file's inode, its device and the number of its names, which is 1; empty before the
+        first connection.
+        """
         self.index = -1
         """SQLite's descriptor of the log's index; -1 without a connection that writes, or if the
         system does not list descriptors.
@@ -137,8 +139,8 @@ class StoreFile:
     def has_content(self) -> bool | None:
         """Return whether the file has content; None if there is no file.
 
-        Raises ``StoreUnusable`` if it is not a regular file, or has one byte: SQLite treats such a
-        file as empty.
+        Raises ``StoreUnusable`` if the file is not a regular file, or has only one byte: SQLite
+        treats a file of one byte as empty.
         """
         try:
             status = os.stat(self.path)
@@ -192,9 +194,9 @@ class StoreFile:
     def connect(self, *, to_write: bool = False) -> Connection:
         """Open a connection to this very file. Raises the errors of ``check``.
 
-        The name is looked at before and after: SQLite opens the file in between, and the log at the
-        first read. SQLite waits up to ``patience_s`` for its own locks. Only other programs make it
-        wait: foldlog's writers wait for the write lock first.
+        The name is checked before and after the opening, because SQLite opens the file between the
+        two checks, and the log at the first read. SQLite waits up to ``patience_s`` for its own
+        locks. Only other programs make it wait: foldlog's writers wait for the write lock first.
         """
         # If there is no file, SQLite's own error says so.
         if not self._opened and (device_and_inode := identity(self.path)):
@@ -263,7 +265,9 @@ class StoreFile:
         return connection
 
     def _prepare_to_write(self, connection: sqlite3.Connection) -> None:
-        """Unless it is ``durable``, a power cut may lose the newest commits, each as a whole."""
+        """Prepare a connection for writing. If the file is not ``durable``, a power cut may lose
+        the newest commits, each as a whole.
+        """
         mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
         if mode != b"wal":
             raise StoreUnavailable(
@@ -279,8 +283,8 @@ class StoreFile:
 
     def _is_read_only(self) -> bool:
         """Return whether no user can write the file and no process has it open, so that no log is
-        beside it. Its file system or the permissions of the file and its folder may forbid writing.
-        Root can write in spite of permissions.
+        beside it. The file system, or the permissions of the file and its folder, may forbid
+        writing. Root can write in spite of permissions.
         """
         if not os.path.exists(self.path) or os.path.exists(f"{self.path}-wal"):
             return False
@@ -291,8 +295,8 @@ class StoreFile:
         )
 
     def _is_on_read_only_disk(self) -> bool:
-        """Return whether its file system is mounted read-only: the file's permissions then do not
-        matter.
+        """Return whether the file's file system is mounted read-only, so that the file's
+        permissions do not matter.
         """
         return os.path.exists(self.path) and bool(os.statvfs(self.path).f_flag & os.ST_RDONLY)
 
@@ -315,7 +319,7 @@ class StoreFile:
         ``StoreUnavailable`` if it was moved, and ``StoreUnusable`` if it was replaced. Cost: one
         ``stat``.
 
-        A write transaction calls it when it has SQLite's write lock.
+        A write transaction calls ``check`` when it has SQLite's write lock.
         """
         try:
             status = os.stat(self.name)
@@ -365,8 +369,7 @@ class StoreFile:
 
 def check_not_moved(path: str) -> None:
     """Raise ``StoreUnavailable`` if there is no file or an empty file at a path, and a log with
-    content beside it. SQLite would delete that log, while the file that it belongs to was moved
-    away.
+    content beside it. SQLite would delete this log, which belongs to a file that was moved away.
 
     A file gets content before its log does, so the log is looked at first.
     """
@@ -387,8 +390,8 @@ def check_not_moved(path: str) -> None:
 
 
 def descriptors_of(path: str | os.PathLike[str]) -> list[int]:
-    """Return the descriptors with which this process has a file open; none if the system does not
-    list them.
+    """Return the descriptors with which this process has a file open; an empty result if the system
+    does not list descriptors.
     """
     file_identity = identity(path)
     with contextlib.suppress(OSError):

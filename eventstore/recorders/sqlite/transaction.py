@@ -1,8 +1,8 @@
 """The writes of a transaction, under the one write lock that SQLite has.
 
 One object serves all transactions of the connection that writes. It remembers the state of the
-conversation after the last append, and the next position. So another append to that conversation
-need not read them.
+conversation after the last append, and the next position. So another append to this conversation
+need not read the state and the position.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _TOGETHER = 20
 _body = attrgetter("body")
 _STAGED_FIRST: Final = -(1 << 63)
 _STAGED_KEYS: Final = 1 << 31
-"""The number of staged conversations that can have distinct positions. A file has fewer
-conversations.
+"""The number of staged conversations that can have distinct positions. A file holds fewer
+conversations than this number.
 """
 
 
@@ -123,8 +123,8 @@ class SQLiteTransaction(SQLiteReader, Transaction):
 
 @cache
 def _insert_together(rows: int, are_plain: bool) -> str:
-    """Return the statement that inserts this number of rows. There are few such statements, and
-    each stays prepared.
+    """Return the statement that inserts this number of rows. Statements for few different numbers
+    occur, and each statement stays prepared.
     """
     return SQL["insert_events"].format(
         rows=", ".join([SQL["a_plain_event" if are_plain else "an_event"]] * rows)

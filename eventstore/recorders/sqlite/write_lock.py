@@ -34,9 +34,9 @@ class WriteLock:
     """A lock on a file beside the database, held by one process at a time. The kernel frees it when
     its holder dies.
 
-    It only orders writers. If processes do not share this lock (another path to the same file, a
-    deleted lock file), SQLite's own lock still keeps them apart. One thread of a process at a time
-    may use it: the leader.
+    This lock only orders writers. If processes do not share this lock (another path to the
+    database, a deleted lock file), SQLite's own lock still keeps the processes apart. One thread of
+    a process at a time, the leader, may use the lock.
 
     The kernel gives the lock to processes nearly in the order in which they began to wait, but such
     a wait has no time limit. So a separate thread waits for the kernel, and the leader waits for
@@ -52,10 +52,14 @@ class WriteLock:
         lock file.
         """
         self._pending: _Pending | None = None
-        """The thread that waits for the kernel, from a wait of this or of an earlier leader."""
+        """The thread that waits for the kernel. This leader or an earlier leader started the
+        thread.
+        """
 
     def open(self) -> None:
-        """Open the file of the lock. If there is none, make it, for the owner of the database."""
+        """Open the lock file. If the file does not exist, make the file, for the owner of the
+        database.
+        """
         self._file = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
         if os.fstat(self._file).st_size == 0:
             give_rights(self._file, self._path.removesuffix(_SUFFIX))
@@ -84,7 +88,7 @@ class WriteLock:
             self._write_name()
 
     def release(self) -> None:
-        """Release the lock, and stop waiting for it. If it is not held, nothing happens."""
+        """Release the lock, and stop waiting for it. If the lock is not held, nothing happens."""
         if self._pending is not None:
             self._pending.abandon()
         if self._file >= 0:
@@ -116,7 +120,7 @@ class WriteLock:
                 os.close(inherited)
 
     def waited(self, leader: str | None = None) -> StoreUnavailable:
-        """Return the error of a caller who waited for too long. ``leader`` is the thread of this
+        """Return the error for a caller who waited for too long. ``leader`` is the thread of this
         process that leads, if it is not the caller's own.
         """
         holder = self._holder()
@@ -189,8 +193,8 @@ class WriteLock:
 
 
 class _Pending(threading.Thread):
-    """A thread that waits for the lock on a file of its own, which holds it once ``wait`` has
-    returned True.
+    """A thread that waits for the lock with its own open file. This file holds the lock once
+    ``wait`` has returned True.
     """
 
     def __init__(self, file: int) -> None:
@@ -200,15 +204,15 @@ class _Pending(threading.Thread):
         self._granted = threading.Lock()
         self._granted.acquire()
         self._is_wanted = True
-        """Whether this process still wants the lock. If not, the lock is released as soon as it
+        """Whether this process still wants the lock. An unwanted lock is released as soon as it
         comes.
         """
         self._has_ended = False
-        """Whether the kernel has answered: with the lock or with an error."""
+        """Whether the kernel has answered, with the lock or with an error."""
         self._error: OSError | None = None
 
     def wait(self, until: float) -> bool:
-        """Wait for the lock until the moment ``until``. Return whether it came. Raises
+        """Wait for the lock until the moment ``until``. Return whether the lock came. Raises
         ``OSError``.
         """
         self._granted.acquire(timeout=max(until - time.monotonic(), 0.0))
@@ -220,7 +224,7 @@ class _Pending(threading.Thread):
             return self._has_ended and self._is_wanted
 
     def abandon(self) -> None:
-        """Give up the lock: if it comes later, it is released."""
+        """Give up the lock. A lock that comes later is released."""
         with self._mutex:
             self._is_wanted = False
             if self._has_ended:

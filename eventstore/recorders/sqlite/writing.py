@@ -41,14 +41,14 @@ _COMMITTED: Final = 4
 _HEADER_BYTES: Final = 48
 _header: Final = struct.Struct("=8xI4xI28x").unpack
 """The header of the index of the log (https://sqlite.org/walformat.html). SQLite changes it with
-every commit, so the cache of a connection is current as long as the header is unchanged. It holds a
-count of commits and the number of pages in the log.
+every commit, so the cache of a connection is current as long as the header is unchanged. The header
+holds a count of commits and the number of pages in the log.
 """
 
 
 class SQLiteWriting:
     """The part of a SQLite file that the commit queue needs. ``on_copy`` is called in the
-    transaction that begins an epoch, with the last position before it.
+    transaction that begins an epoch, with the last position before the epoch.
     """
 
     def __init__(
@@ -157,8 +157,9 @@ class SQLiteWriting:
 
     @property
     def last_conversation(self) -> Any:
-        """Return the state after the last commit, if nothing was committed since. Any thread may
-        ask at any time, also during a transaction of another thread: see ``_own_header``.
+        """Return the state of the last conversation after the last commit, if nothing was committed
+        since. Any thread may ask at any time, also during a transaction of another thread: see
+        ``_own_header``.
         """
         own = self._own_header
         index = self._file.index
@@ -253,7 +254,8 @@ class SQLiteWriting:
 
         The end of the log may be only in the cache of the system, and not on the disk: an fsync
         reports its failure only once, and the next fsync would seem to succeed. If SQLite makes its
-        index of the log again, it treats that end as a commit. So nothing is written behind it.
+        index of the log again, it treats this end as a commit. So nothing is written behind the
+        end.
         """
         try:
             with self._checkpoints.beside_commits:
