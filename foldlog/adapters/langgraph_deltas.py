@@ -1,5 +1,5 @@
-"""Compute the messages of a ``DeltaChannel``. The checkpoints of a ``DeltaChannel`` have no list of
-messages, only writes since the parent checkpoint.
+"""Compute the messages of a ``DeltaChannel``. A checkpoint of a ``DeltaChannel`` has no list of
+messages, only the writes that are stored with the parent checkpoint.
 
 The list after the writes is computed like the list of LangGraph's ``_messages_delta_reducer``,
 which ``deepagents`` uses: a message replaces the message with the same id, and a ``RemoveMessage``

@@ -429,8 +429,9 @@ def _reduced(held: _Held, now: Any, then: Any) -> list[Event]:
 
 
 def _replaced(history: History, events: list[int], text: str) -> list[Event]:
-    """Return the condensation that replaces ``events`` by a text in the View. Return no event for
-    an empty text, such as the text of a tool's result, which stays with its call.
+    """Return the condensation that replaces ``events`` by a text in the View. Return no event if
+    the text is empty, as for a tool's result, which stays with its call, or if the View shows none
+    of ``events``.
     """
     shown = [event.id for event in history.view()]
     if not text.strip() or set(events).isdisjoint(shown):
