@@ -1,9 +1,10 @@
-"""The companions of a conversation: conversations ``ID/+NAME`` in which a runtime stores more about
-it, such as the writes of a thread. They are erased, copied, redacted and rekeyed together with the
-conversation.
+"""The companions of a conversation are conversations ``ID/+NAME`` in which a runtime stores more
+about this conversation, such as the writes of a thread. Companions are erased, copied, redacted and
+rekeyed together with their conversation.
 
-``ID`` may also be a path above several conversations. Such a companion, for example the state of a
-user, belongs to all of them and is not erased with one of them.
+``ID`` may also be a path above several conversations. A companion of a path, for example the state
+of a user, belongs to all conversations below the path, and is not erased with one of these
+conversations.
 """
 
 from __future__ import annotations
@@ -44,8 +45,9 @@ def companion_of(conversation: str) -> str:
 
 
 def companions(store: Store, *conversations: str) -> list[ConversationRow]:
-    """Return the companions of these conversations and the companions of companions, each once,
-    also erased companions. Cost: the companions, and a look-up for each conversation.
+    """Return the companions of some conversations, and the companions of these companions, each
+    companion once, including erased ones. Cost: the function reads the companions, and looks up
+    each conversation.
     """
     ids = dict.fromkeys(map(str, conversations))  # the store refuses an id that is not text
     starts = (companion(owner, "") for owner in ids)
@@ -59,14 +61,16 @@ def companions(store: Store, *conversations: str) -> list[ConversationRow]:
 
 
 def and_companions(store: Store, conversations: Sequence[str]) -> list[str]:
-    """Return these ids and the ids of their companions, each once, also of erased companions."""
+    """Return the ids of ``conversations`` and the ids of their companions, including erased
+    companions, each id once.
+    """
     # An id that is not a text is returned as it is, so that the store refuses it.
     by_text = {str(conversation): conversation for conversation in conversations}
     return [*by_text.values(), *(row.id for row in companions(store, *conversations))]
 
 
 def with_companions(store: Store, rows: Iterable[ConversationRow]) -> list[ConversationRow]:
-    """Return these conversations, and their companions that are not erased."""
+    """Return the conversations in ``rows``, and those of their companions that are not erased."""
     rows = [*rows]
     return [
         *rows,
@@ -80,7 +84,8 @@ def with_companions(store: Store, rows: Iterable[ConversationRow]) -> list[Conve
 
 def sub_agents(store: Store, conversation: str) -> list[str]:
     """Return the ids ``ID/…`` of the conversations of sub-agents. Their first event names a parent,
-    as in Claude Code, or cannot be read. Cost: these conversations, and their first events.
+    as in Claude Code, or cannot be read. Cost: the function reads the rows of these conversations,
+    and their first events.
     """
     return [
         row.id
@@ -106,8 +111,9 @@ def _is_begun_by_another(store: Store, conversation: str) -> bool:
 
 
 def ids_meant(store: Store, beginning: str) -> Iterator[str]:
-    """Yield the ids that the user may mean: this id, or the ids that begin with it. If a session
-    and its sub-agents (``session/agent-1``) begin with it, yield only the session.
+    """Yield the ids that the user may mean with ``beginning``: the id that is equal to
+    ``beginning``, or the ids that begin with it. If a session and its sub-agents
+    (``session/agent-1``) begin with ``beginning``, yield only the session.
     """
     if not beginning:
         return
@@ -121,8 +127,8 @@ def ids_meant(store: Store, beginning: str) -> Iterator[str]:
 
 
 def _ids_from_parts(store: Store, beginning: str) -> Iterator[str]:
-    """Yield the ids that begin with ``beginning``. If there are none, compare the parts between
-    slashes: each part of an id must begin with the part of ``beginning``.
+    """Yield the ids that begin with ``beginning``. If no id begins with it, yield the ids in which
+    each part between slashes begins with the same part of ``beginning``.
     """
     name = None
     for name in ids_from(store, beginning):

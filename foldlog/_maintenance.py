@@ -98,12 +98,12 @@ class Expired(NamedTuple):
 
 
 class Maintenance:
-    """The maintenance of one store. Each method runs when it is called. ``stays`` returns the
-    reason why an old conversation is not erased, or None.
+    """The maintenance of one store. Each method does its work when it is called. ``stays`` returns
+    the reason why an old conversation is not erased, or None.
 
     ``on_result`` is called with each result at once, in the thread of the caller. Use it to show
-    progress, or to keep the results that an error would lose. An error that it raises ends the
-    call; the work that is done by then stays done.
+    progress, or to keep the results that an error would lose. An error that ``on_result`` raises
+    ends the call; work that was done before the error stays done.
     """
 
     def __init__(
@@ -140,12 +140,12 @@ class Maintenance:
         decrypt: bool = False,
         on_result: Callable[[Rekeyed], object] = lambda rekeyed: None,
     ) -> tuple[Rekeyed, ...]:
-        """Encrypt and compress stored events again with the settings of this store. By default, do
-        it for all histories; otherwise for the named histories and their companions. Return the
-        outcome for each. See ``maintenance.rekey.rekey``.
+        """Encrypt and compress stored events again with the settings of this store. By default,
+        rewrite the events of all histories; otherwise rewrite the events of the named histories and
+        their companions. Return the outcome for each history. See ``maintenance.rekey.rekey``.
 
-        With keys, the last result names the files and tables outside the store that hold its texts
-        unencrypted (``plain``).
+        If the store has keys, the last result names the files and tables outside the store that
+        hold texts of the store unencrypted (``plain``).
         """
         names = and_companions(self._store, conversations)
         rekeyed = rekey.rekey(self._store, *names, decrypt=decrypt)
@@ -177,14 +177,15 @@ class Maintenance:
         *,
         on_result: Callable[[Archived], object] = lambda archived: None,
     ) -> tuple[Archived, ...]:
-        """Move the events of the conversations whose last event is older than this span, or than
-        this moment, to the object store ``to``, a URL such as ``s3://bucket/prefix``: one object a
-        conversation. With ``where``, archive only conversations that have these attributes. Return
-        the outcome for each conversation.
+        """Move the events of the conversations whose last event is older than ``older_than``, which
+        is a span or a moment, to the object store ``to``, a URL such as ``s3://bucket/prefix``.
+        Each conversation becomes one object. With ``where``, archive only conversations that have
+        the attributes in ``where``. Return the outcome for each conversation.
 
         Lists, figures, versions and heads stay in the store. The first use of an archived
         conversation restores it. ``maintenance.archive.archive`` describes the errors and which
-        conversations stay; see also ``docs/how-to/archiving.md``. It needs the extra ``archive``.
+        conversations stay; see also ``docs/how-to/archiving.md``. This method needs the extra
+        ``archive`` of the package.
         """
         if isinstance(older_than, datetime):
             before = older_than
@@ -198,7 +199,7 @@ class Maintenance:
         return _all_results(outcomes, on_result)
 
     def _ago(self, span: timedelta) -> datetime:
-        """Return the moment this long ago. Raises ``InvalidArgument``."""
+        """Return the moment that is ``span`` ago. Raises ``InvalidArgument``."""
         value: object = span
         if not isinstance(value, timedelta) or value < timedelta():
             raise InvalidArgument(
@@ -216,16 +217,17 @@ class Maintenance:
         dry_run: bool = False,
         detach_forks: bool = False,
     ) -> Expired:
-        """Erase the conversations whose last event is older than this, and vacuum the store once.
-        With ``where``, erase only conversations that have these attributes. With ``dry_run`` erase
-        nothing, and return the conversations that would be erased.
+        """Erase the conversations whose last event is older than ``older_than``, and vacuum the
+        store once. With ``where``, erase only conversations that have the attributes in ``where``.
+        With ``dry_run`` erase nothing, and return the conversations that would be erased.
 
         A conversation stays if it has a younger fork, a new event, or a worker with its lease;
-        ``stay`` of the result says why. A later call erases it. ``detach_forks`` gives younger
-        forks a copy of the shared events. If a reader prevents the vacuum, ``bytes_pending`` is
-        true: call ``vacuum`` later. Raises what ``Histories.erase`` and ``Histories.list`` raise.
-        Durability: each conversation is erased when its turn is over. Cost: the list of
-        conversations, the events of the erased ones, and one vacuum.
+        ``stay`` of the result says why. A later call erases such a conversation. ``detach_forks``
+        gives younger forks a copy of the shared events. If a reader prevents the vacuum,
+        ``bytes_pending`` is true: call ``vacuum`` later. Raises the errors that ``Histories.erase``
+        and ``Histories.list`` raise. Durability: conversations are erased one after the other, each
+        one for good. Cost: the method reads the list of conversations, deletes the events of the
+        erased conversations, and makes one vacuum.
         """
         rows = conversations_with(self._store, where, self._ago(older_than))
         expected = {row.id: row for row in rows}
@@ -261,20 +263,20 @@ class Maintenance:
         with_summaries: bool = False,
         dry_run: bool = False,
     ) -> RedactionReport:
-        """Redact the events that contain a text; case and accents do not matter. If the texts
-        beside the records of a source contain it, erase these texts too. By default, all
-        conversations are searched; ``where`` selects conversations with these attributes,
-        ``older_than`` events that were recorded longer ago. With ``dry_run`` redact nothing, and
-        return the events that would be redacted.
+        """Redact the events that contain a text; case and accents do not matter. If texts beside
+        the records of a source contain the text, erase these texts too. By default, all
+        conversations are searched; ``where`` selects the conversations with the attributes in
+        ``where``, and ``older_than`` selects the events that were recorded longer ago. With
+        ``dry_run`` redact nothing, and return the events that would be redacted.
 
         The result says where the store still contains the text, which places were searched, and
-        which were not, such as other files and encoded text. See ``History.redact`` for the events
-        that are redacted with an event, and for ``with_summaries``. The bytes stay in a SQLite file
-        until ``vacuum``. Raises ``InvalidArgument`` for an empty text, and if the reason or ``by``
-        contains the text, since the receipt stores them.
+        which places were not searched, such as other files and encoded text. See ``History.redact``
+        for the events that are redacted with an event, and for ``with_summaries``. The bytes stay
+        in a SQLite file until ``vacuum``. Raises ``InvalidArgument`` for an empty text, and if the
+        reason or ``by`` contains the text, since the receipt stores them.
 
-        Durability: each receipt is on disk when this returns. Cost: all events and records of these
-        conversations, twice.
+        Durability: each receipt is on disk when the method returns. Cost: the method reads all
+        events and records of the searched conversations twice.
         """
         holds = holding(text)
         if holds(check_reason(reason, "receipt")) or holds(by or ""):
@@ -304,9 +306,9 @@ class Maintenance:
         into this store. Return the outcome for each history. A history with a ``problem`` was not
         copied, or only in part. See ``maintenance.copy.copy_store``.
 
-        ``damaged`` is the path of a file. With it, a damaged history is copied up to its first
-        damaged event, and each later readable event becomes a line of JSON in this file. Only the
-        owner of the file can read it.
+        ``damaged`` is the path of a file. With ``damaged``, a damaged history is copied up to its
+        first damaged event, and each later readable event becomes a line of JSON in the file. Only
+        the owner of the file can read it.
         """
         store = _store_of(source)
         names = and_companions(store, conversations)
@@ -322,7 +324,7 @@ class Maintenance:
         on_result: Callable[[UnequalConversation], object] = lambda unequal: None,
     ) -> tuple[UnequalConversation, ...]:
         """Return the histories of another store whose heads differ from the heads in this store. If
-        histories are named, only these and their companions are compared. See
+        histories are named, only the named histories and their companions are compared. See
         ``maintenance.copy.compare_stores``.
         """
         store = _store_of(source)
@@ -382,8 +384,9 @@ def _write_the_rest(
 
 
 def _readable_from(store: Store, conversation: str, start: int) -> Iterator[Logged]:
-    """Yield the readable events. A fork and the conversation that it shares events with are read
-    one after the other, so that damage in one does not end the reading of both.
+    """Yield the readable events. A fork and the conversation with which the fork shares events are
+    read one after the other, so that damage in one conversation does not end the reading of the
+    other one.
     """
     row = store.conversation(conversation)
     begins = max(start, row.parent_version or 0)
@@ -397,7 +400,7 @@ def finish_erasing(
 ) -> tuple[ConversationRow, ...]:
     """Read ``iter_erased`` to its end, and return the rows of the erased conversations. For a
     conversation that stays, call ``on_stay`` with the reason; without ``on_stay``, raise the last
-    error in the end.
+    error after all conversations.
     """
     erased: list[ConversationRow] = []
     last_error: EventStoreError | None = None
@@ -420,13 +423,13 @@ def conversations_with(
     *,
     and_shared: bool = False,
 ) -> list[ConversationRow]:
-    """Return the conversations that have these attributes, with their companions. With ``before``,
-    return only conversations that got no event and no imported record since then, and whose
-    companions got none.
+    """Return the conversations that have all of ``attributes``, with their companions. With
+    ``before``, return only conversations that got no event and no imported record after this
+    moment, and whose companions got no event and no record.
 
-    A companion may belong to all conversations below a path, such as ``app/user``. Such a shared
-    companion is left out if any of these conversations is. It also needs the attributes itself,
-    unless ``and_shared``.
+    A companion may belong to all conversations below a path, such as ``app/user``. A shared
+    companion is left out if any of the conversations below its path is left out. A shared companion
+    is also left out if it does not have the attributes itself, unless ``and_shared`` is set.
     """
     ids = ids_with(store, attributes) if attributes else None
     rows = [row for row in store.iter_conversations() if row.erased_at is None]
@@ -454,13 +457,13 @@ def conversations_with(
 
 
 def _paths_of(ids: Iterable[str]) -> set[str]:
-    """Return these ids and all paths above them: for ``a/b/c`` also ``a/b`` and ``a``."""
+    """Return the given ids and all paths above them: for ``a/b/c`` also ``a/b`` and ``a``."""
     paths = {path for name in ids for path in accumulate(name.split("/"), "{}/{}".format)}
     return paths - {""}
 
 
 def ids_with(store: Store, attributes: Mapping[str, Any]) -> set[str]:
-    """Return the ids of the conversations that have all of these attributes."""
+    """Return the ids of the conversations that have all of ``attributes``."""
     ids = set[str]()
     after = None
     while True:
@@ -475,8 +478,8 @@ def ids_with(store: Store, attributes: Mapping[str, Any]) -> set[str]:
 def and_forks(
     store: Store, rows: Iterable[ConversationRow], except_ids: Container[str] = frozenset()
 ) -> list[ConversationRow]:
-    """Return conversations and their forks, each once, without the forks ``except_ids``. Cost: a
-    look-up for each conversation and each fork.
+    """Return conversations and their forks, each once, without the forks ``except_ids``. Cost: the
+    function looks up each conversation and each fork.
     """
     rows_by_id = {row.id: row for row in rows}
     for name in [row.id for row in rows_by_id.values() if row.erased_at is None]:
@@ -500,8 +503,9 @@ def erase_conversations(
     expected: Mapping[str, ConversationRow] | None = None,
     complete: bool = True,
 ) -> tuple[ConversationRow, ...]:
-    """Erase conversations with their companions. Return the tombstones; see ``iter_erased``. If
-    conversations stay, the others are erased first, and then the error of the last one is raised.
+    """Erase conversations with their companions. Return the tombstones; see ``iter_erased``. If a
+    conversation stays, all other conversations are erased first, and then the error of the last
+    conversation that stays is raised.
     """
     work = iter_erased(
         store,
@@ -528,10 +532,11 @@ def iter_erased(
     dry_run: bool = False,
 ) -> Iterator[tuple[ConversationRow, EventStoreError | None]]:
     """Erase conversations while this iterator is read. Forks are erased before the conversations
-    whose events they share, and companions after their conversations. Yield the tombstone of each
-    and None; with ``with_forks`` also the tombstones of forks. For a conversation that stays, yield
-    its row and the error: it has a newer event than its row in ``expected``, or ``stays`` returns
-    an error for it. With ``dry_run``, erase nothing, and yield rows instead of tombstones.
+    whose events they share, and companions after their conversations. For each erased conversation,
+    and with ``with_forks`` for each erased fork, yield its tombstone and None. For a conversation
+    that stays, yield its row and the error. A conversation stays if it has a newer event than its
+    row in ``expected``, or if ``stays`` returns an error for it. With ``dry_run``, erase nothing,
+    and yield rows instead of tombstones.
     """
     if with_forks and detach_forks:
         raise InvalidArgument(
@@ -635,8 +640,8 @@ def files_to_note(backup: str, former: str | None) -> set[str]:
 
 def in_plain_text(store: Store) -> tuple[str, ...]:
     """Return the names of everything that may contain events of an encrypted store as plain text:
-    the names of ``holders``, without fully encrypted stores. Cost: a look-up for each name, and for
-    each conversation of these stores.
+    the names of ``holders``, without fully encrypted stores. Cost: the function looks up each name,
+    and each conversation of the stores among these names.
     """
     names = holders(store, read_models(store))
     keys = store.database.settings.keys
@@ -657,7 +662,7 @@ def _is_plain(path: str, keys: KeyRing | None) -> bool:
 
 def holds_plain_events(store: Store) -> bool:
     """Return whether a store has unencrypted events. Conversations whose keys are missing are not
-    checked. Cost: a look-up for each conversation.
+    checked. Cost: the function looks up each conversation.
     """
     for conversation in rekey.named_or_all(store.database, ()):
         with suppress(KeyUnavailable):  # then the conversation is encrypted
@@ -671,7 +676,7 @@ def holds_plain_events(store: Store) -> bool:
 
 
 def _store_of(source: Store | _Histories) -> Store:
-    """Return the store to copy from or to compare with. Raises ``TypeError``."""
+    """Return the store from which to copy, or with which to compare. Raises ``TypeError``."""
     store = source if isinstance(source, Store) else getattr(source, "store", None)
     if not isinstance(store, Store):
         raise TypeError(f"source must be what foldlog.open(URL) returns, not {source!r:.60}")

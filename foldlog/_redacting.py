@@ -103,8 +103,8 @@ class Problem(NamedTuple):
 class Chosen(NamedTuple):
     """The events to redact.
 
-    ``named``    the events by their conversations, including redacted events
-    ``goes``     the events among them that still have content
+    ``named``    the events to redact by their conversations, including redacted events
+    ``goes``     the events in ``named`` that still have content
     ``quotes``   the conversation and id of each event that may quote another event
     ``shown``    the events by the conversations that show them
     ``beside``   the conversations whose sources contain the text beside their records
@@ -120,7 +120,7 @@ class Chosen(NamedTuple):
 
 
 class RedactionReport(NamedTuple):
-    """The result of ``redact_matching``, or with ``dry_run`` what it would do.
+    """The result of ``redact_matching``, or with ``dry_run`` the result that it would have.
 
     ``events``        the ids of the redacted events, by their conversations
     ``beside``        the conversations whose sources had the text beside their records; everything
@@ -128,8 +128,9 @@ class RedactionReport(NamedTuple):
     ``receipts``      the receipts
     ``stay``          places where the store still contains the text, and conversations that could
                       not be searched
-    ``unconfirmed``   read models and files that may contain the text, if the store knows them
+    ``unconfirmed``   the read models and files known to the store that may contain the text
     ``searched``, ``not_searched``  the places that were searched, and the places that were not
+                                    searched
     """
 
     events: Mapping[str, tuple[int, ...]]
@@ -163,8 +164,8 @@ class Redacting:
         self.holds = holds
         self.everywhere = everywhere
         self.store_of = cache(lambda name: bound_store(store, name)[1])
-        """Returns a store that is bound to the present conversation with an id. So no later
-        conversation with the same id is redacted.
+        """Returns a store that is bound to the conversation that has an id now. So no later
+        conversation with this id is redacted.
         """
         self.problems: dict[str, str] = {}
         self._before = before
@@ -208,13 +209,13 @@ class Redacting:
         asked: Mapping[str, Sequence[int]] = {},
         on_events: Callable[[int], object] = lambda count: None,
     ) -> tuple[list[RedactionReceipt], list[Problem]]:
-        """Redact the chosen events. In the conversations of ``asked``, redact the events with the
-        ids in it. Return the receipts, and the events that stay. Raises ``CannotRedact`` if there
-        is only one event and it cannot be redacted.
+        """Redact the chosen events. In a conversation that ``asked`` names, redact only the events
+        whose ids ``asked`` names. Return the receipts, and the events that stay. Raises
+        ``CannotRedact`` if ``chosen`` has only one event and this event cannot be redacted.
 
         Events are redacted from the last to the first, since a document may be stored as a
         difference to an earlier event. Events of companions come first, since they are found by the
-        content of the other events.
+        content of the conversation's own events.
         """
         receipts = list[RedactionReceipt]()
         stay = list[Problem]()
@@ -268,8 +269,8 @@ class Redacting:
         return stay
 
     def sources(self) -> dict[str, list[str]]:
-        """Return the files from which these conversations were imported, also for erased
-        conversations.
+        """Return the files from which the searched conversations were imported, including files of
+        erased conversations.
         """
         names = [
             row.id for row in (self.store.iter_conversations() if self.everywhere else self.rows)
@@ -289,7 +290,7 @@ class Redacting:
 
     def files(self) -> tuple[str, ...]:
         """Return the known files that may contain the text: backups, exports, reports, former
-        files, and imported files. Return none if no text is searched.
+        files, and imported files. Return no files if no text is searched.
         """
         if self.holds is None:
             return ()
@@ -358,7 +359,9 @@ def _batches(ids_of: Mapping[str, Sequence[int]]) -> Iterator[tuple[str, list[in
 def redact_matching(
     redacting: Redacting, *, reason: str, by: str | None, with_summaries: bool, dry_run: bool
 ) -> RedactionReport:
-    """Find the events to redact, redact them unless ``dry_run``, and look again."""
+    """Find the events to redact, redact these events unless ``dry_run`` is set, and search the text
+    again.
+    """
     chosen = redacting.choose(with_summaries=with_summaries)
     ids = {name: tuple(event.id for event in events) for name, events in chosen.goes.items()}
     receipts = list[RedactionReceipt]()
@@ -396,7 +399,7 @@ def redacted(
     with_summaries: bool,
     for_content: bool = True,
 ) -> RedactionReceipt:
-    """Redact events and everything that may repeat their content: see ``History.redact``. If they
+    """Redact events and everything that may repeat their content: see ``History.redact``. If events
     are redacted because of their age and not ``for_content``, other histories may still import
     equal records that have neither an id nor a time.
     """
@@ -456,8 +459,8 @@ def redacted(
 
 
 def _is_named(event: Event) -> bool:
-    """Return whether the record of an event has an id or a time. If so, no other history has an
-    equal record by chance.
+    """Return whether the record of an event has an id or a time. No other history has an equal
+    record with an id or a time by chance.
     """
     origin = event.origin
     return origin is not None and (
@@ -481,7 +484,7 @@ def asked_for(store: Store, conversation: str, event_ids: Iterable[int]) -> list
 
 
 def documents_lost(store: Store, conversation: str, event_ids: Sequence[int]) -> tuple[str, ...]:
-    """Return the documents whose newest values are in these events."""
+    """Return the documents whose newest values are in the events with the ids ``event_ids``."""
     newest = store.query(conversation, partial(newest_documents, version=None))
     return tuple(name for name, event_id in newest.items() if event_id in event_ids)
 
@@ -493,9 +496,10 @@ def all_that_goes(
     *,
     with_summaries: bool,
 ) -> dict[str, list[Event]]:
-    """Return these events and all events that have to be redacted with them: the events of the same
-    source records, and copies of them (``with_copies``). With summaries, also return the
-    condensations that may quote the events, also in forks, and the copies of these condensations.
+    """Return the given events and all events that have to be redacted with them: the events of
+    their source records, and the copies of all these events (``with_copies``). With summaries, also
+    return the condensations of the conversation and its forks that may quote the events, and the
+    copies of these condensations.
     """
     goes = with_copies(store, with_records(store, events_by_name), unread)
     if not with_summaries:
@@ -513,7 +517,9 @@ def all_that_goes(
 def with_records(
     store: Store, events_by_name: Mapping[str, Sequence[Event]]
 ) -> dict[str, list[Event]]:
-    """Return these events, and the events of the same records: see ``events_of_records``."""
+    """Return the given events, and all events of the records of these events: see
+    ``events_of_records``.
+    """
     all_ids = events_of_records(
         store, {name: [event.id for event in events] for name, events in events_by_name.items()}
     )
@@ -532,9 +538,9 @@ def with_records(
 def with_copies(
     store: Store, events_by_name: Mapping[str, Sequence[Event]], unread: list[str]
 ) -> dict[str, list[Event]]:
-    """Return these events, and the events of companions that repeat their content. Events of
-    companions that cannot be read are named in ``unread``. Cost: the events of the companions, and
-    of the conversations that have companions.
+    """Return the given events, and the events of companions that repeat the content of these
+    events. If a companion has unreadable events, these events are named in ``unread``. Cost: the
+    function reads the events of the companions, and of the conversations that have companions.
     """
     result = {name: [*events] for name, events in events_by_name.items()}
     for name, events in events_by_name.items():
@@ -554,8 +560,8 @@ def with_copies(
 def _copies_beside(
     store: Store, row: ConversationRow, redacted_events: Sequence[Event], unread: list[str]
 ) -> Iterator[tuple[str, list[Event]]]:
-    """Yield each companion of a conversation with its events that repeat the content of these
-    events.
+    """Yield each companion of a conversation, with the events of the companion that repeat the
+    content of ``redacted_events``.
     """
     if not redacted_events:
         return
@@ -573,7 +579,7 @@ def _copies_beside(
 
 
 def _readable(store: Store, row: ConversationRow, start: int, unread: list[str]) -> Iterator[Event]:
-    """Yield the readable events from ``start`` on. The other events are named in ``unread``."""
+    """Yield the readable events from ``start`` on. Unreadable events are named in ``unread``."""
     return (each.event for each in sound(store, row.id, start, row.version, unread))
 
 
@@ -586,8 +592,8 @@ def _user() -> str:
 
 
 def shown_by(store: Store, events_by_name: Mapping[str, Iterable[Event]]) -> dict[str, list[Event]]:
-    """Return these events by the conversations that show them: their own conversation, and the
-    forks that share them. Cost: a look-up for each event.
+    """Return the given events by the conversations that show them: the conversation of an event,
+    and the forks that share the event. Cost: the function looks up each event.
     """
     shown: dict[str, list[Event]] = {}
     for name, events in events_by_name.items():
@@ -605,8 +611,9 @@ def holders(
     sources: Iterable[str] = (),
 ) -> tuple[str, ...]:
     """Return the names of everything that may still contain erased content of these conversations,
-    by default of any conversation. These are read models and files in ``unconfirmed``, the former
-    files of restores, and the existing files and folders in ``sources``.
+    by default of any conversation. The returned names are the read models and files in
+    ``unconfirmed``, the former files of restores, and the existing files and folders in
+    ``sources``.
     """
     names = [
         name

@@ -1,8 +1,9 @@
 """Show a View as it is sent to a model: without hidden events, with masks, and with shortened
 texts.
 
-The View is the fold of the log. A step may send less than the View; it records its rules in the log
-(``reports.newest_rules``). This module applies the rules again, at any version.
+The View is the fold of the log. A step may send less than the View. The step records in the log by
+which rules it left events out (``reports.newest_rules``). This module applies the recorded rules
+again, at any version.
 """
 
 from __future__ import annotations
@@ -30,15 +31,16 @@ _MASKS = (
     clearing.ClearToolUsesCondenser,
     clearing.ClearThinkingCondenser,
 )
-"""The condensers whose recorded rules are applied. A log may come from anywhere, so it can only
-select condensers that show less. It cannot run other code, call a model or use an API key.
+"""The condensers whose recorded rules are applied. A log may come from anywhere, so a recorded rule
+can only select condensers that show less. A recorded rule cannot run other code, call a model or
+use an API key.
 """
 
 
 @dataclass(frozen=True)
 class Sent:
     """A View and its sent form. ``sent`` is ``view`` as it is sent to a model. ``rules`` names the
-    recorded rules in words; it is empty if there are none.
+    recorded rules in words; ``rules`` is empty if the log has no rules.
 
     A rule that cannot be applied, such as the rule of your own condenser, changes nothing;
     ``rules`` says so, and then ``known`` is False.
@@ -70,8 +72,8 @@ class Sent:
 
 
 def sent(store: Store, conversation: str, view: View) -> Sent:
-    """Return a View of the conversation as it is sent to a model. Cost: the View, and the last
-    events before it.
+    """Return a View of the conversation as it is sent to a model. Cost: the function reads the
+    View, and the last events before the version of the View.
     """
     at, reports = newest_rules(store, conversation, view.version)
     rules = [report for report in reports if report.get("outcome") != "above size"]
@@ -114,8 +116,8 @@ def _applied(rules: Iterable[Report], view: View) -> View:
 def why_sent(
     store: Store, views: Views, conversation: str, event_id: int, at: int | None = None
 ) -> Why:
-    """Return why a View shows an event or does not, as ``Views.why`` does, and the effect of the
-    recorded rules on this event.
+    """Return why a View shows or does not show an event, as ``Views.why`` does, and the effect of
+    the recorded rules on this event.
     """
     why = views.why(conversation, event_id, at)
     if not why.sent:

@@ -1,7 +1,7 @@
-"""Write a store as an ordinary SQLite database for auditors. It has tables and a full-text index,
-and can be opened in Datasette.
+"""Write a store as an ordinary SQLite database for auditors. The database has tables and a
+full-text index, and can be opened in Datasette.
 
-A second run resumes where the first ended and adds only new events. ``docs/AUDIT.md`` has example
+A second run continues after the first run, and adds only new events. ``docs/AUDIT.md`` has example
 queries.
 """
 
@@ -54,13 +54,13 @@ from foldlog.projections.stored.revision_codec import PROJECTION
 _CHUNK = 1_000
 _NAME = "audit database "
 _SOME = "some conversations"
-"""The scope of a file with named conversations only. Its position is the position of the store when
-they were added last.
+"""The scope of a file with named conversations only. The position of this scope is the position of
+the store when the conversations were last added.
 """
 _REMAINS = "bytes of removed rows"
 """A row of the table ``followed`` that is a mark, not a position: bytes of deleted rows may still
-be in the file. It is written with each deletion, so that the next run completes an interrupted
-deletion.
+be in the file. The mark is written with each deletion, so that the next run completes an
+interrupted deletion.
 """
 _OF_CONVERSATIONS = ("events", "condensations", "revisions", "damaged")
 _SQLITE_BITS = 64
@@ -72,12 +72,13 @@ def update(
     conversations: Sequence[str] | None = None,
     on_events: Callable[[int], object] = lambda added: None,
 ) -> AddedDocument:
-    """Update the audit database at ``path`` for some conversations, or for the whole store. If it
-    does not exist, create it. Content that was erased or redacted in the store is erased there too.
+    """Update the audit database at ``path`` for some conversations, or for the whole store. If the
+    database does not exist, create it. Content that was erased or redacted in the store is erased
+    in the audit database too.
 
     Each step is one transaction, so the next run resumes an interrupted one. An event that cannot
     be read is left out; the result and the table ``damaged`` name it. Raises ``NoAuditDatabase``,
-    and what reading the store raises. Cost: the new events.
+    and the errors that reading the store raises. Cost: the function reads the new events.
     """
     with closing(AuditTables(store, path)) as tables, written(path):
         if conversations is None:
@@ -114,9 +115,9 @@ class AuditTables(Derived[AuditRow]):
     """The tables of an audit database. First call ``apply`` with recorded events, then
     ``describe``.
 
-    ``events``, ``condensations`` and ``damaged`` are counted from its opening on; ``touched`` are
-    the conversations to describe. One thread may call ``apply`` while another thread calls
-    ``describe``.
+    ``events``, ``condensations`` and ``damaged`` are counted since the audit database was opened;
+    ``touched`` are the conversations to describe. One thread may call ``apply`` while another
+    thread calls ``describe``.
     """
 
     batch_size = _CHUNK
@@ -132,7 +133,7 @@ class AuditTables(Derived[AuditRow]):
         self._writing = threading.RLock()
         self._to_confirm = True
         """Whether the store may wait for the confirmation of a removal before the present position.
-        True at first, because an earlier run may have ended before it confirmed.
+        It is True at first, because an earlier run may have ended before it confirmed its removals.
         """
         self._database = open_database(store, path)
         (newest,) = self._database.execute(
@@ -195,7 +196,7 @@ class AuditTables(Derived[AuditRow]):
     def describe(self) -> int:
         """Write the rows and revisions of the ``touched`` conversations. For an erased
         conversation, write only its tombstone. Remove the bytes of deleted rows. Return the number
-        of these conversations.
+        of ``touched`` conversations.
         """
         with self._writing:
             touched = self.touched
@@ -221,7 +222,7 @@ class AuditTables(Derived[AuditRow]):
 
     def confirm(self) -> None:
         """Record in the store that all removals before the present position are done in this
-        database, if they are.
+        database, if all of them are done.
         """
         if not self.store.database.recorder.writable:
             return
@@ -308,7 +309,9 @@ class AuditTables(Derived[AuditRow]):
         self._to_confirm = True
 
     def _replace(self, conversation: str, event_ids: Sequence[int]) -> None:
-        """Remove redacted events, also from forks, and add them again without their content."""
+        """Remove redacted events from their conversation and its forks, and add these events again
+        without their content.
+        """
         self._to_confirm = True
         known = "SELECT taken_back FROM events WHERE conversation = ? AND id = ?"
         forks = list[str]()
@@ -331,8 +334,8 @@ class AuditTables(Derived[AuditRow]):
                         _take_back(self._database, name, event_id, event_id)
 
     def _purge(self) -> None:
-        """Remove the bytes of deleted rows from the index and from free pages, unless they are
-        already removed.
+        """Remove the bytes of deleted rows from the index and from free pages, unless these bytes
+        are already removed.
         """
         database = self._database
         if not database.execute("SELECT 1 FROM followed WHERE scope = ?", [_REMAINS]).fetchone():
@@ -428,14 +431,16 @@ def _missing(
 def _recorded(
     store: Store, conversation: str, start: int, stop: int | None = None
 ) -> Iterator[Recorded | CorruptEvent]:
-    """Yield events of one conversation. If an event cannot be read, yield an error instead."""
+    """Yield the events of one conversation from ``start`` to ``stop``. For an event that cannot be
+    read, yield an error instead.
+    """
     for one in logged(store, conversation, start, stop):
         yield one if isinstance(one, CorruptEvent) else Recorded(0, conversation, *one)
 
 
 def _take_back(database: Database, conversation: str, first: int, last: int) -> None:
-    """Mark events that an import took back, and copies. Figures count neither of them: see
-    ``counted_in``.
+    """Mark the events that an import took back, and the events that are copies. Figures count
+    neither kind of event: see ``counted_in``.
     """
     imported = (
         "SELECT id FROM events WHERE conversation = ? AND id BETWEEN ? AND ? AND body ->> 'origin'"

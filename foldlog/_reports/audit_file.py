@@ -93,7 +93,9 @@ class NoAuditDatabase(EventStoreError):
 
 @contextmanager
 def written(path: Path) -> Iterator[None]:
-    """Raise ``NoAuditDatabase`` for an error of SQLite or of the system in the block."""
+    """Raise ``NoAuditDatabase`` if the block of this context raises an error of SQLite or of the
+    operating system.
+    """
     try:
         yield
     except (sqlite3.Error, OSError) as error:
@@ -121,7 +123,7 @@ def _remedy(error: sqlite3.Error | OSError) -> str:
 def check_target(store: Store, path: Path, conversations: Sequence[str] | None = None) -> None:
     """Check that ``open_database`` can open or create an audit database at ``path``. For a new
     database, also check that the first event of the store or of the named conversations can be
-    read. Call it before long work.
+    read. Call this function before long work.
 
     Raises ``NoAuditDatabase`` and ``KeyUnavailable``. Nothing is changed.
     """
@@ -140,8 +142,8 @@ def check_target(store: Store, path: Path, conversations: Sequence[str] | None =
 
 
 def open_database(store: Store, path: Path) -> Database:
-    """Open the audit database of ``store`` at ``path``. If there is no file or an empty file,
-    create it.
+    """Open the audit database of ``store`` at ``path``. If the file does not exist or is empty,
+    create the database.
 
     A new file appears under its name when its tables are complete, so a process that is killed
     never leaves an unusable file. Raises ``NoAuditDatabase``.
@@ -160,7 +162,7 @@ def open_database(store: Store, path: Path) -> Database:
 
 
 def _make(store: Store, path: Path) -> None:
-    """Create an audit database without events. If another process creates it at the same time, the
+    """Create an audit database without events. If another process creates the database too, the
     file of the other process stays.
     """
     empty = path.exists()

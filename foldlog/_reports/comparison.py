@@ -23,8 +23,8 @@ _UNNEEDED = (
 
 
 def describe_condenser(condenser: Condenser, model: AgentModel | None) -> dict[str, Any]:
-    """Return a description of a condenser with this model of an agent: its type, the lowest limits
-    of its parts, and its parameters that are single values.
+    """Return a description of a condenser for an agent's ``model``: the type of the condenser, the
+    lowest limits of its parts, and those of its parameters that are single values.
     """
     from foldlog.condensers.models.estimate import counting
 
@@ -65,12 +65,13 @@ def comparison(
     price: Price,
     condensers: Mapping[str, Mapping[str, Any]] = {},
 ) -> list[StrategyFiguresDocument]:
-    """Return the figures of each strategy: its description, what the model was shown, the cost, and
-    what was lost. ``condensers`` are the descriptions: see ``describe_condenser``.
+    """Return the figures of each strategy: the description of its condenser, the figures of the
+    prompts, the cost, and the events and terms that were lost. ``condensers`` are the descriptions:
+    see ``describe_condenser``.
 
     ``asks`` are the ids of the user's messages in the history. ``cost`` is the cost of the prompts
-    at this price and of the condenser's own model. Figures that could not be counted are None, and
-    so is the cost of a model whose price is unknown.
+    at this price and of the condenser's own model. Figures that could not be counted are None. The
+    cost of a model whose price is unknown is None.
     """
     return [
         StrategyFiguresDocument.of(
@@ -129,12 +130,12 @@ def verdict_of(
     rows: Sequence[StrategyFiguresDocument], price: Price, priced: str, about: str = ""
 ) -> list[str]:
     """Return sentences about the figures of ``comparison``: which strategy to choose, and what each
-    of them loses.
+    strategy loses.
 
     The chosen strategy is the cheapest that loses no user message, and is compared with noop. The
     recorded condensations cannot be chosen. If a cost is not known, strategies are compared by the
-    tokens that they send; if these are not known either, by the sizes of their Views. ``priced``
-    names the model with this price; ``about`` is written before estimates.
+    tokens that they send; if the sent tokens are not known either, by the sizes of their Views.
+    ``priced`` names the model whose price is ``price``; ``about`` is written before estimates.
     """
     offered = [row for row in rows if row.condenser is not None]
     measures = (
@@ -163,8 +164,8 @@ def verdict_of(
 def _equal(
     rows: Sequence[StrategyFiguresDocument], noop: StrategyFiguresDocument, measure: _Measure
 ) -> str:
-    """Return a text about condensers with equal figures: their cost, or the tokens that they send.
-    If none of them condenses, the text says so.
+    """Return a text about condensers that cost equally much or send equally many tokens. The text
+    says so if none of these condensers condenses.
     """
     figure = f"{measure.text_for(noop)}{measure.unit}"
     offered = [row for row in rows if row.condenser is not None]
@@ -216,7 +217,9 @@ def _cheapest(
 
 
 def _loss(row: StrategyFiguresDocument) -> str:
-    """Return a text about one strategy: what it loses and repeats, and what its own model costs."""
+    """Return a text about one strategy: what the strategy loses and repeats, and what the model of
+    its condenser costs.
+    """
     lost = row.events_lost
     message_count = len(row.user_messages_lost)
     messages = count(message_count, "message") + " of the user"
@@ -257,7 +260,7 @@ def _price_of_model(row: StrategyFiguresDocument) -> str:
 
 
 def _short(number: int) -> str:
-    """Return ``3.3 million``, ``812,000`` or ``93``: rounded for reading."""
+    """Return a number rounded for reading, such as ``3.3 million``, ``812,000`` or ``93``."""
     if number >= 1_000_000:
         return f"{number / 1_000_000:.1f} million"
     return f"{round(number, -3):,}" if number >= 10_000 else f"{number:,}"

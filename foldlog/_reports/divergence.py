@@ -23,9 +23,10 @@ _LOOKED_AT = 50
 def find_divergence(
     store: Store, one: str, other: str, shared: int, prices: Prices
 ) -> DivergenceDocument:
-    """Find the first event that differs. Events before ``shared`` are stored once for both. From
-    there to the difference, both have their own events, which are equal except for their times.
-    Cost: the events of both.
+    """Find the first event in which two conversations differ. Events before ``shared`` are stored
+    once for both conversations. From ``shared`` to the difference, each conversation has events of
+    its own, which are equal except for their times. Cost: the function reads the events of both
+    conversations.
     """
     from foldlog._reports.runs import run_of
 
@@ -62,9 +63,9 @@ def _equal(one: Event, other: Event) -> bool:
 
 
 def common_past(store: Store, one: str, other: str) -> int | None:
-    """Return the version up to which two conversations share stored events. Return 0 if they share
-    none but begin with an equal event of the same time, like two imports of one source. Otherwise
-    return None: they are two runs.
+    """Return the version up to which two conversations share stored events. Return 0 if the
+    conversations share no stored event, but begin with equal events of one time, like two imports
+    of one source. Return None for two conversations without a common past, which are two runs.
     """
     reach = _reach(store, one)
     other_reach = _reach(store, other)

@@ -1,5 +1,5 @@
-"""What a condensation took out of a View, and which terms of it the agent needed again. No model is
-called.
+"""Find what a condensation took out of a View, and which of these terms the agent needed again. No
+model is called.
 """
 
 from __future__ import annotations
@@ -39,9 +39,10 @@ class DroppedTerm(NamedTuple):
     ``term``       the term as it was written
     ``event``      the last event with the term that left the View; the id of a summary, if only
                    a summary had it
-    ``needed_in``  the first of the next 10,000 events in which the agent wrote it again; None if
-                   there is none, or if the term is in the system prompt, a description of a tool or
-                   the name of a called tool: the model knows it without the conversation
+    ``needed_in``  the first of the next 10,000 events in which the agent wrote the term again; None
+                   if the agent did not write the term again, or if the term is in the system
+                   prompt, a description of a tool or the name of a called tool, from which the
+                   model knows the term without the conversation
     """
 
     event: int
@@ -53,9 +54,9 @@ class DroppedTerm(NamedTuple):
 class Dropped:
     """What ``condensation`` took out of the View.
 
-    ``events``   the events and summaries that left the View, in its order; ``tokens`` is their
-                 estimate
-    ``summary``  the summary that replaced them, or None
+    ``events``   the events and summaries that left the View, in the order of the View; ``tokens``
+                 is an estimate of their tokens
+    ``summary``  the summary that replaced the events, or None
     ``terms``    the terms of these events that neither the summary nor another shown event has,
                  also not as a part of a
                  longer term: in the order of the events, then of the alphabet
@@ -74,7 +75,7 @@ class Dropped:
 
     @property
     def needed(self) -> tuple[DroppedTerm, ...]:
-        """The terms that the agent wrote again later, in the order of writing."""
+        """The dropped terms that the agent wrote again later, in the order of writing."""
         again = [(term.needed_in, term) for term in self.terms if term.needed_in is not None]
         return tuple(term for _, term in sorted(again))
 
@@ -88,11 +89,11 @@ class Dropped:
 def dropped_by(
     store: Store, views: Views, conversation: str, condensation: int | None = None
 ) -> Dropped | None:
-    """Return what a condensation dropped. By default, it is the newest condensation that is not
-    retracted. Return None if there is none.
+    """Return what a condensation dropped, by default the newest condensation that is not retracted.
+    Return None if the conversation has no condensation.
 
-    Raises ``InvalidArgument`` for the id of another event. Cost: two Views, and at most the 10,000
-    events after the condensation.
+    Raises ``InvalidArgument`` if ``condensation`` is not the id of a condensation. Cost: the
+    function reads two Views, and at most the 10,000 events after the condensation.
     """
     version = store.version(conversation)
     if condensation is None:
@@ -109,7 +110,7 @@ def dropped_by(
 def dropped(
     action: CondensationAction, before: View, after: View, later: Iterable[Event]
 ) -> Dropped:
-    """Compute what a condensation dropped. ``later`` are the events after it."""
+    """Compute what a condensation dropped. ``later`` are the events after the condensation."""
     loss = _loss(action, before, after)
     waiting = {term: [loss] for term in loss.terms.keys() - _terms_of_the_program(before)}
     for event in later:
@@ -121,10 +122,11 @@ def dropped_in(
     store: Store, conversation: str, start: int = 0, stop: int | None = None
 ) -> list[Dropped]:
     """Return what the newest 50 condensations with ``start <= id < stop`` dropped, oldest first.
-    Without ``stop``, these are the newest 50 condensations of the conversation.
+    Without ``start`` and ``stop``, use the newest 50 condensations of the conversation.
 
-    Raises ``CorruptEvent``. Cost: the View before the first of them, two Views for each, and the
-    events from the first one to at most 10,000 events after the last.
+    Raises ``CorruptEvent``. Cost: the function reads the View before the first of these
+    condensations, two Views for each condensation, and the events from the first condensation to at
+    most 10,000 events after the last one.
     """
     version = store.version(conversation)
     last = version if stop is None else min(stop, version)
@@ -144,7 +146,7 @@ def dropped_in(
 @dataclass(frozen=True, slots=True)
 class _Loss:
     """What a condensation dropped: the events, the terms with their last events, and the terms that
-    the agent wrote again, with the events in which it wrote them.
+    the agent wrote again, with the events in which the agent wrote them.
     """
 
     action: CondensationAction
@@ -173,7 +175,9 @@ def _loss(action: CondensationAction, before: View, after: View) -> _Loss:
 def _losses_in(
     view: View, events: Iterable[Event], actions: Mapping[int, CondensationAction]
 ) -> list[_Loss]:
-    """Return what each of these condensations dropped. The first of ``events`` follows ``view``."""
+    """Return what each condensation in ``actions`` dropped. The first event of ``events`` follows
+    ``view``.
+    """
     losses: list[_Loss] = []
     waiting: dict[str, list[_Loss]] = {}
     since_view: list[Event] = []
@@ -209,9 +213,7 @@ def _terms_of_the_program(events: Iterable[Event]) -> set[str]:
 
 
 def _find_terms_again(event: Event, waiting: dict[str, list[_Loss]]) -> None:
-    """If the agent writes dropped terms again in an event, note the event in the losses with these
-    terms.
-    """
+    """Note an event in the losses of each dropped term that the agent writes again in it."""
     if not waiting or not event.shown or not begins_reply(event):
         return
     for term in event_terms(event) & waiting.keys():
@@ -222,7 +224,7 @@ def _find_terms_again(event: Event, waiting: dict[str, list[_Loss]]) -> None:
 
 def lost_terms(before: View, after: View) -> tuple[tuple[Event, ...], dict[str, int]]:
     """Return the events that left a View, and the terms that left the View with them. Each term
-    comes with its last event.
+    comes with the last event that has the term.
     """
     still_shown = {event.id for event in after}
     gone = tuple(event for event in before if event.id not in still_shown)
@@ -242,7 +244,8 @@ def lost_terms(before: View, after: View) -> tuple[tuple[Event, ...], dict[str, 
 
 def condensations(store: Store, conversation: str) -> list[CondensationAction]:
     """Return the condensations that made the View of a conversation, oldest first. Retracted
-    condensations, and condensations that forgot nothing, are left out. Cost: the structural events.
+    condensations, and condensations that forgot nothing, are left out. Cost: the function reads the
+    structural events.
     """
     structural = store.query(
         conversation, lambda reading: [*reading.structural_events(0, reading.version)]

@@ -13,7 +13,9 @@ from foldlog._documents import PassageDocument
 SHOWN = 3
 """The maximum number of passages that are returned."""
 _WORDS_COMPARED = 2_000
-"""The number of words that are compared, from the first difference on. More would take too long."""
+"""The number of words that are compared, from the first difference on. A comparison of more words
+would take too long.
+"""
 _WORDS_BETWEEN = 2
 """Differences with at most this number of equal words between them are one passage."""
 _WORDS_MAX = 16
@@ -43,7 +45,9 @@ def find_passages(text: str, other: str) -> tuple[tuple[PassageDocument, ...], i
 
 
 def count_lines_apart(text: str, other: str) -> tuple[int, int]:
-    """Return for each text how many of its lines the other text does not contain."""
+    """Return two numbers: how many lines of the first text the second text does not contain, and
+    how many lines of the second text the first text does not contain.
+    """
     lines = Counter(text.splitlines())
     other_lines = Counter(other.splitlines())
     return (lines - other_lines).total(), (other_lines - lines).total()

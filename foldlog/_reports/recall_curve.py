@@ -1,8 +1,8 @@
 """Plot recall at retained tokens: the share of the needed terms that a strategy shows, at several
 sizes.
 
-Each strategy has a curve. A higher curve shows more for the same number of tokens. Recorded
-condensations are a point. docs/RECALL.md defines both measures.
+Each strategy has a curve. A strategy with a higher curve shows more needed terms for equally many
+tokens. The recorded condensations are one point. docs/RECALL.md defines recall and retained tokens.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ def _paths(event: Event) -> Iterable[str]:
 
 
 def strategies() -> dict[tuple[str, int | None], Condenser | None]:
-    """Return the condensers of all curves, by the name of the curve and the size. The recorded
-    point has no condenser (None).
+    """Return the condensers of all curves, by the name of the curve and the size. The condenser of
+    the recorded condensations is None.
     """
     condensers: dict[tuple[str, int | None], Condenser | None] = {(RECORDED, None): None}
     for name, (make_condenser, sizes) in _SIZES.items():
@@ -126,8 +126,8 @@ def write_plot(path: Path, title: str, curve_points: Sequence[CurvePointDocument
 
 
 def _svg(title: str, curve_points: Sequence[CurvePointDocument]) -> str:
-    """Return the plot with two panels, for terms and for facts. Each has a curve for each strategy
-    over the tokens of a prompt.
+    """Return the plot with two panels, for terms and for facts. Each panel has a curve for each
+    strategy over the tokens of a prompt.
     """
     names = list(dict.fromkeys(point.strategy for point in curve_points))
     colours = dict(zip(names, _COLOURS, strict=False))

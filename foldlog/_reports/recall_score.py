@@ -1,5 +1,5 @@
-"""Count what an agent needed again, and how much of it a strategy showed: docs/RECALL.md defines
-the measure.
+"""Count the terms that an agent needed again, and how many of these terms a strategy showed.
+docs/RECALL.md defines this measure.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def event_terms(event: Event) -> set[str]:
 
 
 def event_words(event: Event) -> set[str]:
-    """Return the words in an event as it is sent to a model, each once."""
+    """Return each word once that is in an event as it is sent to a model."""
     return set().union(*map(str.split, event_texts(event)))
 
 
@@ -72,8 +72,8 @@ def event_texts(event: Event) -> list[str]:
 
 
 def words_beside(texts: Iterable[str], terms: Collection[str]) -> dict[str, frozenset[str]]:
-    """Return the neighbour words of each of ``terms``: the words before and after it in the last
-    line with the term. If a term is alone in that line, it has none.
+    """Return the neighbour words of each term in ``terms``: the words before and after the term in
+    the last line with the term. A term that is alone in this line has no neighbour words.
     """
     beside = dict.fromkeys(terms, frozenset[str]())
     for text in texts:
@@ -124,7 +124,9 @@ class Needs:
         self.used: list[str] = []
         """The uses of terms that had occurred before. A use in a reply counts once."""
         self.facts = 0
-        """The number of these uses whose term has neighbour words in its last line."""
+        """The number of uses in ``used`` whose term has neighbour words in the last line with the
+        term.
+        """
         self.facts_shown = 0
         self._texts: dict[int, str] = {}
         self._occurred: dict[str, dict[int, frozenset[str]]] = {}

@@ -2,7 +2,7 @@
 condensations are left out.
 
 The condenser runs before each call of the agent's model, as if it had been used from the beginning.
-So strategies are compared over the same work.
+So all strategies are compared over one and the same work of the agent.
 """
 
 from __future__ import annotations
@@ -58,19 +58,20 @@ class Replay:
 
     ``condensations``  for each condensation, the id of the next event
     ``declined``    how often a condensation was required and impossible
-    ``final``       the View at the end
-    ``summarized``  events that are in a summary of that View
-    ``lost``        events that neither a prompt nor a summary in it showed at some call: forgotten,
-                    or left out
+    ``final``       the View at the end of the replay
+    ``summarized``  events that are in a summary of the ``final`` View
+    ``lost``        events that were forgotten or left out at some call: neither the prompt nor a
+                    summary in the prompt showed them
     ``masked``      events that a prompt showed only in part
     ``reports``     the reports of the condenser, with its model's usage and cost
-    ``condenser_cost``  what its model cost in US dollars; None if a price or a cost is unknown
+    ``condenser_cost``  the cost of the condenser's model in US dollars; None if a price or a cost
+                        is unknown
     ``needed``      the terms that the agent used and that had occurred before, one for each use in
                     a reply
-    ``missing``     the terms among them that its prompt did not show: see ``docs/RECALL.md``
+    ``missing``     the terms in ``needed`` that the prompt of the use did not show: see
+                    ``docs/RECALL.md``
     ``facts``       how many of ``needed`` have neighbour words in the last line with the term
-    ``facts_in_prompts``  for how many of these the prompt shows the term near one of these
-                          words
+    ``facts_in_prompts``  for how many of ``facts`` the prompt shows the term near a neighbour word
     """
 
     turns: Sequence[CallDocument]
@@ -89,7 +90,7 @@ class Replay:
 
     @property
     def acted(self) -> bool:
-        """Whether the model was called after a condensation."""
+        """Whether the agent's model was called after a condensation."""
         return any(
             event_id <= self.turns[-1].event_id for event_id in self.condensations if self.turns
         )
@@ -103,7 +104,7 @@ class Replay:
 
     @property
     def facts_shown(self) -> float | None:
-        """The percentage of ``facts`` that was shown; None if there were none."""
+        """The percentage of ``facts`` that was shown; None if ``facts`` is 0."""
         return 100 * self.facts_in_prompts / self.facts if self.facts else None
 
     @property
@@ -161,7 +162,7 @@ class Replay:
 
     @property
     def condenser_failures(self) -> int:
-        """How often the condenser's own model returned an unusable reply."""
+        """The number of unusable replies of the condenser's own model."""
         return sum("failure" in report for report in self.reports)
 
     def cost(self, price: Price) -> float | None:
@@ -184,9 +185,10 @@ def replay(
 
     ``agent_llm`` counts tokens and sets the limits of a budget. A condenser with a model calls that
     model. Raises the errors of the condenser except ``NoCondensationAvailable``;
-    ``ModelCallFailed`` if its model cannot be reached, because the figures would not be those of
-    this strategy; and ``CondenserError`` if it condenses without end. Cost: the events, and at each
-    call of the agent's model the work of the condenser and of ``AgentModel.token_sums``.
+    ``ModelCallFailed`` if the condenser's model cannot be reached, because the figures would then
+    be figures of another strategy; and ``CondenserError`` if the condenser condenses without end.
+    Cost: the function reads the events. At each call of the agent's model, the condenser and
+    ``AgentModel.token_sums`` are called.
     """
     history = list(events)
     kept = intervals_kept(history, history[-1].id + 1 if history else 0)
@@ -227,9 +229,9 @@ class Replaying:
     events get new ids, since the replay has other condensations. Memory: the events, and the terms
     of the history.
 
-    Without a condenser, the condensations of the history are made at their places. ``agent_llm``
-    counts tokens for the limits of the condenser, as in ``prepare``; without it they are estimated.
-    ``counter`` counts the tokens that were sent.
+    Without a condenser, the condensations of the history are repeated after the events that they
+    followed. ``agent_llm`` counts tokens for the limits of the condenser, as in ``prepare``;
+    without ``agent_llm`` these tokens are estimated. ``counter`` counts the tokens that were sent.
     """
 
     def __init__(
@@ -245,7 +247,7 @@ class Replaying:
         self._past = _Past()
         self._view = View.from_events(())
         self._new_ids: dict[int, int] = {}
-        """The ids in the replay, by the ids in the history."""
+        """Maps the id of each event in the history to its id in the replay."""
         self._old_ids: dict[int, int] = {}
         self._summarized: dict[int, Collection[int]] = {}
         """For each summary, the ids in the history of the events that it describes."""
@@ -261,7 +263,7 @@ class Replaying:
         """The events of the last prompt."""
 
     def take(self, event: Event) -> None:
-        """Replay the next event of the history. Raises what ``replay`` raises."""
+        """Replay the next event of the history. Raises the errors that ``replay`` raises."""
         if isinstance(event, CondensationAction):
             if self._condenser is None:
                 self._make(event)
@@ -399,7 +401,9 @@ class Replaying:
             self._made.append(event_id)
 
     def _standing_for(self, ids: Iterable[int]) -> list[int]:
-        """Return the ids in the history of these events and summaries."""
+        """Return the ids in the history for the events and summaries with the ids ``ids`` in the
+        replay.
+        """
         each = (
             self._summarized[event_id] if event_id < 0 else [self._old_ids[event_id]]
             for event_id in ids
@@ -428,8 +432,8 @@ class Replaying:
 
 def _left_out(view: View, forgotten: Iterable[Event], text: str) -> set[int]:
     """Return the ids of the events that have a line in the whole digest but none in ``text``.
-    Return none if ``text`` is not a digest. Lines with names do not count. Cost: the cost of
-    ``digest_of``.
+    Return no ids if ``text`` is not a digest. Lines with names do not count. Cost: ``digest_of`` is
+    called.
     """
     if not text.startswith(TITLE):
         return set()

@@ -1,8 +1,8 @@
 """Compare two runs: conversations that share no events, aligned by their requests and calls.
 
-A *step* is a request of the user, or a call. If one of the runs has no calls, the messages of the
-agents are steps too. Two steps are equal if they have the same content: the text of a request, or
-the tool and its arguments. Retracted events are left out.
+A *step* is a request of the user, or a call. If a run has no calls, the messages of both agents are
+steps too. Two steps are equal if they have the same content: the text of a request, or the tool and
+its arguments. Retracted events are left out.
 """
 
 from __future__ import annotations
@@ -79,11 +79,12 @@ class _Run(NamedTuple):
 
 
 def compared_runs(store: Store, name: str, other_name: str, prices: Prices) -> RunsDocument:
-    """Return two conversations side by side: the figures of each, the steps of both in one order,
-    and what each agent was shown when they first differ, or at the end. Raises
-    ``ConversationNotFound``, ``ConversationErased``, ``CorruptEvent``, ``KeyUnavailable``. Cost:
-    the events of both, and two Views; at worst, the steps of one times the equal steps of the
-    other.
+    """Return two conversations side by side: the figures of each conversation, the steps of both
+    conversations in one order, and what each agent was shown at the first different steps, or at
+    the end. Raises ``ConversationNotFound``, ``ConversationErased``, ``CorruptEvent``,
+    ``KeyUnavailable``. Cost: the function reads the events of both conversations, and two Views. In
+    the worst case its time grows with the number of steps of one run, times the number of equal
+    steps in the other run.
     """
     run = _run(store, name, prices)
     other_run = _run(store, other_name, prices)
@@ -210,8 +211,8 @@ def _system_difference(
 
 
 def _difference(event: Event | None, other: Event | None) -> DifferingDocument:
-    """Return how two events differ in the shown text. If the shown texts are equal, compare the
-    whole contents.
+    """Return how the shown texts of two events differ. If the shown texts are equal, return how the
+    whole contents of the events differ.
     """
     line = None if event is None else _line(event)
     other_line = None if other is None else _line(other)
@@ -233,7 +234,7 @@ def _difference(event: Event | None, other: Event | None) -> DifferingDocument:
 
 
 def _shown_text(event: Event) -> str:
-    """Return the content of an event in one line, for a call without its thought."""
+    """Return the content of an event in one line. The thought of a call is left out."""
     match event:
         case SystemMessage(content=content):
             return printable(" ".join(words_of(content).split()), one_line=True)
@@ -269,8 +270,8 @@ def _view(store: Store, name: str, version: int | None) -> View:
 
 
 def _knowledge(view: View, other: View) -> KnewDocument:
-    """Return what a View shows. ``alone`` are the events that the other View does not show. The
-    same event may have another id in the other run.
+    """Return what a View shows. ``alone`` are the events that the other View does not show. Events
+    are compared by their contents, since an event may have another id in the other run.
     """
     sent = [view[position] for position in view.fit_positions]
     other_sent = [other[position] for position in other.fit_positions]

@@ -1,5 +1,5 @@
-"""Find which events of a View are sent to a model, and which of them whole. A call is sent when it
-and its parallel calls have their observations. A condenser may hide or mask events.
+"""Find which events of a View are sent to a model, and which events are sent whole. A call is sent
+when the call and its parallel calls have their observations. A condenser may hide or mask events.
 """
 
 from __future__ import annotations
