@@ -21,7 +21,7 @@ YEAR_10000: Final = 253_402_300_800_000_000
 def check_whole(
     name: str, value: object, minimum: int = NUMBER_MIN, maximum: int = NUMBER_MAX
 ) -> int:
-    """Return the number. It must be a whole number from ``minimum`` to ``maximum``.
+    """Return the value, which must be a whole number from ``minimum`` to ``maximum``.
 
     Raises ``TypeError`` for a value that is not a whole number, ``InvalidArgument`` for a whole
     number out of range.

@@ -339,8 +339,8 @@ class StoreUnusable(EventStoreError):
 
 
 class StoreDamaged(StoreUnusable):
-    """The database is damaged. Its undamaged parts can be read. Run ``foldlog store verify``, then
-    restore a backup, or copy what is sound with ``foldlog store copy --damaged``.
+    """The database is damaged. The undamaged parts of the database can be read. Run ``foldlog store
+    verify``, then restore a backup, or copy what is sound with ``foldlog store copy --damaged``.
     """
 
     def __init__(self, message: str) -> None:

@@ -245,7 +245,7 @@ class Annotation(_Common, frozen=True, kw_only=True, tag="annotation"):
 
 class DocumentChanges(_Common, frozen=True, kw_only=True, tag="document_changes"):
     """New values of documents beside the conversation: ``foldlog.eventstore.documents`` makes and
-    reads them.
+    reads these events.
 
     ``changed`` has a change for each document that changed: ``{"value": …}``, or ``{"base": id,
     "difference": …}``, a difference to the value that event ``id`` gave the document, or

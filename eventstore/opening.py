@@ -133,8 +133,8 @@ def restore_store(
 
     ``keys`` are needed to verify encrypted conversations; by default the keys of the environment
     are used. ``read_models`` are the names of read models that may hold events that are erased from
-    now on. Each is noted in the restored store (``confirm`` with position 0) before this store
-    replaces the former one.
+    now on. Each read model is noted in the restored store (``confirm`` with position 0) before this
+    store replaces the former one.
 
     Raises ``StoreUnavailable`` if a file cannot be read or written now; ``StoreUnusable`` if the
     backup is damaged or not a store, or if the file at ``url`` belongs to another program; and

@@ -108,10 +108,10 @@ class Store:
         appends nothing. Other writers wait while ``guard`` runs. ``generation`` names one of the
         conversations that had this id: once that conversation is erased, the append raises
         ``ConversationErased``, even if another conversation has the id now. ``together`` has
-        appends to other conversations, from ``Documents.prepare``. The appends to all conversations
-        happen, or none of them. No append happens if the idempotency key or ``dedupe`` leaves
-        nothing to append. ``also`` is called in the transaction of the events and may write data
-        beside them.
+        appends to other conversations, from ``Documents.prepare``. Either the appends to all
+        conversations happen, or no append happens. No append happens if the idempotency key or
+        ``dedupe`` leaves nothing to append. ``also`` is called in the transaction of the events and
+        may write data beside them.
 
         Raises ``VersionConflict`` (read again, decide again), ``InvalidEvent`` (an event breaks a
         rule; the message names the rule), ``IdempotencyConflict`` (the key stands for other

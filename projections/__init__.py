@@ -1,12 +1,12 @@
 """The read side: the View of a conversation, now or at an earlier version, as a fold of its log.
 
-``fold.py`` is the fold. It uses ``units.py`` (which events belong together), ``left_behind.py`` and
-``v0_dialect.py``. ``view.py`` is the result of the fold, and ``messages/`` makes chat messages of a
-View. ``stored/`` stores the structure of a View beside the events, and loads this structure again.
-``views.py`` makes Views of stored conversations. ``explain.py`` says why an event is shown or not,
-and what changed. ``lifetimes/`` says for all events and versions whether the event is shown, in one
-pass over the log. ``audit.py`` compares stored revisions with the log. Of these modules only
-``tool_results.py`` appends events.
+``fold.py`` is the fold. The fold uses ``units.py`` (which events belong together),
+``left_behind.py`` and ``v0_dialect.py``. ``view.py`` is the result of the fold, and ``messages/``
+makes chat messages of a View. ``stored/`` stores the structure of a View beside the events, and
+loads this structure again. ``views.py`` makes Views of stored conversations. ``explain.py`` says
+why an event is shown or not, and what changed. ``lifetimes/`` says for all events and versions
+whether the event is shown, in one pass over the log. ``audit.py`` compares stored revisions with
+the log. Of these modules only ``tool_results.py`` appends events.
 
     items.py intervals.py                  the events of a View as a sequence; sets of ids as
                                            intervals

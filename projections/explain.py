@@ -98,7 +98,7 @@ def explain_event(event: Event, view: View, structural: Structural) -> Why:
     condensation.
 
     Cost: one pass over the View. A forgotten event also costs reading the structural events after
-    it; in an import from V0 also the structural events before it.
+    it; in an import from V0 it also costs reading the structural events before the event.
     """
     position = next((place for place, shown in enumerate(view) if shown.id == event.id), None)
     if position is not None:
@@ -117,8 +117,8 @@ def explain_event(event: Event, view: View, structural: Structural) -> Why:
 
 
 def _buried_by(event: Event, structural: Structural) -> Event | None:
-    """Return the condensation that forgot an event of V0 before the event came; None if there is
-    none.
+    """Return the condensation that forgot an event of V0 before the event came; None if no
+    condensation forgot the event early.
     """
     earlier = [change for change in structural(0) if change.id < event.id]
     remaining_ids = intervals_kept(earlier, event.id)

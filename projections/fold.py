@@ -238,7 +238,7 @@ def resume(
     """Return the fold of all events from ``start`` up to ``version``. ``events`` has the events
     among them that are shown or structural, in order; all other events change nothing. If the
     caller knows which ``events`` do more than join the end of the View, ``places`` has their
-    indices. Raises ``UnknownEventType``. Cost: the cost of ``fold``.
+    indices. Raises ``UnknownEventType``. Cost: as much as ``fold``.
     """
     if places is None:
         places = _places_of_changes(events)

@@ -1,9 +1,9 @@
 """The V0 dialect: how a View folds condensations that were imported from OpenHands V0. Read-only.
 
 A condensation from V0 names ids of the *source*. Such a condensation forgets every event with one
-of these source ids, anywhere in the log, also later events. It forgets condensations and requests
-as well, and itself, which matters if an id is repeated. Only the newest summary is shown, and each
-reading applies its offset again.
+of these source ids, anywhere in the log, also later events. The condensation also forgets
+condensations and requests, and itself, which matters if an id is repeated. Only the newest summary
+is shown, and each reading applies its offset again.
 
 A condensation of V0 cannot be translated into a native one when it is imported: 59 of 440 recorded
 histories would show another View, because the summary moves as events come, and events that come

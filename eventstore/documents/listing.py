@@ -1,9 +1,9 @@
 """List conversations by attribute and by last activity.
 
 Attributes are the document ``attributes`` of a conversation: texts, numbers or lists of texts by
-name, such as app, user, project, title, parent and tags. A read model finds conversations by them.
-Each append changes the last activity, so the last activity is written only when conversations are
-listed. A list may be some seconds old, and says when it was made.
+name, such as app, user, project, title, parent and tags. A read model finds conversations by their
+attributes. Each append changes the last activity, so the last activity is written only when
+conversations are listed. A list may be some seconds old, and says when it was made.
 """
 
 from __future__ import annotations
@@ -233,7 +233,9 @@ def _list_some(
 
 
 def _newest(database: Database, reader: Reader, key: int, listed_at: int) -> _Newest | None:
-    """Return the newest state of a conversation; None if it does not belong in the list."""
+    """Return the newest state of a conversation; None if the conversation does not belong in the
+    list.
+    """
     # A damaged conversation keeps its earlier entry: ``verify`` reports the damage.
     with suppress(CorruptEvent, StoreDamaged):
         conversation = database.find_key(reader, key)

@@ -129,7 +129,7 @@ class Database:
     @property
     def bytes_pending(self) -> bool:
         """Whether the store's file may still hold bytes that were erased or encrypted. ``vacuum``
-        removes them.
+        removes these bytes.
         """
         return self.recorder.value("bytes_pending") != ""
 

@@ -364,7 +364,7 @@ def discard_staged(recorder: Recorder, conversation: str) -> None:
 
 def delete_rows(recorder: Recorder, key: int) -> None:
     """Delete a staged conversation, the rows of an erased conversation, or the rows that an
-    unfinished detachment copied to a fork. Cost: the rows, in small transactions.
+    unfinished detachment copied to a fork. Cost: deleting the rows in small transactions.
     """
     while not recorder.transact(lambda transaction: transaction.delete(key, CHUNK)):
         time.sleep(REST_S)

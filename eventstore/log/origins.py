@@ -30,7 +30,8 @@ from foldlog.eventstore.recorders.types import RecalledKey, utf8
 INDEXED: Final = "foldlog:sources"
 """The idempotency key that marks a conversation as indexed."""
 _RESERVED: Final = "foldlog:source"
-"""The beginning of ``INDEXED`` and of ``SOURCE_KEYS``. A key of a caller may not begin with it."""
+"""The beginning of ``INDEXED`` and of ``SOURCE_KEYS``. A caller's key may not begin with this text.
+"""
 _CHUNK = 500
 """The number of events that one transaction adds to the index of a conversation without an index.
 """

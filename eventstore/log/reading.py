@@ -40,7 +40,7 @@ _BACK = 16
 """
 SOURCE_KEYS: Final = "foldlog:source:"
 """The beginning of keys that are found over all conversations. A database has an index of the keys
-that begin with it.
+that begin with this text.
 """
 _NOT_FLAGGED = "an index lists it among the events that are shown or structural, but it is neither"
 _MISSING = "it, or a later event that is shown or structural, cannot be found"
@@ -86,7 +86,9 @@ class ReadTransaction:
 
     @property
     def key(self) -> int:
-        """The number of the conversation in this store. No other conversation ever gets it."""
+        """The number of the conversation in this store. No other conversation ever gets this
+        number.
+        """
         return self.state.key
 
     @property

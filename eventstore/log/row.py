@@ -148,7 +148,7 @@ def is_redacted(proof: bytes) -> bool:
 @lru_cache(1_024)  # every append of a conversation asks for it
 def checksum_seed(conversation: str) -> int:
     """Return the seed for the checksums of a conversation's rows. Rows of another conversation do
-    not match it.
+    not match this seed.
     """
     return crc32(utf8(conversation))
 

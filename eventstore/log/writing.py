@@ -100,7 +100,7 @@ class WriteTransaction(ReadTransaction):
 
     def list_as(self, version: int, digests: Iterable[bytes] | None) -> None:
         """Write the conversation's entry in the list: its version, the time of its last event, and
-        the digests of its attributes. With None the digests stay as they are.
+        the digests of its attributes. If ``digests`` is None, the stored digests stay.
         """
         state = self.state
         stored_digests = None if digests is None else tuple(digests)

@@ -56,11 +56,11 @@ class RedactionReceipt(NamedTuple):
     ``event_ids`` are the redacted events, ``hashes`` the commitments to their former content (see
     ``Redacted``). ``position`` is the position of the receipt that followers read; None if all
     events were redacted before. ``quotes`` are the condensations whose summaries may quote the
-    events; ``History.redact`` adds events of companions that may quote them. ``forks`` are the
-    forks that share the redacted events, and show them redacted. ``unconfirmed`` are the read
-    models that have not reached this position and so may still hold the content. ``bytes_pending``
-    says whether ``vacuum`` has to complete the redaction. ``documents_lost``, set by
-    ``History.redact``, are the documents that lost their newest value, such as ``attributes``.
+    events; ``History.redact`` adds events of companions that may quote the redacted events.
+    ``forks`` are the forks that share the redacted events, and show them redacted. ``unconfirmed``
+    are the read models that have not reached this position and so may still hold the content.
+    ``bytes_pending`` says whether ``vacuum`` has to complete the redaction. ``documents_lost``, set
+    by ``History.redact``, are the documents that lost their newest value, such as ``attributes``.
     """
 
     conversation: str
@@ -95,8 +95,8 @@ def redact(
 
     ``others`` has further events to redact, by the ids of their conversations: summaries that may
     quote the event, and copies of it. ``also`` is called in the transaction with all redacted
-    events. It erases the content of these events elsewhere, such as in the records of the source
-    from which the events were made.
+    events. ``also`` erases the content of these events elsewhere, such as in the records of the
+    source from which the events were made.
 
     Raises ``ConversationNotFound``, ``ConversationErased``, ``InvalidArgument`` if the conversation
     has no such event of its own, and ``CannotRedact``, for example for a receipt of a redaction.

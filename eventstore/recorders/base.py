@@ -87,10 +87,10 @@ class Reader(ABC):
         """Return whole numbers or texts as one parameter."""
 
     last_conversation: Any = None
-    """The state of a conversation after the last append, so that the next append need not read it.
-    The store sets this state in a write transaction. In SQLite, the next write transaction of this
-    process has the state, if nothing else was written since. Any other change of a conversation
-    sets the state to None.
+    """The state of a conversation after the last append, so that the next append need not read this
+    state. The store sets this state in a write transaction. In SQLite, the next write transaction
+    of this process has the state, if nothing else was written since. Any other change of a
+    conversation sets the state to None.
     """
 
     def value(self, name: str) -> str:
@@ -631,7 +631,7 @@ class Transaction(Reader):
 
     def put_listing(self, key: int, at: int, version: int, digests: Sequence[bytes] | None) -> None:
         """Set the time ``at`` when the conversation was last active, the version at which it is
-        listed, and the digests of its attributes. With None the digests stay as they are.
+        listed, and the digests of its attributes. If ``digests`` is None, the stored digests stay.
         """
         self._write("leave_listed", key)
         self._write("put_listing", key, at, version, None if digests is None else b"".join(digests))
@@ -890,7 +890,7 @@ class Recorder(ABC):
 
     @abstractmethod
     def read(self) -> AbstractContextManager[Reader]:
-        """Begin a read transaction. It never waits for writers."""
+        """Begin a read transaction, which never waits for writers."""
 
     @makes_pending
     def query(self, work: Callable[[Reader], T]) -> T:

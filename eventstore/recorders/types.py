@@ -402,8 +402,8 @@ class RecalledKey(NamedTuple):
 def as_rows(columns: Iterable[Sequence[Any]]) -> list[Row]:
     """Return rows from the columns that a database returned: id, ``meta``, body.
 
-    The columns of a damaged row may have wrong types. Then the row gets a ``meta`` that no checksum
-    accepts, and an id that is a number.
+    The columns of a damaged row may have wrong types. A row with such columns gets a ``meta`` that
+    no checksum accepts, and an id that is a number.
     """
     rows = list(map(_new, repeat(Row), columns))
     try:

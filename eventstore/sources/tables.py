@@ -1,7 +1,7 @@
 """The rows of sources in one transaction: what was imported, its blocks, and the events that were
 made of its records.
 
-A source has the key of its conversation. It may begin with the records of another source, its
+A source has the key of its conversation. A source may begin with the records of another source, its
 parent, up to the record at which the two differ. Sources with one root are a family: several
 sources of a family may hold one record.
 

@@ -289,7 +289,7 @@ def _departure(event: Event) -> Departure:
 
 
 class _OpenSpan(msgspec.Struct, gc=False):
-    """A span that has not ended: see ``Span``."""
+    """A span that has not ended yet: see ``Span``."""
 
     start: int
     sent: tuple[int, ...] = ()

@@ -70,13 +70,14 @@ def rendered(
     *,
     opening: bool = True,
 ) -> list[Rendered]:
-    """Return the messages of the ``events`` at the ascending ``positions``, which must be fit for a
-    model.
+    """Return the messages of the ``events`` at the ascending ``positions``. A model's server must
+    accept the events at these positions.
 
     Every tool call has one later tool message. If an id is used twice, the later call gets a new
     id. Equal events give equal messages. ``opening`` says that these are the first messages of a
-    conversation. If they begin with the assistant, the dialects of litellm and Anthropic put a
-    user's message before them, because most providers refuse them otherwise. Cost: the positions.
+    conversation. If the messages begin with the assistant, the dialects of litellm and Anthropic
+    put a user's message before them, because most providers refuse messages that begin with the
+    assistant. Cost: rendering the events at the positions.
     """
     made = rendering(dialect, opening=opening)
     made.follow(events, positions)
@@ -102,8 +103,8 @@ def copy_messages(
 ) -> list[dict[str, Any]]:
     """Return copies of the messages of a rendering of ``events``, which the caller may change.
 
-    The copies have the marks for the server's prompt cache, which move as a prompt grows. Cost: the
-    messages.
+    The copies have the marks for the server's prompt cache, which move as a prompt grows. Cost:
+    copying the messages.
     """
     copies: list[dict[str, Any]] = msgspec.to_builtins(
         [message for message, _ in shared], enc_hook=said
@@ -118,7 +119,7 @@ def copy_messages(
 
 
 def with_positions(copies: Sequence[dict[str, Any]], shared: Sequence[Rendered]) -> list[Rendered]:
-    """Return each copy with the indices of the events from which its original was made."""
+    """Return each copied message with the indices of the events from which the message was made."""
     return [
         Rendered(message, positions) for message, (_, positions) in zip(copies, shared, strict=True)
     ]

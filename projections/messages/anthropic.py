@@ -1,5 +1,5 @@
-"""Render turns as Anthropic's messages: blocks, results in the user's messages, the system prompt
-as a separate text.
+"""Render turns as Anthropic's messages, which consist of blocks. Results are in the user's
+messages, and the system prompt is a separate text.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ _NAME_MAX = 64
 
 
 def system_prompt(events: Sequence[Event]) -> str:
-    """Return the text of all system prompts among ``events``, in order; empty if there is none."""
+    """Return the text of all system prompts among ``events``, in order; an empty text if ``events``
+    has no system prompt.
+    """
     parts = [
         part
         for event in events
@@ -66,10 +68,10 @@ def messages_of(turns: Iterable[MessageTurn], *, opening: bool) -> MessageList:
 def mark_cached(
     messages: Sequence[Part], shared: Sequence[Rendered], events: Sequence[Event]
 ) -> None:
-    """Mark four points up to which the server shall cache the prompt. The first part and the last
-    summary stay when other events are forgotten. The other two are the end of the former prompt,
-    which the last answer follows, and the end of this prompt. ``shared`` has the originals of the
-    messages.
+    """Mark four points up to which the server shall cache the prompt. Two points are at the first
+    part and at the last summary, which stay when other events are forgotten. Two more points are
+    the end of the former prompt, which the last answer follows, and the end of this prompt.
+    ``shared`` has the originals of the messages.
     """
     summaries = {
         position for position, event in enumerate(events) if type(event) is CondensationSummary
@@ -96,8 +98,8 @@ def mark_cached(
 
 
 def cut_trailing_space(messages: Sequence[Part]) -> None:
-    """Cut the white space at the end of the last message, if it is the assistant's: the server
-    refuses it.
+    """Cut the white space at the end of the last message if this message is the assistant's: the
+    server refuses white space there.
     """
     if messages and messages[-1]["role"] == "assistant":
         last = messages[-1]["content"][-1]
@@ -106,7 +108,7 @@ def cut_trailing_space(messages: Sequence[Part]) -> None:
 
 def _blocks(part: Part) -> Sequence[Part]:
     """Return the blocks of a part of an answer. If the part has the blocks that the server sent,
-    return these.
+    return the server's blocks.
     """
     sent_blocks = None if part["type"] == "text" else part.get("blocks")
     return sent_blocks or [_block(part)]
@@ -139,7 +141,7 @@ def _block(part: Part) -> Part:
 
 
 def _document(part: Part, mark: Part) -> Part:
-    """Return a file as a document. Its server accepts PDFs and texts."""
+    """Return a file as a document. Anthropic's server accepts PDFs and texts."""
     file: File = part["file"]
     source: Part
     if (text := file.text) is not None and not is_blank(text):
@@ -186,8 +188,8 @@ def _number(text: str) -> float | str:
 
 
 def _tool_result(call: PairedCall, moved: list[Part]) -> Part:
-    """Return the result of a call. The result of a failed call may have only texts, so its images
-    and files are moved.
+    """Return the result of a call. The result of a failed call may have only texts, so images and
+    files of such a result are moved.
     """
     failed = call.observation.is_error
     if failed:

@@ -53,9 +53,9 @@ def messages_of(turns: Iterable[MessageTurn], dialect: Dialect, *, opening: bool
 
 
 def _content(parts: list[Part] | str | None, plain: bool) -> str | list[Part] | None:
-    """Return parts in a form that the server accepts: as one text, if possible. Many simple servers
-    accept parts only in a user's message. The providers of litellm accept marks for the cache only
-    in parts.
+    """Return parts in a form that the server accepts: as one text if possible, because many simple
+    servers accept parts only in a user's message. The providers of litellm accept marks for the
+    cache only in parts.
     """
     if parts is None or isinstance(parts, str):
         return parts
@@ -80,8 +80,8 @@ def _tool_call(call: PairedCall, plain: bool) -> Part:
 
 
 def _thought(turn: MessageTurn, dialect: Dialect) -> Part:
-    """Return the field with the model's thinking for its message. Models that think between calls
-    must get it back unchanged.
+    """Return the field with the model's thinking for the model's message. Models that think between
+    calls must get their thinking back unchanged.
     """
     if dialect == "litellm":
         blocks = signed(turn.thinking)
@@ -129,8 +129,8 @@ def call_id_of(call: PairedCall, length_max: int | None) -> str:
 
 
 def matching(name: str, length_max: int) -> str:
-    """Return a name or id that servers accept: letters, digits, ``_`` and ``-``. Different names
-    stay different.
+    """Return a name or id that servers accept, which has only letters, digits, ``_`` and ``-``.
+    Different names stay different.
     """
     if _NAME.fullmatch(name) and len(name) <= length_max:
         return name
@@ -160,8 +160,8 @@ def signed(thinking: Iterable[Part]) -> list[Part]:
 
 
 def _is_whole(block: Part, keys: Sequence[str]) -> bool:
-    """Return whether the block has its signature and can be sent as it is: a model refuses other
-    blocks.
+    """Return whether the block has its signature and can be sent unchanged: a model refuses a block
+    without its signature.
     """
     values = [block.get(key) for key in keys]
     return bool(values[-1]) and all(
@@ -215,7 +215,9 @@ def _part_of_litellm(part: Part) -> Part:
 
 
 def limit_cache_marks(messages: Iterable[Part]) -> None:
-    """Remove all but the last four marks for the prompt cache: servers refuse more."""
+    """Remove all but the last four marks for the prompt cache, because servers refuse more than
+    four marks.
+    """
     contents = (message["content"] for message in messages)
     parts = (part for content in contents if isinstance(content, list) for part in content)
     for part in [part for part in parts if "cache_control" in part][:-_CACHE_MARKS_MAX]:

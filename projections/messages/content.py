@@ -1,5 +1,5 @@
-"""The content of a message: a text, or parts, each a text, an image, a file or something else, in
-OpenAI's shape.
+"""The content of a message: a text, or a list of parts in OpenAI's shape. A part is a text, an
+image, a file or something else.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _BEGINNINGS = (
 
 
 def sendable(text: str) -> str:
-    """Return a text that can be sent: half a surrogate pair, which some logs hold, becomes a
+    """Return a text that can be sent. Half a surrogate pair, which some logs hold, becomes a
     question mark.
     """
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
@@ -68,8 +68,8 @@ def as_json(value: Any) -> str:
 
 
 def is_blank(text: str) -> bool:
-    """Return whether a text is empty or only white space. Cost: the white space at its
-    beginning.
+    """Return whether a text is empty or only white space. Cost: reading the white space at the
+    beginning of the text.
     """
     return not text or text.isspace()
 
@@ -79,8 +79,8 @@ def text_part(text: str) -> Part:
 
 
 def named(part: Mapping[str, Any], why: str = "") -> Part:
-    """Return a text part instead of a part that cannot be sent: the texts in it, or a note with the
-    reason ``why``.
+    """Return a text part instead of a part that cannot be sent. The text has the texts of the
+    unsent part, or a note with the reason ``why``.
     """
     kind = str(part.get("type") or "part").removesuffix("_url")
     if why:
@@ -127,8 +127,8 @@ def with_texts(
 
 
 def _bytes_field(part: Mapping[str, Any]) -> str | None:
-    """Return the name of the field in which a part of this kind holds the bytes of a file; None for
-    a text.
+    """Return the name of the field in which a part of this kind holds the bytes of a file; None if
+    the part is a text.
     """
     if "file_data" in part:
         return "file_data"
@@ -176,8 +176,8 @@ def parts_of(content: Content) -> list[Part]:
 
 
 def words_of(content: Content) -> str:
-    """Return the texts of a content, each in lines of its own. A part that is not a text is shown
-    by its type.
+    """Return the texts of a content; each text begins on a new line. A part that is not a text is
+    shown by its type.
     """
     if isinstance(content, str):
         return content
@@ -230,7 +230,7 @@ class File(NamedTuple):
 
     @property
     def text(self) -> str | None:
-        """The text of a text file; None for any other."""
+        """The text of a text file; None for a file of another type."""
         if not self.media_type.startswith("text/"):
             return None
         try:
@@ -245,7 +245,7 @@ class File(NamedTuple):
     def of_openai(self, taken: str, *, any_type: bool = False) -> Part:
         """Return the fields of the file for one of OpenAI's servers, or a ``text`` instead.
         ``taken`` describes the files that the server accepts. A server that accepts files of
-        ``any_type`` also accepts web addresses.
+        ``any_type`` accepts web addresses too.
         """
         if (text := self.text) is not None:
             return {"text": sendable(f"{self.name or 'file'}:\n{text}")}
@@ -298,8 +298,8 @@ def _file(part: Mapping[str, Any]) -> list[Part]:
 
 
 def _url_of(fields: Mapping[str, Any]) -> str:
-    """Return the data URL of the bytes of a file, or of Anthropic's source; an empty text if it has
-    none.
+    """Return the data URL of the bytes of a file, or of Anthropic's source; an empty text if there
+    are no bytes.
     """
     data = fields.get("file_data", fields.get("data"))
     media_type = fields.get("media_type")
@@ -318,7 +318,9 @@ def _url_of(fields: Mapping[str, Any]) -> str:
 
 
 def data_url(data: bytes, media_type: object = None) -> str:
-    """Return bytes as a URL. If their type is missing, it is read from their first bytes."""
+    """Return bytes as a data URL. If the bytes' type is missing, it is read from their
+    first bytes.
+    """
     kind = media_type if isinstance(media_type, str) else _media_type(data)
     return f"data:{kind};base64,{_base64(data)}"
 
@@ -365,7 +367,7 @@ def _media_type(data: bytes) -> str:
 
 def image_url_of(part: Mapping[str, Any]) -> str | None:
     """Return the address of an image that a server can read by itself: a web address, or data of a
-    type that it accepts; None for any other part.
+    type that the server accepts. Return None for a part of another kind.
     """
     if part.get("type") != "image_url":
         return None
@@ -376,7 +378,9 @@ def image_url_of(part: Mapping[str, Any]) -> str | None:
 
 
 def data_of(url: str) -> tuple[str, str]:
-    """Return the media type and the base64 text of a data URL; two empty texts for any other."""
+    """Return the media type and the base64 text of a data URL; two empty texts for any
+    other URL.
+    """
     head, comma, data = url.partition(";base64,")
     if comma and head.startswith("data:") and data:
         return (head[5:].lower(), data)
@@ -386,8 +390,8 @@ def data_of(url: str) -> tuple[str, str]:
 def without_pictures(
     parts: Iterable[Part], moved: list[Part], where: str, holds: str = ""
 ) -> list[Part]:
-    """Return the parts for a message that may have only texts and parts of the type ``holds``.
-    Other images and files are added to ``moved``, and replaced by texts.
+    """Return the parts for a message that may have only texts and parts of the type ``holds``. All
+    other images and files are added to ``moved``, and replaced by texts.
     """
     remaining: list[Part] = []
     for part in parts:

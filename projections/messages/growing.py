@@ -103,7 +103,7 @@ def _is_thinking(part: Part) -> bool:
 
 class Rendering:
     """The messages of a View in one dialect, before marks for a prompt cache are set. One thread at
-    a time may use it.
+    a time may use this object.
 
     ``render`` makes the messages of turns; its second argument says whether the turns open the
     conversation.

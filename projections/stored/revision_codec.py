@@ -1,8 +1,8 @@
 """The stored form of a revision, the structure of a View after a structural event: ids, no texts.
 
 A revision is one record of the projection ``PROJECTION``, numbered by the version that the
-structural event brought. Its body is a JSON object of flat lists of integers; an empty list is left
-out:
+structural event brought. The body of the record is a JSON object of flat lists of integers; an
+empty list is left out:
 
     kept         ids at which the kept intervals begin and end, in turn (``[0, 4, 40]``: 0 to 3, and
                  all from 40 on). The View holds every *shown* event in these intervals that the

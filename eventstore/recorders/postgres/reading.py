@@ -81,9 +81,9 @@ class PostgresReader(Reader):
 
 
 class ReadSession:
-    """A read transaction. Its first query takes a connection from the pool. Until the first result,
-    a broken connection is replaced by another connection. After the first result, another
-    connection would show another moment, so ``ConnectionLost`` is raised.
+    """A read transaction. The transaction's first query takes a connection from the pool. Until the
+    first result, a broken connection is replaced by another connection. After the first result,
+    another connection would show another moment, so ``ConnectionLost`` is raised.
 
     ``retried`` sends the first query, and sends it again if the connection breaks. ``bind`` binds a
     connection to the store whose rows ``ask`` reads.

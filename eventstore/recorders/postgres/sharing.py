@@ -1,5 +1,5 @@
-"""Threads that append to one conversation share a transaction. Otherwise each thread would wait for
-the lock of the thread before it.
+"""Threads that append to one conversation share a transaction. With a transaction for each thread,
+each would wait for the lock of the thread before it.
 
 The first thread leads, alone. Later appends wait until the first append ends. Then the first
 waiting append leads, with all waiting appends. A leader runs the works in their order in one

@@ -413,9 +413,9 @@ class StoresReader(PostgresReader):
 
 @Transaction.register
 class StoresTransaction:
-    """A write transaction on one server. It has a transaction of each store that the work uses, and
-    passes each call on to one of these transactions. The transactions of all stores are committed
-    together.
+    """A write transaction on one server. This object has a transaction of each store that the work
+    uses, and passes each call on to one of these transactions. The transactions of all stores are
+    committed together.
     """
 
     def __init__(
@@ -928,7 +928,9 @@ class Stores(Recorder):
 
 
 class _Named(BaseException):
-    """Raised by the stand-in at the first call of a work, with that call. No work catches it."""
+    """Raised by the stand-in at the first call of a work, with that call. No work catches this
+    exception.
+    """
 
     def __init__(self, method: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
         super().__init__(method)

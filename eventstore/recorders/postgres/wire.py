@@ -131,7 +131,7 @@ def _is_refusal(text: str) -> bool:
 
 
 class Wire:
-    """A connection in pipeline mode. One thread at a time may use it.
+    """A connection in pipeline mode. One thread at a time may use a connection.
 
     A connection has the statements of the store to which it was bound last. ``prepared=False``
     sends each statement as text, for poolers that use another server connection for each

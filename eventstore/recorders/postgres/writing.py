@@ -31,7 +31,7 @@ _OF_APPLICATION: Final = b"application"
 
 
 class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
-    """A write transaction on a connection. Its first query or statement begins it.
+    """A write transaction on a connection. The first query or statement begins the transaction.
 
     Transactions that ask for the same conversation by its id wait for one another, by an advisory
     lock that ends with the transaction. So the conversation does not change between its read and

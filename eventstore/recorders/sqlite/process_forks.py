@@ -2,8 +2,8 @@
 
 A forked child relies on locks that only its parent holds. The parent, which seems to be the last to
 close the file, would then remove the write-ahead log that the child uses, with the events that the
-child acknowledged. So every connection is closed before a fork, and parent and child open new ones
-when they need them.
+child acknowledged. So every connection is closed before a fork, and parent and child open new
+connections when they need some.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
 """The file of a store: open connections to it, and check that its name still leads to it.
 
 SQLite uses the main file by its descriptor and the files beside it by name. So SQLite goes on
-without an error when somebody removes the file, replaces it or gives it a second name. Then one
-process acknowledges events in a file that no other process opens. Therefore the name is made
+without an error when somebody removes the file, replaces it or gives it a second name. One process
+would then acknowledge events in a file that no other process opens. Therefore the name is made
 absolute once, and every write transaction compares the file under that name with the file that was
 opened: device, inode, and the number of its names.
 
 A process that closes any descriptor of a file loses all its POSIX locks on it, including SQLite's.
 Another process then believes that it is the last one, and removes the log when it ends. So on Linux
 each connection to a file with a log holds a second lock, which belongs to one opening of the file
-and not to the process. Nothing else opens the file here.
+and not to the process. No other code of foldlog opens the file.
 """
 
 from __future__ import annotations

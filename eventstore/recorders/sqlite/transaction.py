@@ -1,8 +1,8 @@
 """The writes of a transaction, under the one write lock that SQLite has.
 
-One object serves all transactions of the connection that writes. It remembers the state of the
-conversation after the last append, and the next position. So another append to this conversation
-need not read the state and the position.
+One object serves all transactions of the connection that writes. This object remembers the state of
+the conversation after the last append, and the next position. So another append to this
+conversation need not read the state and the position.
 """
 
 from __future__ import annotations
