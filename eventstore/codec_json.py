@@ -59,8 +59,8 @@ def text_of(fields: dict[str, Any]) -> bytes:
 
 def whole_pairs(value: Any, alone: str = "surrogatepass") -> Any:
     """Return a JSON value in which two adjacent halves of a surrogate pair are one character,
-    because JSON writes both the same. If ``alone`` is "replace", lone halves are replaced, and
-    infinities become None, so that any tool can read the value.
+    because JSON writes the two halves and the character in one way. If ``alone`` is "replace", lone
+    halves are replaced, and infinities become None, so that any tool can read the value.
     """
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", alone)
@@ -158,8 +158,8 @@ def take_bytes_out(value: Any) -> list[tuple[list[str | int], bytes]]:
 
 
 def with_list(text: bytes, attached: Sequence[tuple[list[str | int], bytes]]) -> Body:
-    """Return the body of a JSON object from which these bytes were taken, with the list that names
-    them.
+    """Return the body of a JSON object from which the ``attached`` bytes were taken. The body
+    begins with the list that names these bytes.
     """
     attachments: dict[bytes, Attachment] = {}
     listed = []

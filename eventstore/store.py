@@ -148,9 +148,9 @@ class Store:
         no other rules for new events.
 
         The events have ids 0, 1, 2, … in order, or no ids; some may be encoded. The first events
-        are compared with the events that the conversation already has, and only the later ones are
-        added. So importing twice adds nothing, and a source that has grown adds its new events. A
-        new conversation appears whole or not at all. A long new conversation is staged in small
+        are compared with the events that the conversation already has, and only the later events
+        are added. So importing twice adds nothing, and a source that has grown adds its new events.
+        A new conversation appears whole or not at all. A long new conversation is staged in small
         transactions, so that other writers need not wait.
 
         Raises ``HistoryDiverged`` if an event differs from the stored event, or if the content of

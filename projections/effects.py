@@ -107,7 +107,7 @@ class CallTrace:
 
 
 def trace(events: Iterable[Event]) -> dict[int, CallTrace]:
-    """Return the traces of the calls among these events, by the ids of the calls. Any events are
+    """Return the traces of the calls among these events, by the id of the call. Any events are
     accepted.
 
     A mark with an intent comes from a runtime that stores the call itself only later. A later

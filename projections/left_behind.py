@@ -1,5 +1,5 @@
 """Find the events that are left behind: a condensation forgot another event of their unit, but not
-these events.
+the events themselves.
 
 ``left_behind_by_ids`` defines the events left behind. Nearly always the forgotten events are one
 piece of the View that shares no unit with other events: then nothing is left behind, and the units

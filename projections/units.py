@@ -427,8 +427,8 @@ def pending_positions(view_units: Units) -> Sequence[int]:
 
 def cut_positions(count: int, view_units: Units) -> tuple[int, ...]:
     """Return every index, from 0 to ``count``, at which ``count`` events with these units may be
-    cut. If the events between two such indices are forgotten, all other events can still be sent
-    (except in one case: ``docs/internals/decisions/0031-joined-loops.md``).
+    cut. If the events between two returned indices are forgotten, all other events can still be
+    sent (except in one case: ``docs/internals/decisions/0031-joined-loops.md``).
 
     The returned indices are not inside answered parallel calls, from the first action to the last
     observation, and not inside a loop or a bond. The end is not returned if the last event stays

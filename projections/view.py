@@ -34,8 +34,8 @@ class View:
     cannot freeze them, and other Views share them.
 
     A sequence of events: ``len(view)``, ``view[-1]``, ``view[2:5]`` (a tuple), iteration. Summaries
-    are ``CondensationSummary`` events with ids below -1. Two Views are equal if they show the same
-    events and continue in the same way.
+    are ``CondensationSummary`` events with ids below -1. Two Views are equal if they show equal
+    events, and stay equal after equal further events.
 
     ``state``          the fold's state, from which further events continue
     ``condensations``  all condensations, oldest first

@@ -103,8 +103,8 @@ class Views:
         self._latest: dict[str, _Latest] = {}
 
     def current(self, conversation: str) -> View:
-        """Return the View now: the same object until an event is appended, or 64 other
-        conversations are read.
+        """Return the View now. Until an event is appended, or 64 other conversations are read, each
+        call returns one object.
 
         Raises ``ConversationNotFound``, ``ConversationErased``, ``CorruptEvent``,
         ``StoreUnavailable``, and ``UnknownEventType`` if a newer version of foldlog wrote an event

@@ -220,7 +220,7 @@ class _Change(NamedTuple):
     """A change of documents, before its append.
 
     ``event``  the event with the new values; None if no value changes
-    ``guard``  the guard of the append: no other writer may change these documents in between
+    ``guard``  the guard of the append: no other writer may change these documents before it
     ``state``  the conversation with which the values were compared; None if it does not exist
     ``stored`` the values with which they were compared
     """

@@ -261,7 +261,9 @@ class TrackingView(TrackingRecorder):
         return _VIEW_CODEC.decoded_record(name, records[0]) if records else None
 
     def put_records(self, transaction: Transaction, name: str, records: Iterable[Record]) -> None:
-        """Write records of this view in a transaction. A record of the same version is replaced."""
+        """Write records of this view in a transaction. A stored record with the version of a new
+        record is replaced.
+        """
         encoded = [_VIEW_CODEC.encoded_record(name, record) for record in records]
         transaction.put_records(_OF_VIEWS, name, encoded)
 

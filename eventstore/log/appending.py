@@ -263,7 +263,7 @@ def _state(reading: WriteTransaction, batch: Sequence[Encoded]) -> State:
 
 def _are_equal_but_for_redactions(stored: Sequence[Event], requested: Sequence[Event]) -> bool:
     """Return whether stored events equal the requested events, apart from trace contexts. For a
-    redacted event, only the size, the kind and the other remaining fields can be compared.
+    redacted event, only the size, the kind and the remaining fields can be compared.
     """
     return len(stored) == len(requested) and all(
         map(_is_equal_but_for_redaction, map(untraced, stored), map(untraced, requested))
@@ -298,7 +298,7 @@ class DocumentsUnchanged(Struct):
     names: Iterable[str]
     state: tuple[int, int] | None
     """The key of the conversation and its number of redactions when the documents were read; None
-    if there was no conversation.
+    if the conversation did not exist.
     """
     ids: Mapping[str, int]
 

@@ -213,7 +213,7 @@ def forks_that_share(
     database: Database, reader: Reader, key: int, ids: Iterable[int]
 ) -> Iterator[tuple[Conversation, list[int]]]:
     """Yield the forks that share some of these events of the conversation with this key, and the
-    forks of those forks. Each fork comes with the ids of the events that it shares.
+    forks of these forks. Each fork comes with the ids of the events that it shares.
     """
     for fork in living_forks(reader, key):
         if shared := [event_id for event_id in ids if event_id < fork.begins]:

@@ -1,9 +1,9 @@
 """Wrapping keys encrypt the data keys of conversations, which encrypt the events.
 
 A wrapping key is 32 random bytes in base64 or hexadecimal, in the environment (``FOLDLOG_KEY``) or
-in a file (``FOLDLOG_KEY_FILE``) with one key a line. The first key encrypts; the others only
-decrypt. The name of a key is a hash of it, so that a message can name a missing key without showing
-it.
+in a file (``FOLDLOG_KEY_FILE``) with one key a line. The first key encrypts and decrypts; the keys
+after it only decrypt. The name of a key is a hash of it, so that a message can name a missing key
+without showing it.
 """
 
 from __future__ import annotations

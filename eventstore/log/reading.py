@@ -105,7 +105,7 @@ class ReadTransaction:
     @property
     def lineage(self) -> tuple[Border, ...]:
         """The ancestors of a fork, the oldest first, each with the version at which the fork's past
-        leaves it. The fork begins at the last of these versions.
+        leaves it. The fork itself begins at the version of the last ancestor.
 
         The tuple is empty for a conversation that is not a fork.
         """
@@ -168,7 +168,7 @@ class ReadTransaction:
             start = end
 
     def tail(self, count: int) -> tuple[Event, ...]:
-        """Return the last ``count`` events, in order; all events, if there are fewer.
+        """Return the last ``count`` events, in order; all events, if the conversation has fewer.
 
         Raises ``InvalidArgument`` for a negative number, and the errors of ``events``. Cost:
         reading the returned events.

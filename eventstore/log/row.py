@@ -105,7 +105,7 @@ def link(head: bytes, salt: bytes, columns: _Linked, committed: bytes) -> bytes:
     is the commitment to the event's body.
 
     The columns are separated by spaces and end with a line feed. Only the kind is a text, and its
-    length stands before it. So no two events have the same bytes.
+    length stands before it. So the hashed bytes of two different events always differ.
     """
     event_id, kind, schema, shown, structural, recorded_at = columns
     name = kind.encode()
@@ -224,9 +224,9 @@ def chained(
     backwards.
 
     Each event has its own salt, which is random, or made from ``secret`` and the event's id. Cost:
-    one hash of each body, and one checksum. ``link`` and ``with_checksums`` compute the same values
-    for existing rows. One loop for both values takes two thirds of the time of two loops
-    (``benchmarks/append.py``).
+    one hash of each body, and one checksum. For existing rows ``link`` computes the heads and
+    ``with_checksums`` the checksums. One loop for both values takes two thirds of the time of two
+    loops (``benchmarks/append.py``).
     """
     _, name, _, salt, event_id, updated_at, head, before, turns = conversation[:9]
     if head is None:

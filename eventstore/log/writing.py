@@ -90,9 +90,9 @@ class WriteTransaction(ReadTransaction):
     def put_records(
         self, projection: str, records: Iterable[Record], *, replace_all: bool = False
     ) -> None:
-        """Write records. A record of the same version is replaced. With ``replace_all``, all
-        earlier records of the projection are replaced. The records of a plain conversation are
-        plain too: writing records gives the conversation no key.
+        """Write records. A stored record with the version of a new record is replaced. With
+        ``replace_all``, all earlier records of the projection are replaced. The records of a plain
+        conversation are plain too: writing records gives the conversation no key.
         """
         codec = self._codec()
         encoded = [codec.encoded_record(projection, record) for record in records]
@@ -411,7 +411,7 @@ def pairs_of(attributes: Mapping[str, Any]) -> list[bytes]:
 
 def digests_of(pairs: Sequence[bytes], keys: KeyRing | None, key_id: str | None) -> list[bytes]:
     """Return the digests of attributes for conversations that are encrypted with this key, or for
-    plain ones. Without attributes, return the digest that all conversations have.
+    plain conversations. Without attributes, return the digest that all conversations have.
 
     Raises ``KeyUnavailable`` if ``keys`` lacks the key.
     """

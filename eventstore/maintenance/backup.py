@@ -56,8 +56,8 @@ runs, the import raises an error and has to be run again.
 
 
 class BackedUp(NamedTuple):
-    """A backup that was made. ``findings`` are verdicts that found damage; the source then has the
-    same damage.
+    """A backup that was made. ``findings`` are verdicts that found damage; the source of the backup
+    has the damage too.
     """
 
     path: str
@@ -70,7 +70,7 @@ class BackedUp(NamedTuple):
 
 class Restored(NamedTuple):
     """A store that was restored from a backup. ``kept`` is the new path of the former file, or of
-    its log if there was only a log. ``erased_since`` has the conversations that the former file has
+    its log if only a log existed. ``erased_since`` has the conversations that the former file has
     erased and that the backup has brought back.
     """
 
@@ -259,8 +259,8 @@ def _note(part: str, settings: WriteSettings, read_models: Iterable[str]) -> Non
 
 
 def _counted(verdicts: Sequence[Verdict]) -> tuple[int, int, int]:
-    """Return three numbers: the conversations in these verdicts, and, without erased conversations,
-    their events and their records without events.
+    """Return three numbers: how many conversations these verdicts are about, and how many events,
+    and how many records without events, the conversations have that are not erased.
     """
     named = [verdict for verdict in verdicts if verdict.conversation is not None]
     living = [verdict for verdict in named if verdict.erasure is None]

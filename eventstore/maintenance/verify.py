@@ -608,8 +608,8 @@ class Check:
 
 
 class Unlisted(NamedTuple):
-    """A conversation that a list cannot show. If ``id`` is None, the list cannot be read from here
-    on.
+    """A conversation that a list cannot show. If ``id`` is None, the list cannot be read any
+    further.
     """
 
     id: str | None

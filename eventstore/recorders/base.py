@@ -840,8 +840,8 @@ class Recorder(ABC):
 
     def make(self, pending: EventsNotMade) -> Recorder | None:
         """Make the events of an import that a transaction needed. Return the recorder that has the
-        events if this recorder is read-only, otherwise None. Raises ``pending`` if there is no
-        ``on_pending``.
+        events if this recorder is read-only, otherwise None. Raises ``pending`` if ``on_pending``
+        is None.
         """
         if self.on_pending is None:
             raise pending

@@ -33,8 +33,8 @@ from foldlog.eventstore.recorders.types import Outcome
 T = TypeVar("T")
 
 Writer = tuple[int, str]
-"""A thread and the database that it writes to. Two recorders on one database are the same writer in
-a thread.
+"""A thread and the database that it writes to. In one thread, two recorders on one database are one
+writer.
 """
 
 INSIDE: Final[set[Writer]] = set()
@@ -45,7 +45,7 @@ INSIDE: Final[set[Writer]] = set()
 
 def outside(database: str, name: str) -> Writer:
     """Return this thread as a writer. Raises ``StoreUnusable`` if this thread is already inside a
-    write to the same database. A guard, an inline projection, the clock, a signal handler or
+    write to this database. A guard, an inline projection, the clock, a signal handler or
     ``__del__`` would otherwise wait for its own thread for ever.
     """
     writer = get_ident(), database

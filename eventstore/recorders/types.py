@@ -314,14 +314,14 @@ class Conversation(NamedTuple):
     ``visible`` says that it is not staged. ``mark`` belongs to the row codec (``log.seal``).
 
     A fork has a ``parent``, whose id is ``parent_id``: events below ``parent_version`` are read
-    there. Before a fork has an event of its own, its last event is its parent's last shared event.
-    ``lineage`` has its ancestors, its parent first; it is empty in lists. ``seed`` is the head
-    before event 0, if another conversation recorded event 0. A fork that has copied its past has a
-    ``parent_version``, but no parent. ``replaces`` is the key of the erased conversation whose id
-    it uses again. ``pending`` counts the records of its source that have no events yet; for an
-    archived conversation it is the negative number of the events in its object. ``redactions``
-    counts the redacted events; in a fork also the shared events that were redacted since it began.
-    While this number is unchanged, a copy of the events in memory is right.
+    from the parent. Before a fork has an event of its own, its last event is its parent's last
+    shared event. ``lineage`` has its ancestors, its parent first; it is empty in lists. ``seed`` is
+    the head before event 0, if another conversation recorded event 0. A fork that has copied its
+    past has a ``parent_version``, but no parent. ``replaces`` is the key of the erased conversation
+    whose id it uses again. ``pending`` counts the records of its source that have no events yet;
+    for an archived conversation it is the negative number of the events in its object.
+    ``redactions`` counts the redacted events; in a fork also the shared events that were redacted
+    since it began. While this number is unchanged, a copy of the events in memory is right.
     """
 
     key: int
@@ -377,7 +377,7 @@ class Conversation(NamedTuple):
 
 class Record(NamedTuple):
     """A record that a projection stores for one version of a conversation. ``code`` is the version
-    of the projection's code. ``encoding`` and ``checksum`` have the same meaning as in a ``Row``.
+    of the projection's code. ``encoding`` and ``checksum`` mean what they mean in a ``Row``.
     """
 
     version: int

@@ -237,7 +237,7 @@ def _source_in_target(
     target: Database, conversation: Conversation, reader: Reader
 ) -> Source | None:
     """Return the source of a conversation in the target. Raises ``ConversationErased``, and
-    ``HistoryDiverged`` if the target has another conversation with the same id.
+    ``HistoryDiverged`` if the target has another conversation with the conversation's id.
     """
     existing = not_erased(target.find(reader, conversation.id, pending=True))
     if existing is None:

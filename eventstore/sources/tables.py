@@ -551,7 +551,9 @@ class SourcesToWrite(Sources):
         self.reader.write_sources("set_progress", records, made, head, source.conversation)
 
     def put_blocks(self, source: Source, blocks: Iterable[Block]) -> None:
-        """Write blocks. A stored block with the same first record is replaced."""
+        """Write blocks. A stored block that begins with the first record of a new block is
+        replaced.
+        """
         key = source.conversation
         for block in blocks:
             index, body = block.packed()
@@ -614,7 +616,7 @@ class SourcesToWrite(Sources):
 
     def put_made(self, source: Source, made: Made) -> None:
         """Write a list of the events of some records, in the order of the records. A stored row
-        whose first event is the same is replaced.
+        that begins with the first event of a new row is replaced.
         """
         remaining = iter(made.items())
         while page := [*islice(remaining, MADE)]:

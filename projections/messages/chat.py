@@ -151,7 +151,7 @@ _OTHERS = re.compile(r"[^a-zA-Z0-9_-]+")
 
 
 def signed(thinking: Iterable[Part]) -> list[Part]:
-    """Return the thinking blocks that a model accepts: signed or redacted ones."""
+    """Return the thinking blocks that a model accepts, which are signed or redacted."""
     return [
         {key: block[key] for key in keys}
         for block in thinking

@@ -16,7 +16,7 @@ empty list is left out:
     requested    true: a condensation was requested and none came since
     condensations    the number of condensations so far
 
-Each integer of these lists is written as its difference to the integer before it, except in
+Each integer of a list is written as its difference to the integer before it, except in
 ``register``. Each revision stands alone: ``docs/internals/decisions/0030-revisions.md`` says what
 that costs.
 """

@@ -82,9 +82,9 @@ class PostgresRecorder(Recorder):
     """A recorder on one schema of a PostgreSQL database; other schemas are other stores.
 
     ``dsn`` is anything that libpq accepts, and ``options`` are the options of a URL, as
-    ``parse_url`` returns them. If there are several hosts, the primary is used. If the connection
-    to the primary breaks, the hosts are searched for the primary again. While the primary is
-    unreachable, calls wait for up to ``patience_s``, then raise ``StoreUnavailable``.
+    ``parse_url`` returns them. If ``dsn`` names several hosts, the primary is used. If the
+    connection to the primary breaks, the hosts are searched for the primary again. While the
+    primary is unreachable, calls wait for up to ``patience_s``, then raise ``StoreUnavailable``.
     ``durable=False`` does not wait for the disk.
 
     Raises ``StoreUnavailable`` if the server cannot be reached or could not keep the promise of

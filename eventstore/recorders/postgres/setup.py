@@ -248,9 +248,9 @@ def _begin_epoch(wire: Wire) -> None:
     """Begin an epoch above all positions that were ever given: this server may give numbers that
     its predecessor gave.
 
-    No other process writes to the store: each new connection for writing is checked here first. The
-    commit waits for no standby: after a failover there may be none yet, and every later
-    confirmation includes this commit. See ``0001_first.sql``.
+    No other process writes to the store: each new connection for writing first goes through this
+    check. The commit waits for no standby: after a failover no standby may be there yet, and every
+    later confirmation includes this commit. See ``0001_first.sql``.
     """
     for statement in ("begin_writing", "commit_locally", "begin_epoch", "commit"):
         wire.queue(statement)

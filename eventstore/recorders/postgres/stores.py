@@ -315,8 +315,8 @@ class StoresReader(PostgresReader):
         return self._home
 
     def _by_name(self, name: str) -> list[Columns]:
-        """Query the store that the hash of the id gives. The same round trip reads whether another
-        store has the conversation.
+        """Query the store that the hash of the id gives. The round trip of the query also reads
+        whether another store has the conversation.
         """
         home = self._stores.home(name)
         rows, home_rows = self._ask_each(
@@ -375,8 +375,8 @@ class StoresReader(PostgresReader):
         ]
 
     def _query_each_server(self, statement: str) -> list[list[Columns]]:
-        """Run a query that has the same result for all stores of a server, on the first store of
-        each server. On Citus, run it on each store.
+        """Run a query whose result is equal for all stores of a server, on the first store of each
+        server. On Citus, run the query on each store.
         """
         numbers = [number for server in self._stores.servers for number in server.numbers_of_nodes]
         return self._ask_each(numbers, [(statement, ())] * len(numbers))
@@ -391,7 +391,9 @@ class StoresReader(PostgresReader):
     def _ask_each(
         self, numbers: Sequence[int], questions: Sequence[_Asking]
     ) -> list[list[Columns]]:
-        """Run a query of its own on each of these stores, in one round trip for each server."""
+        """Run on each of these stores the query for this store, in one round trip for each
+        server.
+        """
         questions_of_server: dict[Server, list[tuple[int, Question]]] = {}
         for index, (number, (statement, parameters)) in enumerate(
             zip(numbers, questions, strict=True)

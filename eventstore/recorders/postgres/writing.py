@@ -33,18 +33,18 @@ _OF_APPLICATION: Final = b"application"
 class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
     """A write transaction on a connection. The first query or statement begins the transaction.
 
-    Transactions that ask for the same conversation by its id wait for one another, by an advisory
-    lock that ends with the transaction. So the conversation does not change between its read and
-    the commit. The primary keys would refuse the second writer anyway; with the lock the second
-    writer need not start again. Transactions on different conversations never wait for one another.
+    Transactions that ask for one conversation by its id wait for one another, by an advisory lock
+    that ends with the transaction. So the conversation does not change between its read and the
+    commit. The primary keys would refuse the second writer anyway; with the lock the second writer
+    need not start again. Transactions on different conversations never wait for one another.
 
     With ``is_numbered_first`` the transaction gets its number before it sends rows, and sends rows
     with positions: on Citus, another server may insert them.
 
     With ``may_assume`` the transaction assumes that a conversation is in the expected state, and
-    that an idempotency key is new. The server checks both in the same round trip, before it writes.
-    If an assumption is wrong, the transaction fails, ``assumes`` stays true, and all results of the
-    transaction are invalid.
+    that an idempotency key is new. The server checks both assumptions in the round trip of the
+    write, before it writes. If an assumption is wrong, the transaction fails, ``assumes`` stays
+    true, and all results of the transaction are invalid.
     """
 
     def __init__(

@@ -3,9 +3,9 @@
 A copy does not know which positions its store gave later. If a copy replaces its store, or is used
 beside its store, it must not give these positions again: a follower that has passed the positions
 would miss the new events. So a file records its own inode. The first writer to a file with another
-inode begins an *epoch*, above every position that the other file can have given until then. The
-epoch begins at the present time in microseconds, since no store records a million events a second
-for long. If the clock is wrong, it begins at least 2^32 above the last position.
+inode begins an *epoch*, above every position that the file with the recorded inode can have given
+until then. The epoch begins at the present time in microseconds, since no store records a million
+events a second for long. If the clock is wrong, it begins at least 2^32 above the last position.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """Put another file in the place of a store's file, or remove it, while processes may have it open.
 
-These processes find that their file no longer has its name, and write nothing more. The order of
-the steps matters, because the process may be killed between two steps. The old log must never lie
-beside the new file; but it must lie beside the old file for as long as that file has the name. So
-the old file and its log first get a second name: no store opens a file with two names. Then the log
-is removed, then the new file takes the name. A process that opens the store after a kill between
-two steps finds the second name, with the new file beside it, and takes the missing steps.
+Processes that have the old file open find that it no longer has its name, and write nothing more.
+The order of the steps matters, because the process may be killed between two steps. The old log
+must never lie beside the new file; but it must lie beside the old file for as long as that file has
+the name. So the old file and its log first get a second name: no store opens a file with two names.
+Then the log is removed, then the new file takes the name. A process that opens the store after a
+kill between two steps finds the second name, with the new file beside it, and takes the missing
+steps.
 """
 
 from __future__ import annotations
@@ -53,9 +54,9 @@ def check_replaceable(path: str) -> None:
 
 
 def replace(path: str, new: str, kept: str) -> str | None:
-    """Put ``new``, a complete file in the same folder, in the place of the store at ``path``. Keep
-    the former file, with its log, as ``kept``. Return the name of the former file, or the name of
-    its log if there was only a log; None if there was neither file nor log. Raises ``OSError``.
+    """Put ``new``, a complete file in the store's folder, in the place of the store at ``path``.
+    Keep the former file, with its log, as ``kept``. Return the name of the former file, or the name
+    of its log if there was only a log; None if there was neither file nor log. Raises ``OSError``.
 
     During the replacement no append of a process that has the store open is acknowledged. If
     another process has already replaced the file, nothing is done.

@@ -37,8 +37,8 @@ _LOCK: Final = struct.pack("hhqqi", fcntl.F_RDLCK, os.SEEK_SET, 0x40000002, 510,
 (https://sqlite.org/src/file/src/os.h).
 """
 _INDEX_LOCK: Final = struct.pack("hhqqi", fcntl.F_RDLCK, os.SEEK_SET, 128, 1, 0)
-"""A read lock on a byte of the log's index. SQLite cuts the index and makes it again if it finds no
-such lock (its os_unix.c).
+"""A read lock on a byte of the log's index. SQLite cuts the index and makes it again if no
+connection holds this lock (SQLite's os_unix.c).
 """
 _INTEGER_MAX: Final = 2**63 - 1
 _DESCRIPTORS: Final = "/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"
@@ -97,8 +97,8 @@ class StoreFile:
     """The file of one store, as one recorder opened it.
 
     ``name`` is the user's name for the file, made absolute. ``path`` is the file behind all
-    symbolic links, so that every process uses the same log and the same write lock. See
-    ``SQLiteRecorder`` for the options.
+    symbolic links, so that all processes use one log and one write lock. See ``SQLiteRecorder`` for
+    the options.
     """
 
     _used: Final[weakref.WeakValueDictionary[int, StoreFile]] = weakref.WeakValueDictionary()
@@ -137,7 +137,7 @@ class StoreFile:
     # -- before it is opened
 
     def has_content(self) -> bool | None:
-        """Return whether the file has content; None if there is no file.
+        """Return whether the file has content; None if the file does not exist.
 
         Raises ``StoreUnusable`` if the file is not a regular file, or has only one byte: SQLite
         treats a file of one byte as empty.
@@ -167,8 +167,8 @@ class StoreFile:
         return status.st_size > 0 or os.path.exists(f"{self.path}-wal")
 
     def make(self) -> None:
-        """Make the file with mode 0600 from its first moment; SQLite gives its log the same mode. A
-        file that exists by now is not opened: closing it would release the locks of every
+        """Make the file with mode 0600 from its first moment; SQLite gives the file's log this mode
+        too. A file that exists by now is not opened: closing it would release the locks of every
         connection of this process.
         """
         try:
@@ -368,8 +368,8 @@ class StoreFile:
 
 
 def check_not_moved(path: str) -> None:
-    """Raise ``StoreUnavailable`` if there is no file or an empty file at a path, and a log with
-    content beside it. SQLite would delete this log, which belongs to a file that was moved away.
+    """Raise ``StoreUnavailable`` if a path has no file or an empty file, and a log with content is
+    beside it. SQLite would delete this log, which belongs to a file that was moved away.
 
     A file gets content before its log does, so the log is looked at first.
     """

@@ -38,9 +38,9 @@ class WriteLock:
     database, a deleted lock file), SQLite's own lock still keeps the processes apart. One thread of
     a process at a time, the leader, may use the lock.
 
-    The kernel gives the lock to processes nearly in the order in which they began to wait, but such
-    a wait has no time limit. So a separate thread waits for the kernel, and the leader waits for
-    that thread for a limited time.
+    The kernel gives the lock to processes nearly in the order in which they began to wait, but a
+    wait for the kernel has no time limit. So a separate thread waits for the kernel, and the leader
+    waits for that thread for a limited time.
     """
 
     def __init__(self, path: str, patience_s: float) -> None:
