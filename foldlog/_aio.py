@@ -54,8 +54,8 @@ connection while it reads.
 _POLL_S = 0.005
 _POLL_MAX_S = 0.1
 _EVENTS_MAX: Final = 100
-"""The maximum number of events of an append that may share a commit. The other appends wait while
-they are encoded, about a millisecond.
+"""The maximum number of events of an append that may share a commit. All appends of the commit wait
+for about a millisecond while these events are encoded.
 """
 _OF_SHORT: Final = {"expected_version", "idempotency_key"}
 """The arguments of an append that may share a commit."""
@@ -63,7 +63,7 @@ _faces_lock = Lock()
 
 
 class _Opening:
-    """A store that is being opened. Await it, or use it in ``async with``."""
+    """A store that is being opened. Await the opening, or use it in ``async with``."""
 
     def __init__(self, opened: Callable[[], sync.Histories]) -> None:
         self._opened = opened
@@ -208,7 +208,7 @@ def append_all(
     store: Store, appends: Sequence[PendingAppend]
 ) -> list[Outcome[tuple[Recorded, ...]]]:
     """Make short appends to histories of a store, in their order. Return an outcome for each
-    append. If an append fails, the others are still made.
+    append. If an append fails, all other appends are still made.
     """
     prepared = [Outcome.of(append.prepare) for append in appends]
     works = [outcome.value for outcome in prepared if outcome.value is not None]
@@ -230,11 +230,12 @@ def _only_async_for(self: object) -> Any:
 
 
 class _Pages(Generic[_T]):
-    """An async iterator over the items of a blocking iterator. It reads a page of items at a time.
+    """An async iterator over the items of a blocking iterator. The iterator reads a page of items
+    at a time.
 
-    It stores a page, or the error of reading it, until ``__anext__`` returns it. So a cancelled
-    ``__anext__`` loses nothing. It is a class because an async generator that a loop leaves early
-    must be closed in the loop that ran it.
+    The iterator stores a page, or the error of reading the page, until ``__anext__`` returns it. So
+    a cancelled ``__anext__`` loses no item. The iterator is a class because an async generator that
+    a loop leaves early must be closed in the loop that ran it.
     """
 
     def __init__(self, pool: ThreadPool, iterate: Callable[[], Iterator[_T]]) -> None:
@@ -264,8 +265,8 @@ class _Pages(Generic[_T]):
         raise StopAsyncIteration
 
     async def aclose(self) -> None:
-        """End the iteration and drop its page. There is nothing else to close, since each page is
-        read in its own transaction.
+        """End the iteration and drop the stored page. Nothing else has to be closed, since each
+        page is read in its own transaction.
         """
         self._is_closed, self._page, self._iterator, self._read_ahead = True, iter(()), None, None
 
@@ -326,8 +327,9 @@ def _elsewhere(of: type, remedy: str) -> Callable[[Any, str], Any]:
 
 
 def face_of(histories: sync.Histories) -> AsyncHistories:
-    """Return the async interface of open histories. They have only one such interface. Closing it
-    also closes the histories, and the reverse.
+    """Return the async interface of open histories. Open histories have only one async interface.
+    Closing this interface also closes the histories, and closing the histories closes the
+    interface.
 
     Cost: only the first call costs time. The interface starts threads when its methods are first
     called.
@@ -344,8 +346,9 @@ _forked = _method(SyncHistory.fork, writes=True)
 class AsyncHistories:
     """The histories of a store, by id. ``sync`` is the same ``Histories`` with sync methods.
 
-    Any number of tasks, in any number of loops, may use it. To use ``sync`` in a function ``work``,
-    call ``await histories.pool.run(work)``, which runs it in a thread; see ``ThreadPool.run``.
+    Any number of tasks, in any number of loops, may use one ``AsyncHistories``. To use ``sync`` in
+    a function ``work``, call ``await histories.pool.run(work)``, which runs ``work`` in a thread;
+    see ``ThreadPool.run``.
     """
 
     def __init__(self, histories: sync.Histories, pool: ThreadPool) -> None:
@@ -393,10 +396,10 @@ class AsyncHistories:
         """Yield the events of all histories that were recorded after a position, in the order of
         positions.
 
-        With ``forever``, it waits for more events; otherwise it ends like ``Store.follow``. To
-        resume without a missed or repeated event, store the last position and begin after it.
-        Raises what ``Store.follow`` raises. Cost: the events; while it waits, also a query of some
-        microseconds every 5 to 100 ms.
+        With ``forever``, the iteration waits for more events; otherwise the iteration ends like
+        ``Store.follow``. To resume without a missed or repeated event, store the last position and
+        begin after it. Raises the errors that ``Store.follow`` raises. Cost: the iteration reads
+        the events; while it waits, it also makes a query of some microseconds every 5 to 100 ms.
         """
         follow = self.sync.store.follow
         if not forever:
@@ -589,7 +592,9 @@ class AsyncHistory:
     once.__doc__ = SyncHistory.once.__doc__
 
     async def _called(self, work: Callable[[], Any]) -> Any:
-        """Return the result of ``work``. Await it if it is async; otherwise run it in a thread."""
+        """Return the result of ``work``. Await ``work`` if it is async; otherwise run ``work`` in a
+        thread.
+        """
         if iscoroutinefunction(getattr(work, "func", work)):
             return await work()
         return await self._histories._stepping.run(work)

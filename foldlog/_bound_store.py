@@ -47,14 +47,18 @@ class BoundDatabase(Database):
 
 
 def bound_store(store: Store, conversation: str) -> tuple[BoundDatabase, Store]:
-    """Return a store in which this id always means the same conversation."""
+    """Return a database and a store in which the id ``conversation`` always means one and the same
+    conversation.
+    """
     own = copy(store)
     own.database = database = BoundDatabase(store.database, conversation)
     return database, own
 
 
 def views_of(own: Store, views: Views) -> Views:
-    """Return the Views of a store that ``bound_store`` made. They share the memory of ``views``."""
+    """Return the Views of a store that ``bound_store`` made. The returned Views share the memory of
+    ``views``.
+    """
     made = copy(views)
     made._store = own
     return made

@@ -1,8 +1,8 @@
 """Values that reports cache beside conversations, so that they read only changed conversations.
 
-They are stored like the records of a projection, encrypted with the key of the conversation. Each
-change of a stored history deletes them, or changes the version of the conversation. A report makes
-them again after that.
+Cached values are stored like the records of a projection, encrypted with the key of the
+conversation. Each change of a stored history deletes its cached values, or changes the version of
+the conversation. The next report makes these values again.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class KeptBeside:
 
     def __init__(self, store: Store, projection: str, code: int, *, at_once: bool = True) -> None:
         """``code`` is the version of the code that makes the values; values of another version are
-        made again. With ``at_once=False``, ``flush`` waits for other writers. Use it for values
-        that cannot be made again.
+        made again. With ``at_once=False``, ``flush`` waits for other writers. Use ``at_once=False``
+        for values that cannot be made again.
         """
         self._store = store
         self._projection = projection
@@ -64,8 +64,8 @@ class KeptBeside:
         version. With ``of_any_version``, also return values of earlier versions; this is for values
         that do not depend on later events. ``kind`` is the type of the values.
 
-        Cost: the conversations from the first of these ids to the last; for a few ids, a statement
-        for each.
+        Cost: the method reads the conversations from the first of these ids to the last one; for a
+        few ids it runs one statement for each id.
         """
         records = self._records([row.id for row in rows])
         values = dict[str, Any]()
@@ -97,11 +97,11 @@ class KeptBeside:
         return records
 
     def below(self, start: str) -> Iterator[tuple[str, Any, bool]]:
-        """Yield the ids that begin with ``start``, in any order, without erased conversations. Each
-        comes with its newest cached value or None, and whether this value belongs to the present
-        version.
+        """Yield the ids that begin with ``start``, in any order, without erased conversations. An
+        id comes with the newest cached value of its conversation or None, and with whether this
+        value belongs to the present version.
 
-        Cost: these conversations, in one statement.
+        Cost: one statement, which reads these conversations.
         """
         end = start[:-1] + chr(ord(start[-1]) + 1)
         for name, (version, record) in kept_records(
@@ -115,7 +115,7 @@ class KeptBeside:
                 yield name, value_of(record.body), record.version == version
 
     def keep(self, row: ConversationRow, value: Any) -> None:
-        """Cache a value of the conversation in this row. ``flush`` writes it."""
+        """Cache a value of the conversation in ``row``. ``flush`` writes the value."""
         self._held[row.id] = row, to_builtins(value, str_keys=True)
         self._new.add(row.id)
         if len(self._new) % _TOGETHER == 0:
@@ -177,7 +177,7 @@ def kept_records(
 ) -> dict[str, tuple[int, Record | None]]:
     """Return the conversations from ``first`` to ``last`` that are not erased, by id: the version,
     and the newest record of a projection. The record is None if it is damaged or if its key is
-    missing; it is then made again. Cost: these conversations.
+    missing; the caller then makes the record again. Cost: the function reads these conversations.
     """
     database = store.database
 
@@ -198,7 +198,7 @@ def kept_records(
 
 
 def value_of(body: bytes, kind: Any = Any) -> Any:
-    """Return the JSON value of a record as this type."""
+    """Return the JSON value of a record as an object of type ``kind``."""
     try:
         return _decoder(kind).decode(body)
     except ValueError:  # a text that is not Unicode, or NaN

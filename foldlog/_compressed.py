@@ -20,13 +20,13 @@ repeats one character needs at most a hundred megabytes of memory.
 
 
 def unpacked(path: Path | str) -> Iterator[bytes]:
-    """Yield the unpacked bytes of a file. Raises what ``unpacked_of`` raises."""
+    """Yield the unpacked bytes of a file. Raises the errors that ``unpacked_of`` raises."""
     with open(path, "rb") as file:
         yield from unpacked_of(iter(partial(file.read, _PART_BYTES), b""))
 
 
 def unpacked_of(parts: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the unpacked bytes of compressed parts. Raises ``OSError`` if they are cut off or
+    """Yield the unpacked bytes of compressed parts. Raises ``OSError`` if the parts are cut off or
     damaged, or if the package that unpacks them is missing.
     """
     try:
@@ -50,8 +50,8 @@ def unpacked_of(parts: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def open_unpacked(path: Path, buffer_bytes: int) -> BufferedReader:
-    """Open the unpacked content of a file, to be read once from its beginning. Reading raises what
-    ``unpacked`` raises.
+    """Open the unpacked content of a file, to be read once from its beginning. Reading raises the
+    errors that ``unpacked`` raises.
     """
     return BufferedReader(_Unpacked(unpacked(path)), buffer_bytes)
 

@@ -1,8 +1,8 @@
 """Tables outside a store that are derived from its events and follow it, such as an audit database.
 
 Removals come first: erased and redacted content is removed before the text of any event is read.
-Then the events are added. If an event cannot be added, it is left out and reported, and the others
-are added.
+Then the events are added. If an event cannot be added, this event is left out and reported, and all
+other events are added.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ REFUSED_BY_SQLITE = (sqlite3.DataError, OverflowError, ValueError)
 
 class Removal(NamedTuple):
     """A removal of all events of a conversation at positions before ``position``. With ``ids``,
-    only the content of these events is removed.
+    only the content of the events with these ids is removed.
     """
 
     conversation: str
@@ -97,8 +97,8 @@ class Derived(ABC, Generic[R]):
 
     @abstractmethod
     def row_of(self, recorded: Recorded) -> R | None:
-        """Return the row of an event, or None if the event has no row. If this method raises an
-        error, the event is left out.
+        """Return the row of an event, or None if the event has no row. An event for which this
+        method raises an error is left out.
         """
 
     @abstractmethod
@@ -116,7 +116,7 @@ class Derived(ABC, Generic[R]):
 
     @abstractmethod
     def refresh(self) -> object:
-        """Do the work that is due from time to time."""
+        """Do periodic work, such as confirming removals."""
 
     @abstractmethod
     def close(self) -> None: ...

@@ -27,9 +27,9 @@ from foldlog.eventstore.integrations.eventsourcing import (
 )
 
 _LAG_MAX_S = 60.0
-"""If the oldest event that was not followed is older than this, a message is logged."""
+"""The age of the oldest event that was not followed above which a message is logged, in seconds."""
 _MESSAGE_EVERY_S = 60.0
-"""The shortest time between two such messages."""
+"""The shortest time between two messages about late events, in seconds."""
 
 
 D = TypeVar("D", bound=Derived[Any])
@@ -37,7 +37,7 @@ D = TypeVar("D", bound=Derived[Any])
 
 class DerivedView(TrackingRecorder, Generic[D]):
     """The derived tables as a view of the library. ``events`` is the number of events that were
-    added since it was opened.
+    added since the view was opened.
     """
 
     def __init__(self, derived: D) -> None:
@@ -71,7 +71,7 @@ class _DerivedProjection(Projection[DerivedView[D]]):
 class Follower(Generic[D]):
     """Updates tables that are derived from a store, such as an audit database, in its own thread.
     As a context manager, it closes the tables at the end, but not the store. Other processes may
-    change the tables at the same time. Cost: the new events.
+    change the tables too. Cost: the follower reads the new events.
     """
 
     def __init__(self, store: Store, derived: D) -> None:

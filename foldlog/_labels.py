@@ -24,8 +24,8 @@ KINDS = (
     "summary",
     "unknown",
 )
-"""The words of a filter by kind: the words that ``label`` returns, and ``message`` for all
-messages.
+"""The words by which a filter names kinds: the words that ``label`` returns, and ``message`` for
+all messages.
 """
 
 WIDER = {"user": "message", "agent": "message", "environment": "message", "error": "observation"}
@@ -52,8 +52,8 @@ def label(event: Event) -> str:
 
 
 def kind_words(given: Iterable[str]) -> frozenset[str]:
-    """Return the word for each of these kinds. Raises ``InvalidArgument`` for a word that names no
-    kind.
+    """Return the word for each kind in ``given``. Raises ``InvalidArgument`` for a word that names
+    no kind.
     """
     if isinstance(given, str | bytes) or not hasattr(given, "__iter__"):
         raise TypeError(f"kinds is a list of words, such as ['user', 'agent'], not {given!r}")
@@ -64,7 +64,9 @@ def kind_words(given: Iterable[str]) -> frozenset[str]:
 
 
 def narrowed(kinds: Iterable[str]) -> frozenset[str]:
-    """Return the labels that these kinds stand for: ``message`` stands for three."""
+    """Return the labels that the given kinds stand for: the kind ``message`` stands for three
+    labels.
+    """
     chosen = frozenset(kinds)
     return frozenset(word for word in KINDS if word in chosen or WIDER.get(word) in chosen) - {
         "message"

@@ -19,7 +19,9 @@ def homes_of(folder: str) -> dict[str, str]:
 
 
 def lazy_getattr(package: str, homes: dict[str, str]) -> Callable[[str], object]:
-    """Return the ``__getattr__`` of a package. It imports a name, and stores it in the package."""
+    """Return the ``__getattr__`` of a package. The returned function imports a name, and stores the
+    name in the package.
+    """
 
     def get(name: str) -> object:
         if name not in homes:

@@ -45,7 +45,7 @@ many records have them.
 """
 _REPEATED_MIN = 8
 """The minimum length of a text that identifies content. Shorter texts are in many records. Records
-of the same call are found even if their texts are shorter.
+of one call are found even if their texts are shorter.
 """
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{12,}")
@@ -56,7 +56,7 @@ Holds = Callable[[str], object]
 
 
 def holding(text: str) -> Holds:
-    """Return a function that finds this text. Raises ``InvalidArgument`` for an empty text."""
+    """Return a function that finds ``text``. Raises ``InvalidArgument`` for an empty text."""
     folded = _fold(text)
     if not folded:
         raise InvalidArgument("the text to search for is empty")
@@ -92,11 +92,11 @@ def events_with(
     itself, in the document to which the event stores a difference, or in the source record whose
     first event it is. Without ``holds``, return all events except system prompts and documents.
     With ``before``, return only events that were recorded before this time. Redacted events are
-    left out. With ``redacted`` they are included, and records are not searched. Raises
+    left out. With ``redacted``, redacted events are included, and records are not searched. Raises
     ``CorruptEvent`` for a block of records that cannot be unpacked.
 
-    Cost: the events, and unpacking their records. If an import is younger than ``before``, its
-    events are not made.
+    Cost: the function reads the events, and unpacks their records. The events of an import that is
+    younger than ``before`` are not made.
     """
     row = store.conversation(conversation, pending=True)
     if before is not None and row.pending and row.version == 0 and row.created_at >= before:
@@ -142,21 +142,24 @@ def _events_of_records_with(store: Store, conversation: str, holds: Holds) -> It
 
 def source_with(store: Store, conversation: str, holds: Holds) -> str | None:
     """Return the conversation whose source contains a match beside its records: this conversation,
-    or the parent of a fork. Return None if there is no match.
+    or the parent of a fork. Return None if no source contains a match.
     """
     name, texts = beside_records(store, conversation)
     return name if _holds_any(holds, texts) else None
 
 
 class _Changes:
-    """Finds matches in the changes of a conversation's documents, in order, from an event on."""
+    """Finds matches in the changes of a conversation's documents. Pass the events to ``hold`` in
+    order.
+    """
 
     def __init__(self, store: Store, conversation: str, holds: Holds, start: int) -> None:
         self._holds = holds
         self._documents = Documents(store)
         self._conversation = conversation
         self._matching: dict[str, int] = {}
-        """By document, the event of its newest value if the value contains a match; otherwise -1.
+        """Maps a document to the event of its newest value if this value contains a match, and
+        otherwise to -1.
         """
         if start:
             newest = store.query(conversation, partial(newest_documents, version=start))
@@ -168,9 +171,10 @@ class _Changes:
             }
 
     def hold(self, event: DocumentChanges) -> bool:
-        """Return whether the next event has to be redacted, for one of three reasons. It contains a
-        match. It changes a value that contains a match, so it may store a part of this value. Or it
-        stores a difference to such a value, and cannot be read after this value is erased.
+        """Return whether the next event has to be redacted, for one of three reasons. The event
+        contains a match. The event changes a value that contains a match, so it may store a part of
+        this value. Or the event stores a difference to a value that contains a match, and cannot be
+        read after this value is erased.
         """
         is_match = _holds_any(self._holds, _searched_values(event)) or any(
             change.get("base") == self._matching.get(name, -1)
@@ -198,16 +202,17 @@ def _content_of(event: Event) -> Iterator[tuple[str, str]]:
 def texts_of(
     redacted_events: Iterable[Event], staying_events: Iterable[Event]
 ) -> set[tuple[str, str]]:
-    """Return the texts and numbers of these messages, calls and results, with the names of their
-    parts. Leave out texts that are also in ``staying_events``, since they stay readable there.
+    """Return the texts and numbers of the messages, calls and results in ``redacted_events``, with
+    the names of their parts. Texts that are also in ``staying_events`` are left out, since they
+    stay readable in these events.
     """
     return {*_contents(redacted_events)}.difference(_contents(staying_events))
 
 
 def copies_of(texts: Collection[tuple[str, str]], events: Iterable[Event]) -> list[Event]:
-    """Return the events that contain one of these texts. The events belong to a companion, in which
-    a runtime stores texts in its own form. A short text may be a common word, so it counts only
-    after the name of its part.
+    """Return the events that contain one of ``texts``. The events belong to a companion, in which a
+    runtime stores texts in its own form. A short text may be a common word, so a short text counts
+    only after the name of its part.
     """
     long_texts = [text for _, text in texts if len(text) >= _REPEATED_MIN]
     short_pairs = (map(re.escape, pair) for pair in texts if 2 < len(pair[1]) < _REPEATED_MIN)

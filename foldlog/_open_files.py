@@ -1,7 +1,7 @@
 """Read a file, even if this process has it open as a database.
 
-A process that closes any descriptor of a file loses all its locks on that file. So if this process
-has a database open, such as the store itself in an imported folder, it is read with SQLite's
+A process that closes any descriptor of a file loses all its locks on that file. So a database that
+this process has open, such as the store itself in an imported folder, is read with SQLite's
 descriptor. Otherwise another process would see no lock and remove the log, while this process still
 writes to the log.
 """
@@ -19,7 +19,7 @@ from foldlog.eventstore.recorders.sqlite.store_file import descriptors_of
 SQLITE = b"SQLite format 3\0"
 """The first bytes of a database."""
 _INDEX = (3_007_000).to_bytes(4, sys.byteorder)
-"""The first bytes of the index of its log."""
+"""The first bytes of the index of a database's log."""
 
 
 def is_store(path: Path) -> bool:
@@ -50,8 +50,8 @@ def parts_of(path: Path | str, size: int) -> Iterator[bytes]:
 
 def open_database(path: Path | str, besides: int = -1) -> int | None:
     """Return the descriptor with which this process has a database open, or the index of its log.
-    Return None if it is not open, or if the system does not show open files. Opening and closing
-    such a file again would release SQLite's locks.
+    Return None if the database is not open, or if the system does not show open files. Opening and
+    closing an open database again would release SQLite's locks.
     """
     for descriptor in descriptors_of(path):
         with suppress(OSError):  # it is open for writing only, or closed since

@@ -37,8 +37,7 @@ def change_of_prompt(
 
     ``before``        the ids of the events and summaries in the prompt, in order
     ``after``         the ids of the events that stay, in order, and a new summary as a text in its
-                      place. What else is new
-                      in the prompt comes behind them, by later events
+                      place. Later events append everything else that is new in the prompt
     ``because``       the cause according to the source; None if it names none
     ``condensed_at``  the id of the newest earlier condensation; a retraction must not take it back
     ``metadata``      more about the change; a retraction records only the ``reason``
@@ -60,15 +59,16 @@ def change_of_prompt(
 
 
 def _is_end(gone: tuple[int, ...], before: Sequence[int], condensed_at: int) -> bool:
-    """Return whether the View before the first of these events showed exactly what stays. It did if
-    they are the last events of ``before``, and all are newer than the newest condensation.
+    """Return whether the View before the first event of ``gone`` showed exactly the events that
+    stay. This View showed them if the events of ``gone`` are the last events of ``before``, and are
+    newer than the newest condensation.
     """
     return gone == tuple(before[len(before) - len(gone) :]) and min(gone) > condensed_at
 
 
 def staying(old: Sequence[Any], new: Sequence[Any]) -> list[int]:
-    """Return the indexes of the entries of an old prompt that stay, in order. They are the first
-    entries of the new prompt.
+    """Return the indexes of the entries of an old prompt that stay, in order. The entries that stay
+    are the first entries of the new prompt.
     """
     places: list[int] = []
     for place, entry in enumerate(old):

@@ -50,8 +50,8 @@ _PAGE: Final = 1_000
 _ANSWERED_WITHIN: Final = 200
 """The number of events before a result among which its call is searched."""
 MayBeIn: TypeAlias = Callable[[bytes], bool]
-"""A function that returns whether bytes in lower case may contain the words. If not, they need not
-be parsed.
+"""A function that returns whether bytes in lower case may contain the words. Bytes that cannot
+contain the words need not be parsed.
 """
 
 
@@ -103,7 +103,8 @@ def search(
     seconds: float | None = None,
 ) -> Searched:
     """Return ``limit`` events that contain all the words. The conversation that was active last
-    comes first (see ``activity_of``), and in each the last event. See ``Histories.search``.
+    comes first (see ``activity_of``), and each conversation begins with its last event. See
+    ``Histories.search``.
 
     ``among``    only conversations with these ids
     ``tool``     only calls and results of this tool
@@ -155,7 +156,7 @@ def events_with(
 ) -> list[Event]:
     """Return the events of one conversation whose ``text`` contains the words, oldest first. Add to
     ``unread`` the problems of events that cannot be read. Raises ``ConversationNotFound`` and
-    ``ConversationErased``. Cost: its stored bytes.
+    ``ConversationErased``. Cost: the function reads the stored bytes of the conversation.
     """
     candidates = candidates_in(store, conversation, words.may_be_in, unread)
     matching = {
@@ -168,8 +169,8 @@ def candidates_in(
     store: Store, conversation: str, may_be_in: MayBeIn, unread: list[str]
 ) -> Iterator[Event]:
     """Yield the events of one conversation, in no order, for whose stored bytes in lower case
-    ``may_be_in`` is true. Redacted events are left out. Raises what ``events_with`` raises. Cost:
-    its stored bytes.
+    ``may_be_in`` is true. Redacted events are left out. Raises the errors that ``events_with``
+    raises. Cost: the function reads the stored bytes of the conversation.
     """
     for row, stop in _places(store, conversation, unread):
         for _, event in _Conversation(store, row, stop, unread).candidates(may_be_in):
@@ -180,9 +181,9 @@ def candidates_in(
 def _places(
     store: Store, conversation: str | None, unread: list[str]
 ) -> list[tuple[ConversationRow, int | None]]:
-    """Return the conversations to search, the one that was active last first, each up to a version;
-    None stands for its end. A single conversation comes with the conversations whose events it
-    shares.
+    """Return the conversations to search, each with the version up to which to search it; None
+    stands for the end of the conversation. The conversation that was active last comes first. A
+    single conversation comes with the conversations whose events it shares.
     """
     if conversation is None:
         rows = [row for row in _rows(store, unread) if row.erased_at is None]
@@ -217,7 +218,8 @@ def _last_active_first(
 
 def _rows(store: Store, unread: list[str]) -> list[ConversationRow]:
     """Return all conversations. If the file is damaged, return the conversations that can be
-    found."""
+    found.
+    """
     try:
         return [*store.iter_conversations()]
     except StoreDamaged:
@@ -241,8 +243,9 @@ class SearchTerms:
     """The words of a search. A word matches the beginning of words; ``"several words"`` in quotes
     must follow one another.
 
-    With ``every``, a text must contain all of them, otherwise any of them. Raises
-    ``InvalidArgument`` if there is no word, unless ``may_be_none``: then every text matches.
+    With ``every``, a text must contain all words, otherwise any word. Raises ``InvalidArgument`` if
+    the search has no word, unless ``may_be_none`` is set. With ``may_be_none``, a search without
+    words matches every text.
     """
 
     def __init__(self, words: str, *, every: bool = True, may_be_none: bool = False) -> None:
@@ -318,7 +321,7 @@ class _Criteria:
 
     def _snippet(self, text: str) -> tuple[str, tuple[tuple[int, int], ...]]:
         """Return the part of a text around the first word that matches, and the positions of the
-        words in it.
+        words in this part.
         """
         start = max(0, min(self.words.places_in(text), default=0) - _BEFORE)
         start = text.rfind(" ", 0, start) + 1 if start else 0
@@ -334,7 +337,7 @@ class _Criteria:
 
 
 def _needles(term: str) -> Iterator[bytes]:
-    """Yield the longest part of each word of a term that JSON never escapes."""
+    """Yield, for each word of a term, its longest part that JSON never escapes."""
     for word in term.split():
         parts = _ASCII.findall(word.lower().encode())
         if parts:
@@ -342,7 +345,7 @@ def _needles(term: str) -> Iterator[bytes]:
 
 
 def _without_overlaps(spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Yield the spans that do not overlap an earlier one."""
+    """Yield the spans that do not overlap an earlier span."""
     end = 0
     for start, stop in spans:
         if start >= end:
@@ -381,8 +384,8 @@ class _Conversation:
                 yield hit
 
     def _tool_of(self, event: Event) -> str | None:
-        """Return the tool of a call or a result. If a result does not name it, it is the tool of
-        its call, which is searched shortly before it.
+        """Return the tool of a call or a result. The tool of a result that names no tool is the
+        tool of its call, which is searched shortly before the result.
         """
         if isinstance(event, Action) or (isinstance(event, Observation) and event.tool):
             return event.tool
@@ -395,7 +398,8 @@ class _Conversation:
 
     def candidates(self, may_be_in: MayBeIn) -> Iterator[tuple[datetime, Event]]:
         """Yield the events for whose stored bytes ``may_be_in`` is true, with their times of
-        recording, in no order. Cost: the blocks of records, and the events without a record.
+        recording, in no order. Cost: the method reads the blocks of records, and the events without
+        a record.
         """
         if self._source is not None:
             yield from self._in_records(self._source, may_be_in)
@@ -469,8 +473,8 @@ class _Conversation:
 
 
 def hits_document(words: str, result: Searched, limit: int) -> documents.HitsDocument:
-    """Return the JSON document of a search. The search was called with ``limit + 1``, so that the
-    document can say whether there are more hits.
+    """Return the JSON document of a search. The caller searched with ``limit + 1``, so that the
+    document can say whether more events match.
     """
     hits = (
         documents.HitDocument.of(

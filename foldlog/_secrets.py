@@ -25,7 +25,7 @@ _MAY_HOLD = re.compile(
     rb"|\bsg\.[\w-]{22}\.|[rs]k_live_\w{24}|_authtoken=\s*npm_|\bnpm_[a-z0-9]{36}|pypi-ageic|accountkey=|sq0csp-|\b\d{8,10}:[\w-]{35}"
     rb"|lin_api_\w{30}"
 )
-"""A part of each of the shapes below, in lower case."""
+"""A pattern that finds a part of each shape of a secret, in lower case."""
 _MORE = {
     "Anthropic API Key": re.compile(r"\bsk-ant-[\w-]{20,}"),
     "OpenAI Project Key": re.compile(r"\bsk-(?:proj|svcacct|admin)-[\w-]{20,}"),
@@ -85,12 +85,14 @@ def kinds_in(text: str) -> tuple[str, ...]:
 
 
 def holds_secret(text: str) -> bool:
-    """Return whether a text contains a secret. Raises what ``kinds_in`` raises."""
+    """Return whether a text contains a secret. Raises the errors that ``kinds_in`` raises."""
     return bool(kinds_in(text))
 
 
 def is_secret(record: bytes) -> bool:
-    """Return whether a record of a source contains a secret. Raises what ``kinds_in`` raises."""
+    """Return whether a record of a source contains a secret. Raises the errors that ``kinds_in``
+    raises.
+    """
     return may_hold_secrets(record.lower()) and holds_secret(record.decode("utf-8", "replace"))
 
 
@@ -98,7 +100,8 @@ def secrets_in(
     store: Store, conversation: str, unread: list[str]
 ) -> Iterator[tuple[Event, tuple[str, ...]]]:
     """Yield the events of a conversation that contain secrets, in order, with the kinds of the
-    secrets. Problems of events that cannot be read are added to ``unread``. Cost: the stored bytes.
+    secrets. Problems of events that cannot be read are added to ``unread``. Cost: the function
+    reads the stored bytes of the conversation.
     """
     found: dict[int, tuple[Event, tuple[str, ...]]] = {}
     try:
@@ -131,6 +134,8 @@ def _rules() -> tuple[Any, ...]:
 
 
 def secret_finder() -> Callable[[bytes], bool]:
-    """Return ``is_secret``. If its extra is not installed, raise the error now, before the work."""
+    """Return ``is_secret``. If the package ``detect-secrets`` is not installed, raise
+    ``InvalidOption`` now, before the work.
+    """
     kinds_in("")
     return is_secret

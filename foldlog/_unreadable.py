@@ -14,8 +14,8 @@ DAMAGED = "damaged"
 def logged(
     store: Store, conversation: str, start: int = 0, stop: int | None = None
 ) -> Iterator[Logged | CorruptEvent]:
-    """Yield the events of a conversation with ``start <= id < stop``. Raises what ``Store.log``
-    raises, except these errors.
+    """Yield the events of a conversation with ``start <= id < stop``. For an event that cannot be
+    read, yield its error. Raises all other errors that ``Store.log`` raises.
     """
     while stop is None or start < stop:
         try:
@@ -31,8 +31,8 @@ def logged(
 def sound(
     store: Store, conversation: str, start: int, stop: int, findings: list[str]
 ) -> Iterator[Logged]:
-    """Yield the events of ``logged`` that can be read. Add findings about the other events.
-    Successive events with the same problem have one finding.
+    """Yield the events of ``logged`` that can be read. Add findings about the events that cannot be
+    read. Successive events with one problem have one finding.
     """
     first: CorruptEvent | None = None
     """The id of the first event in the newest series of unreadable events."""
@@ -80,7 +80,7 @@ def sound_view(
     store: Store, conversation: str, version: int | None, problems: dict[int, str]
 ) -> View:
     """Return the View of a version without the events that cannot be read. Add the problems by id
-    to ``problems``. Cost: the events before that version.
+    to ``problems``. Cost: the function reads the events before ``version``.
     """
     stop = store.version(conversation) if version is None else version
     return View.from_events(problems_of(logged(store, conversation, 0, stop), problems))

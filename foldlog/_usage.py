@@ -74,8 +74,8 @@ _MAY_BE_BESIDE = {
     "completion_tokens": ["reasoning_tokens"],
     "prompt_tokens": ["cached_tokens", "cache_write_tokens"],
 }
-"""The parts that some sources do not include in the count of a prompt or a reply. The total shows
-whether they do.
+"""The parts that some sources do not include in the count of a prompt or a reply. The total of a
+source shows whether the source includes these parts.
 """
 _COUNT_MAX: Final = 2**40
 """The largest number of tokens of a call. Sums of millions of such counts fit in 64 bits, which
@@ -111,7 +111,7 @@ def cost_of(value: Any) -> float | None:
 
 
 def _counts_in(fields: Mapping[Any, Any]) -> dict[Any, int]:
-    """Return the counts of an object, without those that cannot be read."""
+    """Return the counts of an object, without the counts that cannot be read."""
     counts: dict[Any, int] = {}
     for name, value in fields.items():
         if type(value) is int and 0 <= value <= _COUNT_MAX:
@@ -156,8 +156,8 @@ def usage_of(source: Any) -> dict[str, int]:
 
 
 def whole(usage: Mapping[str, int]) -> dict[str, int]:
-    """Return the tokens of a call. If the prompt has fewer tokens than its parts, correct it, since
-    some proxies leave out the tokens that were written to the cache.
+    """Return the tokens of a call. If the prompt has fewer tokens than its parts, correct the
+    tokens of the prompt, since some proxies leave out the tokens that were written to the cache.
     """
     written = usage.get("cache_write_tokens", 0)
     prompt = usage.get("prompt_tokens", 0)

@@ -18,9 +18,9 @@ _PLAIN: Final = frozenset((str, int, float, bool, type(None)))
 
 def values_in(value: Any) -> Iterator[tuple[str, Any]]:
     """Yield pairs of a name and a value: the value itself, and all values in it, in their order. A
-    value comes before the values in it. Its name is its key in the map around it, also inside
-    lists; the outermost value has an empty name. The fields of a msgspec object count as keys.
-    Cost: a step for each value.
+    value comes before the values in it. The name of a value is its key in the map around the value,
+    even if the value is in a list; the outermost value has an empty name. The fields of a msgspec
+    object count as keys. Cost: a step for each value.
     """
     remaining: list[tuple[str, Any]] = [("", value)]
     while remaining:
@@ -37,8 +37,8 @@ def values_in(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def texts_in(value: Any, length_min: int = 0) -> list[str]:
-    """Return the texts in a value that have at least this length, in their order. Keys are left
-    out.
+    """Return the texts in a value that have at least ``length_min`` characters, in their order.
+    Keys are left out.
     """
     return [
         text for _, text in values_in(value) if isinstance(text, str) and len(text) >= length_min

@@ -1,9 +1,9 @@
 """Write a file that only its owner can read, and that appears whole or not at all.
 
 Files that commands write contain the text of conversations. So a file has mode 0600 from the
-beginning, whatever the umask is. It is written under a random name in the same folder, so that no
-other user can prepare a link with this name. Then it is synced and renamed. A link under the final
-name is replaced, not followed. Then the folder is synced.
+beginning, whatever the umask is. A file is first written under a random name in its folder, so that
+no other user can prepare a link with this name. Then the file is synced and renamed. A link under
+the final name is replaced, not followed. Then the folder is synced.
 
 A database is never replaced, since a mistyped name must not destroy a store. A device or a pipe is
 written directly.
@@ -59,8 +59,8 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
 
 
 def check_target(path: Path) -> None:
-    """Raise ``InvalidOption`` if ``path`` is a folder, or a file there would replace a SQLite
-    database or its log.
+    """Raise ``InvalidOption`` if ``path`` is a folder, or if a file at ``path`` would replace a
+    SQLite database or its log.
     """
     if path.is_dir():
         raise InvalidOption(f"{path} is a folder; name a file")

@@ -39,9 +39,9 @@ def read_models(store: Store, position: int = _ALL) -> list[str]:
 def noted(
     store: Store, kind: str, path: str | os.PathLike[str], conversation: str | None = None
 ) -> Iterator[None]:
-    """Note a file that the block writes from a conversation or the whole store. It is noted before
-    it is written, so a crash leaves no unknown file. A read-only store cannot note it. Forget the
-    file that it replaces, and earlier files of the same kind that no longer exist.
+    """Note a file that the block writes from a conversation or the whole store. The file is noted
+    before it is written, so a crash leaves no unknown file. A read-only store cannot note the file.
+    Forget the file that the new file replaces, and earlier files of its kind that no longer exist.
     """
     position = store.database.last_position
     of_conversations = ""
@@ -88,8 +88,8 @@ def _will_be_a_file(path: str) -> bool:
 
 
 def note_sources(store: Store, paths: Iterable[str], conversations: Sequence[str]) -> list[str]:
-    """Note the files from which conversations were imported, before the conversations are erased:
-    afterwards nothing else names the files. Return the new names.
+    """Note the files from which conversations were imported, before the conversations are erased.
+    After the erasure only these notes name the files. Return the new names.
     """
     of_conversations = json.dumps([*conversations], ensure_ascii=False)
     names = [f"{_source_kind(path)} of {of_conversations} {path}" for path in dict.fromkeys(paths)]
@@ -129,8 +129,8 @@ def _source_kind(path: str) -> str:
 
 
 def may_hold(name: str, conversations: Container[str] | None) -> bool:
-    """Return whether the file or read model with this name may hold one of these conversations. The
-    name of a file can say which conversations it holds.
+    """Return whether the file or read model with the name ``name`` may hold one of the given
+    conversations. The name of a file can say which conversations it holds.
     """
     matched = _FILE.fullmatch(name)
     ids = json.loads(matched["ids"] or "[]") if matched is not None else []
@@ -149,7 +149,9 @@ def stores_in(names: Iterable[str]) -> Iterator[str]:
 
 
 def told(store: Store, name: str) -> str:
-    """Return a name for a person. If the file is gone, the text says so, and it is forgotten."""
+    """Return the name of a file as a text for people. If the file does not exist any more, the text
+    says so, and the store forgets the file.
+    """
     if not is_gone(name):
         return name
     with suppress(EventStoreError):

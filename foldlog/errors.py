@@ -1,5 +1,5 @@
-"""Every error that foldlog raises, except the errors of ``foldlog.formats``. The base of all is
-``EventStoreError``.
+"""Every error that foldlog raises, except the errors of ``foldlog.formats``. ``EventStoreError`` is
+the base class of all these errors.
 """
 
 from foldlog._history.lease import LeaseTaken as LeaseTaken

@@ -68,7 +68,7 @@ def instrument(
     *,
     contents: bool = False,
 ) -> None:
-    """Observe the stores that are opened from now on. Without providers, the global ones of
+    """Observe the stores that are opened from now on. Without providers, the global providers of
     OpenTelemetry are used.
 
     ``contents`` adds prompts and replies to the spans of a condenser's model. Events that are

@@ -57,9 +57,8 @@ class Dropped:
     ``events``   the events and summaries that left the View, in the order of the View; ``tokens``
                  is an estimate of their tokens
     ``summary``  the summary that replaced the events, or None
-    ``terms``    the terms of these events that neither the summary nor another shown event has,
-                 also not as a part of a
-                 longer term: in the order of the events, then of the alphabet
+    ``terms``    the terms of these events that neither the summary nor another shown event
+    contains, not even as a part of a longer term, in the order of the events, then of the alphabet
     """
 
     condensation: CondensationAction
