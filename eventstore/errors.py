@@ -191,9 +191,9 @@ class ConversationNotFound(EventStoreError):
 
 
 class ConversationErased(EventStoreError):
-    """The conversation was erased on purpose. Only its tombstone is left. ``Histories.create`` with
-    ``replace_erased`` begins a new conversation with the erased conversation's id. ``problem`` is
-    the message without this remedy.
+    """The conversation was erased on purpose. Only the conversation's tombstone is left.
+    ``Histories.create`` with ``replace_erased`` begins a new conversation with the erased
+    conversation's id. ``problem`` is the message without this remedy.
     """
 
     def __init__(
@@ -218,8 +218,8 @@ class ConversationErased(EventStoreError):
 
 
 class ConversationHasForks(EventStoreError):
-    """Forks of the conversation need its events. Nothing was erased; erase the forks too, or detach
-    them. ``problem`` is the message without the remedy.
+    """The conversation has forks that need its events. Nothing was erased; erase the forks too, or
+    detach them. ``problem`` is the message without the remedy.
     """
 
     def __init__(self, conversation: str, forks: tuple[str, ...]) -> None:

@@ -585,7 +585,7 @@ class RedactionCopied(Entry, frozen=True, kw_only=True, tag="redaction_copied"):
 class StoreRestored(Entry, frozen=True, kw_only=True, tag="store_restored"):
     """The store was restored from a backup, or is a copy. The store lacks the events that another
     file had at positions after ``after`` and before this entry. A follower has to discard what it
-    made from those events. The entry belongs to no conversation.
+    made from the missing events. The entry belongs to no conversation.
 
     ``after``   the last position that the store still has
     """
@@ -610,7 +610,7 @@ CondensationAction.forgotten_event_ids = property(_forgotten_event_ids)  # type:
 
 
 class CondensationSummary(_Common, frozen=True, kw_only=True, tag="condensation_summary"):
-    """A summary that stands in a View for forgotten events. The View makes it, with the id
+    """A summary that stands in a View for forgotten events. The View makes the summary, with the id
     ``summary_id(c)`` for condensation ``c``. A summary is stored as an event only if an imported
     history has summaries as events.
 

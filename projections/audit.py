@@ -38,7 +38,7 @@ class Audit:
 
 
 def audit(store: Store, conversation: str) -> Audit:
-    """Fold a conversation from its first event, and compare with every stored revision.
+    """Fold a conversation from its first event, and compare the fold with every stored revision.
 
     Raises the errors of ``Views.current``. Cost: reading the log, in one read transaction. The
     memory grows with the View, and by some hundred bytes for each structural event.

@@ -10,15 +10,17 @@ every condenser must know which events form such a unit.
                      response with its call id. An observation that answers none is an orphan.
     parallel calls   the actions of one model response, with their observations. An action without a
                      response id is alone. Servers repeat ids: so a response ends at an action with
-                     another response id, or with a call id that the response has an answer for. It
-                     also ends at a summary, if all its calls are answered.
-    bond             an event that stays with the next, and that next event, if it is the agent's;
-                     several such events in a row are one bond. Without an event of the agent after
-                     it, it is a bond of one event, which is never sent.
+                     another response id, or with a call id that the response has an answer for. If
+                     all calls of a response are answered, it also ends at a summary.
+    bond             an event that stays with the next event, and the next event, if that is the
+                     agent's; several events in a row that stay are one bond. If no event of the
+                     agent follows, the event that stays is a bond of one event, which is never
+                     sent.
     loop             starts with thinking: at an action with thinking, or at a bond of several
-                     events. It goes on over actions, observations, and the texts of a reply before
-                     its actions. It ends at any other event, and before the next loop. Orphans and
-                     events that no model sees do not belong to it, and do not end it.
+                     events. A loop goes on over actions, observations, and the texts of a reply
+                     before its actions. A loop ends at any other event, and before the next loop.
+                     Orphans and events that no model sees do not belong to a loop, and do not end
+                     a loop.
 
 Events that were *left behind*, when a condensation forgot another part of their unit, do not belong
 to a unit any more.
@@ -316,7 +318,7 @@ class WaitingCalls:
         """The call ids in the newest response that were answered."""
 
     def add(self, action: Action, position: int) -> bool:
-        """Add the next action. Return whether it begins a response."""
+        """Add the next action. Return whether the action begins a response."""
         call_id = action.call_id
         response_id = action.response_id
         begins = response_id is None or response_id != self.response_id or call_id in self._answered

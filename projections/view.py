@@ -143,8 +143,8 @@ class View:
 
     @property
     def forgotten_event_ids(self) -> frozenset[int]:
-        """The ids of all events and summaries that its condensations forgot. Cost: reading the
-        condensations, and one pass over the forgotten ids.
+        """The ids of all events and summaries that the View's condensations forgot. Cost: reading
+        the condensations, and one pass over the forgotten ids.
         """
         return frozenset(
             event_id
@@ -229,10 +229,10 @@ class View:
         ``view.dialect``. Every tool call is answered right after the message that makes it. The
         messages are copies, which the caller may change. Messages for Anthropic do not have the
         system prompt: send ``view.system_prompt`` beside them. Messages in the dialect
-        ``responses`` are the items of its ``input``. Raises ``ValueError`` for another dialect. The
-        beginning of a prompt is made only once: the next View repeats this beginning byte for byte.
-        Cost: copying the messages, and rendering the events since the last reply that was rendered
-        before.
+        ``responses`` are the items for the API's ``input``. Raises ``ValueError`` for another
+        dialect. The beginning of a prompt is made only once: the next View repeats this beginning
+        byte for byte. Cost: copying the messages, and rendering the events since the last reply
+        that was rendered before.
         """
         dialect = self.dialect if dialect is None else checked(dialect)
         return copy_messages(self.shared_messages(dialect), self.events, dialect)

@@ -336,8 +336,8 @@ def _has_same_content(earlier: Conversation, present: Conversation) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _PastViews:
-    """The past of a stored conversation: its log, and its earlier Views. A View in memory needs
-    them to fold in a retraction.
+    """The past of a stored conversation: its log, and its earlier Views. A View in memory needs its
+    log and its earlier Views to fold in a retraction.
     """
 
     views: Views

@@ -48,9 +48,9 @@ _NEEDS_KEY: Final = -2  # a process that has its key must list it
 
 
 class RecentConversation(NamedTuple):
-    """A conversation in a list. ``version`` and ``updated_at``, the time of its last event, may be
-    some seconds old. ``attributes`` is None if the conversation is encrypted and the store was
-    opened without its key.
+    """A conversation in a list. ``version`` and ``updated_at``, the time of the conversation's last
+    event, may be some seconds old. ``attributes`` is None if the conversation is encrypted and the
+    store was opened without its key.
     """
 
     id: str

@@ -178,8 +178,8 @@ class Appending(Struct, eq=False):
         return True
 
     def recorded(self) -> tuple[Recorded, ...]:
-        """Return the recorded events. Call it after the commit, which gives them their
-        positions.
+        """Return the recorded events. Call this method after the commit, which gives the events
+        their positions.
         """
         if self.generation is not None:
             self.generation.key = self.key or self.generation.key
@@ -226,8 +226,8 @@ class Appending(Struct, eq=False):
 def open_to_append(
     database: Database, transaction: Transaction, conversation: str, generation: Generation | None
 ) -> WriteTransaction:
-    """Open the conversation for an append. If it does not exist, it begins with its first event.
-    Raises the errors of ``find_named``. Cost: one read; no read if the last append of this
+    """Open the conversation for an append. A conversation that does not exist begins with its first
+    event. Raises the errors of ``find_named``. Cost: one read; no read if the last append of this
     connection was to the conversation.
     """
     last: LastConversation | None = transaction.last_conversation

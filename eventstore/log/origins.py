@@ -45,8 +45,8 @@ class FoundEvent(NamedTuple):
 
 
 class NotIndexed(Exception):
-    """The conversation is not indexed yet. The store indexes it and tries again, so no caller of
-    the store gets this error.
+    """The conversation is not indexed yet. The store indexes the conversation and tries again, so
+    no caller of the store gets this error.
     """
 
 

@@ -107,7 +107,9 @@ def listed(
     *,
     bytes_pending: bool = False,
 ) -> ConversationRow:
-    """Return the row of a conversation. ``bytes_pending`` matters only if it is erased."""
+    """Return the row of a conversation. ``bytes_pending`` matters only for an erased
+    conversation.
+    """
     erasure = conversation.erasure
     version, head = conversation.end
     # The events of a fork may all be older than the fork.

@@ -204,8 +204,8 @@ def restore(
 def _copied(
     backup: str, part: str, settings: WriteSettings
 ) -> tuple[tuple[int, int, int], set[tuple[str, int]]]:
-    """Copy a backup, and verify the copy. Return the number of its conversations, events and
-    records, and the id and the time of creation of each conversation that is not erased. A copy of
+    """Copy a backup, and verify the copy. Return the number of conversations, events and records in
+    the copy, and the id and the time of creation of each conversation that is not erased. A copy of
     a conversation has the conversation's time of creation. Raises ``KeyUnavailable``, and
     ``StoreUnusable`` if the backup is damaged.
     """

@@ -1,9 +1,9 @@
 """The interface of a recorder, which stores rows of bytes: uniqueness, atomicity and positions.
 
-The store on top of it adds dense ids, expected versions, rules, the hash chain and the registry. A
-recorder knows rows and transactions, and nothing of events. A recorder runs statements by name. The
-statements have the same names, parameters and columns in each database. Every recorder passes the
-suite in ``tests/conformance/test_recorders.py``.
+The store on top of a recorder adds dense ids, expected versions, rules, the hash chain and the
+registry. A recorder knows rows and transactions, and nothing of events. A recorder runs statements
+by name. The statements have the same names, parameters and columns in each database. Every recorder
+passes the suite in ``tests/conformance/test_recorders.py``.
 
 Recorders raise ``StoreUnavailable`` and ``StoreUnusable``, with the driver's error as cause. The
 docstrings below name these errors by their ``kind``: ``taken``, ``busy``, ``nested``.
@@ -76,7 +76,7 @@ Columns = tuple[Any, ...]
 
 
 class Reader(ABC):
-    """One read transaction. All its queries show the store at one moment."""
+    """One read transaction. All queries of a read transaction show the store at one moment."""
 
     @abstractmethod
     def _ask(self, statement: str, *parameters: Any) -> list[Columns]:
@@ -777,8 +777,8 @@ class Transaction(Reader):
         return True
 
     def _delete_copies(self, key: int, limit: int) -> bool:
-        """Delete the copies of its parent's rows that a fork has, if a detachment is not
-        complete.
+        """If a detachment of a fork is not complete, delete the fork's copies of its
+        parent's rows.
         """
         if all(unfinished.operation != "detach" for unfinished in self.unfinished(key)):
             return True
@@ -854,11 +854,11 @@ class Recorder(ABC):
         """Run ``work`` in a write transaction, and return the result of ``work`` once the
         transaction is durable.
 
-        Several callers may share one transaction and its fsync. If ``work`` raises, nothing that it
-        wrote is stored, and only its caller gets the exception. ``work`` may be run again, so it
-        must have no other effects than its writes. ``work`` runs in the thread of its caller. With
-        ``any_thread`` it may run in the thread of another caller: use ``any_thread`` only for work
-        that calls nothing but foldlog's code.
+        Several callers may share one transaction and its fsync. If ``work`` raises, nothing that
+        ``work`` wrote is stored, and only the caller of ``work`` gets the exception. ``work`` may
+        be run again, so it must have no other effects than its writes. ``work`` runs in the thread
+        of its caller. With ``any_thread`` it may run in the thread of another caller: use
+        ``any_thread`` only for work that calls nothing but foldlog's code.
 
         Raises ``nested`` if this thread is already inside ``transact``. Raises ``busy`` if other
         writers keep the call waiting for longer than the recorder's patience, or with ``at_once``

@@ -199,7 +199,9 @@ def encodings(rows: Iterable[Row]) -> Iterable[int]:
 
 
 Place = Callable[[], int]
-"""A function that returns a position. Call it after the transaction was committed, not earlier."""
+"""A function that returns a position. Call this function after the transaction was committed, not
+earlier.
+"""
 
 
 def unplaced() -> int:
@@ -311,17 +313,19 @@ class Conversation(NamedTuple):
     will begin, with the key 0. ``version``, ``head`` and ``updated_at`` come from its last event;
     an empty conversation has version 0, no head and ``updated_at`` None. ``shown`` and
     ``structural`` are the numbers of its shown and structural events, computed from its last row.
-    ``visible`` says that it is not staged. ``mark`` belongs to the row codec (``log.seal``).
+    ``visible`` says that the conversation is not staged. ``mark`` belongs to the row codec
+    (``log.seal``).
 
     A fork has a ``parent``, whose id is ``parent_id``: events below ``parent_version`` are read
     from the parent. Before a fork has an event of its own, its last event is its parent's last
-    shared event. ``lineage`` has its ancestors, its parent first; it is empty in lists. ``seed`` is
-    the head before event 0, if another conversation recorded event 0. A fork that has copied its
-    past has a ``parent_version``, but no parent. ``replaces`` is the key of the erased conversation
-    whose id it uses again. ``pending`` counts the records of its source that have no events yet;
-    for an archived conversation it is the negative number of the events in its object.
-    ``redactions`` counts the redacted events; in a fork also the shared events that were redacted
-    since it began. While this number is unchanged, a copy of the events in memory is right.
+    shared event. ``lineage`` has the ancestors of the fork, its parent first; in lists ``lineage``
+    is empty. ``seed`` is the head before event 0, if another conversation recorded event 0. A fork
+    that has copied its past has a ``parent_version``, but no parent. ``replaces`` is the key of the
+    erased conversation whose id it uses again. ``pending`` counts the records of the conversation's
+    source that have no events yet; for an archived conversation ``pending`` is the negative number
+    of the events in the conversation's object. ``redactions`` counts the redacted events; in a fork
+    also the shared events that were redacted since it began. While this number is unchanged, a copy
+    of the events in memory is right.
     """
 
     key: int

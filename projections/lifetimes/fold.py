@@ -33,7 +33,8 @@ Count = Callable[[Event], int]
 
 
 class LifetimesFold:
-    """A fold in progress. Pass it the events of a conversation in order, in any number of parts.
+    """A fold in progress. Pass this object the events of a conversation in order, in any number of
+    parts.
 
     ``targets`` has the versions to which retractions of the log return. The fold remembers its
     states at these versions.

@@ -9,8 +9,8 @@ positions, which no other transaction gives:
 Numbers rise in the order in which transactions *began* to write, but transactions commit in another
 order. So followers read only below the horizon: the first position of the oldest transaction that
 still runs. Later commits have positions at or above the horizon, so no event can appear behind a
-follower. Writers of one conversation get their numbers when they hold its lock, so its events have
-positions in the order of their ids.
+follower. Writers of one conversation get their numbers when they hold the conversation's lock, so
+the positions of its events are in the order of the events' ids.
 
 Only this file knows how positions are made. A database without xids needs another file of this
 kind.
@@ -32,8 +32,8 @@ POSITIONS_MAX: Final = (1 << _BITS) - (1 << _START_BITS)
 
 
 class Part(NamedTuple):
-    """One store among ``of`` stores, a power of two. The key of each of its conversations, divided
-    by ``of``, has the remainder ``number``.
+    """One store among ``of`` stores, a power of two. If the key of a conversation of this store is
+    divided by ``of``, the remainder is ``number``.
     """
 
     number: int

@@ -43,7 +43,7 @@ CONNECTIONS_MAX: Final = 32
 """The default limit of open connections. A connection is made when it is needed."""
 _REPLY_SHARE: Final = 1 / 2
 _LOCK_SHARE: Final = 1 / 3
-"""The part of its patience for which a call waits for one answer, or for one lock.
+"""A call waits this part of its patience for one answer, or for one lock.
 """
 _VACUUM_PAUSE_S: Final = 1.0
 _PAUSE_FIRST_S: Final = 0.02

@@ -103,8 +103,8 @@ class Sharing:
 
 
 class _WroteAndFailed(Exception):
-    """A work failed after it wrote. The transaction is rolled back, and each work is run again in a
-    transaction of its own.
+    """A work failed after it wrote something. The transaction is rolled back, and each work is run
+    again in a transaction of its own.
     """
 
 

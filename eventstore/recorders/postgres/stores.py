@@ -738,9 +738,9 @@ class Server(PostgresRecorder):
 class Stores(Recorder):
     """The recorder over several stores: see the beginning of this file.
 
-    ``stores`` in the options is their number, a power of two. ``moved`` names the stores on other
-    servers: ``17@host:port,18@host``. The database, the schema and the user of a moved store are
-    the same on the other server.
+    ``stores`` in the options is the number of stores, a power of two. ``moved`` names the stores on
+    other servers: ``17@host:port,18@host``. The database, the schema and the user of a moved store
+    are the same on the other server.
     """
 
     on_server = True

@@ -196,7 +196,7 @@ class Wire:
         return bool(self._queued)
 
     def queue(self, statement: str, *parameters: Parameter) -> int:
-        """Queue a statement. Return the index of its result among the next results."""
+        """Queue a statement. Return the index of the statement's result among the next results."""
         self._queued.append(
             (self._prefix + statement, self._statements[statement], list(map(packed, parameters)))
         )
@@ -384,7 +384,7 @@ class Pool:
         self._wait_s = wait_s
         self._mutex = threading.Lock()
         self._idle: list[Wire] = []
-        """Connections that are not in use. Some of them may be closed."""
+        """Connections that are not in use. Some unused connections may be closed."""
         self._places: list[_Place] = []
         """The first ``size`` places in the list have a connection, or make a connection. Later
         places wait.

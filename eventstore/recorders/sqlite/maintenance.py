@@ -5,7 +5,8 @@ beside its store, it must not give these positions again: a follower that has pa
 would miss the new events. So a file records its own inode. The first writer to a file with another
 inode begins an *epoch*, above every position that the file with the recorded inode can have given
 until then. The epoch begins at the present time in microseconds, since no store records a million
-events a second for long. If the clock is wrong, it begins at least 2^32 above the last position.
+events a second for long. If the clock is wrong, the epoch begins at least 2^32 above the last
+position.
 """
 
 from __future__ import annotations

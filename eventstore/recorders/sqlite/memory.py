@@ -1,7 +1,7 @@
 """A store in memory, for tests and short-lived histories: a SQLite database without a file, gone
 when it is closed.
 
-Why it has no tables of its own: docs/internals/decisions/0091-memory-is-sqlite.md.
+docs/internals/decisions/0091-memory-is-sqlite.md says why this store has no tables of its own.
 """
 
 from __future__ import annotations

@@ -196,7 +196,8 @@ class StoreFile:
 
         The name is checked before and after the opening, because SQLite opens the file between the
         two checks, and the log at the first read. SQLite waits up to ``patience_s`` for its own
-        locks. Only other programs make it wait: foldlog's writers wait for the write lock first.
+        locks. Only other programs make SQLite wait, because foldlog's writers wait for the write
+        lock first.
         """
         # If there is no file, SQLite's own error says so.
         if not self._opened and (device_and_inode := identity(self.path)):
@@ -371,7 +372,7 @@ def check_not_moved(path: str) -> None:
     """Raise ``StoreUnavailable`` if a path has no file or an empty file, and a log with content is
     beside it. SQLite would delete this log, which belongs to a file that was moved away.
 
-    A file gets content before its log does, so the log is looked at first.
+    A file gets content before its log gets content, so the log is checked first.
     """
     try:
         size = os.stat(f"{path}-wal").st_size

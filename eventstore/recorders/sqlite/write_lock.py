@@ -31,8 +31,8 @@ def give_rights(file: int | str, model: str) -> None:
 
 
 class WriteLock:
-    """A lock on a file beside the database, held by one process at a time. The kernel frees it when
-    its holder dies.
+    """A lock on a file beside the database, held by one process at a time. The kernel frees the
+    lock when its holder dies.
 
     This lock only orders writers. If processes do not share this lock (another path to the
     database, a deleted lock file), SQLite's own lock still keeps the processes apart. One thread of

@@ -40,9 +40,9 @@ _COMMITTED: Final = 4
 
 _HEADER_BYTES: Final = 48
 _header: Final = struct.Struct("=8xI4xI28x").unpack
-"""The header of the index of the log (https://sqlite.org/walformat.html). SQLite changes it with
-every commit, so the cache of a connection is current as long as the header is unchanged. The header
-holds a count of commits and the number of pages in the log.
+"""The header of the index of the log (https://sqlite.org/walformat.html). SQLite changes the header
+with every commit, so the cache of a connection is current as long as the header is unchanged. The
+header holds a count of commits and the number of pages in the log.
 """
 
 
@@ -71,8 +71,8 @@ class SQLiteWriting:
         show it.
         """
         self._own_header: bytes | None = None
-        """The header of the log's index after the last commit of this process. Until it changes,
-        the values that the transaction remembers are valid. None in a transaction, after a
+        """The header of the log's index after the last commit of this process. Until the header
+        changes, the values that the transaction remembers are valid. None in a transaction, after a
         rollback, and if another connection may have committed since.
         """
         self._in_doubt = False
