@@ -3,7 +3,7 @@ the steps of a tool loop.
 
 A model refuses a conversation in which an action has no observation, an observation has no action,
 one of several parallel calls is missing, or a loop has lost the thinking that it began with. So
-every condenser must know which events form such a unit.
+every condenser must know which events form a unit.
 
     observation      answers the action that is its ``cause``, if that has its call id and no
                      observation yet. Without a ``cause`` it answers the first action of the newest
