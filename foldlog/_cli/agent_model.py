@@ -68,7 +68,7 @@ def counter_beside(model: LLM | None) -> LLM | None:
     a common model by default. Return None if litellm is not installed.
 
     The common model never counts tokens for a limit. If the agent's model is not named, ``prepare``
-    estimates them.
+    estimates the tokens.
     """
     if model is not None or importlib.util.find_spec("litellm") is None:
         return model
@@ -78,7 +78,9 @@ def counter_beside(model: LLM | None) -> LLM | None:
 
 
 def counted_words(model: LLM) -> str:
-    """Return how tokens are counted, as the end of a sentence about a number of tokens."""
+    """Return words about how tokens are counted, for the end of a sentence about a number of
+    tokens.
+    """
     name = model.model
     if model.tokenizer == model.model:
         return f"as {name} counts them"
@@ -86,8 +88,8 @@ def counted_words(model: LLM) -> str:
 
 
 def load_condenser_for(path: Path, model: AgentModel | None) -> Condenser:
-    """Return the condenser of a file. Each part of it that needs a model and names none uses the
-    agent's ``model``.
+    """Return the condenser of a file. A part of the condenser that needs a model and names none
+    uses the agent's ``model``.
 
     Raises ``InvalidCondenser``. Raises ``Refused`` if the file needs the agent's model and
     ``model`` is None.
@@ -102,7 +104,9 @@ def load_condenser_for(path: Path, model: AgentModel | None) -> Condenser:
 
 
 def model_called(store: Store, conversation: str) -> str | None:
-    """Return the model that the agent called most, if its replies name models. Cost: the events."""
+    """Return the model that the agent called most, if its replies name models. Cost: the function
+    reads the events.
+    """
     from foldlog._figures.counting import figures_of
     from foldlog._formats.usage import UNNAMED
 
@@ -116,7 +120,7 @@ def model_called(store: Store, conversation: str) -> str | None:
 
 def limit_by_log(view: View, model: AgentModel | None) -> int | None:
     """Return the limit of the default condenser for the agent's model that the log names. Return
-    None if an option names the ``model``, or if the log names none.
+    None if an option names the ``model``, or if the log names no model.
     """
     from foldlog.condensers.models.limits import window_in
     from foldlog.condensers.strategies.summarizing import limit_of

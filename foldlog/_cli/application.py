@@ -55,7 +55,7 @@ _MADE_OF_TEXT: dict[Any, Callable[[str], object]] = {
     Path: Path,
     list[Path]: Path,
 }
-"""By type, the function that makes a value of a typed text."""
+"""Maps a type to the function that makes a value of this type from a typed text."""
 
 
 class _ReaderLeft(Exception):
@@ -140,10 +140,10 @@ def _tell_version(asked: bool) -> None:
 
 
 def build(only: str | None = None) -> typer.Typer:
-    """Return the application with all its commands. With ``only``, return it with this command
-    alone, or without commands if ``only`` is empty. If no command has this name, return all
-    commands with name and help but without parameters. That is enough for a list of commands, and
-    it imports no modules of commands.
+    """Return the application with all its commands. With ``only``, return the application with the
+    command ``only`` alone, or without commands if ``only`` is empty. If no command has this name,
+    return all commands with name and help but without parameters. Names and help are enough for a
+    list of commands, and no modules of commands are imported for them.
     """
     application = typer.Typer(
         name="foldlog", help=_ABOUT, no_args_is_help=False, rich_markup_mode=None
@@ -311,7 +311,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _words(arguments: Sequence[str]) -> Sequence[str]:
-    """Return the words of the command line, also if a shell asks to complete it."""
+    """Return the words of the command line, or the words that a shell asks to complete."""
     completed = os.environ.get("_TYPER_COMPLETE_ARGS") or os.environ.get("COMP_WORDS", "")
     if "_FOLDLOG_COMPLETE" in os.environ:
         return completed.split()[1:]

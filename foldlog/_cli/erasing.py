@@ -1,4 +1,6 @@
-"""Erase conversations and report it, for ``foldlog store erase`` and ``foldlog store expire``."""
+"""Erase conversations and report the erasure, for ``foldlog store erase`` and ``foldlog store
+expire``.
+"""
 
 from __future__ import annotations
 
@@ -40,8 +42,9 @@ class Erasing(NamedTuple):
 
 
 class ErasedRows(NamedTuple):
-    """The conversations that were erased (or would be), and the conversations that stay.
-    ``is_pending`` is whether erased bytes are still in a file, and ``remedy`` how to remove them.
+    """The conversations that were erased or would be erased, and the conversations that stay.
+    ``is_pending`` says whether erased bytes are still in a file, and ``remedy`` says how to remove
+    these bytes.
     """
 
     gone: Sequence[ConversationRow]
@@ -199,8 +202,8 @@ def warn_of_unconfirmed(unconfirmed: Iterable[str], removal: str) -> None:
 
 
 def ask(store: Store, rows: Sequence[ConversationRow], *, with_forks: bool = False) -> None:
-    """Ask the user to confirm. Conversations that are already erased are left out of the question:
-    their erasure is only finished.
+    """Ask the user to confirm. The question leaves out conversations that are already erased: only
+    their interrupted erasure is finished.
     """
     rows = with_companions(store, and_forks(store, rows) if with_forks else rows)
     rows = [row for row in rows if row.erased_at is None]

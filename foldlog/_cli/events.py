@@ -129,7 +129,7 @@ def show_event(event: Event, recorded_at: datetime, *, is_uncounted: bool = Fals
 
 
 def _facts(event: Event, recorded_at: datetime) -> Iterator[tuple[str, str]]:
-    """Yield the short fields of an event. Each is printed on one line."""
+    """Yield the short fields of an event. Each short field is printed on one line."""
     yield "source", event.source
     if event.timestamp != recorded_at:
         yield "recorded at", time_words(recorded_at)
@@ -211,7 +211,9 @@ def _content(name: str, content: Content) -> Iterator[_Part]:
 
 
 def _arguments(arguments: dict[str, Any] | str | None) -> Iterator[_Part]:
-    """Yield the arguments of a call: each text of several lines separately, the rest as JSON."""
+    """Yield the arguments of a call: each text of several lines separately, and all other arguments
+    as JSON.
+    """
     given = parsed(arguments)
     if not isinstance(given, dict):
         if given is not None:

@@ -1,5 +1,5 @@
-"""Commands that a message tells the user to run. Each is complete: it names the store of the
-running command.
+"""Commands that a message tells the user to run. A command in a message is complete: it names the
+store of the running command.
 
 Other packages cannot know how the user named the store, so they write ``'foldlog store verify'``.
 ``completed`` adds the store to each message on stderr.
@@ -32,8 +32,8 @@ def home_db() -> str:
 
 
 def existing_db(db: str) -> str:
-    """Return the store to open. If this folder has no default store, return the store of the coding
-    agents if it exists.
+    """Return the store to open. If the working folder has no default store, return the store of the
+    coding agents if this store exists.
     """
     is_missing = db == DEFAULT_DB and not os.path.exists("foldlog.db")
     return home_db() if is_missing and os.path.exists(home_db()) else db
@@ -92,7 +92,7 @@ def _complete(typed: str, name: str) -> str:
 
 
 def _word(text: str) -> str:
-    """Return an argument quoted for a shell. Use no single quotes, since these surround the
+    """Return an argument quoted for a shell. Use no single quotes, since single quotes surround the
     command.
     """
     if _PLAIN.fullmatch(text):

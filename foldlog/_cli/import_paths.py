@@ -43,8 +43,8 @@ def places_of(name: str) -> list[Path]:
 
 
 def with_stdin(paths: list[Path], folder: Path) -> list[Path]:
-    """Return the paths. Replace ``-`` by a temporary copy of stdin, since a history is read more
-    than once.
+    """Return ``paths`` with ``-`` replaced by a temporary copy of stdin, since a history is read
+    more than once.
     """
     if Path("-") not in paths:
         return paths

@@ -77,7 +77,7 @@ class Importing:
             raise Refused(str(error)) from error
 
     def run(self, *, again: bool = False) -> None:
-        """Import all sources, and report each. With ``again``, report only sources with new
+        """Import all sources, and report each source. With ``again``, report only sources with new
         records.
         """
         self._imported = []
@@ -95,7 +95,7 @@ class Importing:
             self._warn([self._without_stdin(finding) for finding in findings], "these paths")
 
     def sum_up(self, db: str) -> None:
-        """Report the sum of all imports. Raises ``Refused`` if there was nothing to import."""
+        """Report the sum of all imports. Raises ``Refused`` if the paths have nothing to import."""
         left_out = ((_LEFT_OUT, self._import.left_out), (_NOT_OPENED, self._import.not_opened))
         for what, paths in left_out:
             if paths:
@@ -133,8 +133,8 @@ class Importing:
         terminal.say(f"{records} of {conversations} added to {store_name(db)}{end}", wraps=True)
 
     def states(self) -> dict[str, bytes]:
-        """Return the states of the files at and below these paths. If a file is changed, removed or
-        added, the states differ.
+        """Return the states of the files at and below the imported paths. If a file is changed,
+        removed or added, the states differ.
         """
         return {
             file: state

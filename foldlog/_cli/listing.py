@@ -93,7 +93,7 @@ class Aside:
 
     ``locked``    conversations whose figures need a key, with the problem
     ``unpriced``  for each conversation of unknown cost, its models without a price
-    ``own``       how many conversations runtimes use internally
+    ``own``       how many conversations are left out because runtimes use them internally
     ``left``      how many conversations are not shown, if SQL counted them
     ``unsorted``  how many conversations have no value for the order of the list
     """
@@ -106,7 +106,9 @@ class Aside:
         self.unsorted = 0
 
     def without_own(self, rows: Iterator[ConversationRow]) -> Iterator[ConversationRow]:
-        """Yield the rows of conversations, without those that runtimes use internally."""
+        """Yield the rows of conversations. Conversations that runtimes use internally are left out,
+        and are counted in ``own``.
+        """
         for row in rows:
             if companion_of(row.id):
                 self.own += 1
@@ -114,7 +116,7 @@ class Aside:
                 yield row
 
     def say_cut(self, rows: Iterator[ConversationRow]) -> None:
-        """Print how many conversations there are, if ``rows`` has more than the list shows."""
+        """Print the number of conversations if ``rows`` has more rows than the list shows."""
         left = self.left or sum(1 for _ in islice(rows, _COUNTED))
         if left:
             total = f"{LISTED_MAX + left:,}{' or more' if left == _COUNTED else ''}"
@@ -179,7 +181,9 @@ def _with_attributes(
 
 
 def _chosen(store: Store, rows: Iterator[ConversationRow], line: str) -> Iterator[ConversationRow]:
-    """Yield the conversations that the filters of a line choose. It has no words of texts."""
+    """Yield the conversations that the filters of a line choose. The line has no words to search in
+    texts.
+    """
     from foldlog._web.notes import noted
 
     where = chosen_by(line, found=lambda words: (), noted=lambda: noted(store))
@@ -255,8 +259,8 @@ def read_list(
 def _choose_rows(
     store: Store, figures: FiguresOfStore, filters: Filters, options: ListOptions, aside: Aside
 ) -> tuple[Iterator[ConversationRow], bool]:
-    """Return the rows, and whether their lines are long. If rows are sorted by id, there may be
-    more rows than the list shows.
+    """Return the rows, and whether their lines are long. Rows that are sorted by id may be more
+    rows than the list shows.
     """
     if options.is_sorted:
         rows = _sorted_by_figure(store, aside, figures, filters, options)
@@ -308,9 +312,9 @@ def _describe_rows(
 def _sorted_by_figure(
     store: Store, aside: Aside, figures: FiguresOfStore, filters: Filters, options: ListOptions
 ) -> Iterator[ConversationRow]:
-    """Yield conversations in the order of a figure. In either order, conversations without this
-    figure come last, and after them erased conversations. If the list has a limit and no filter,
-    SQL selects the first rows.
+    """Yield conversations sorted by a figure. In either direction, conversations without this
+    figure come last, and erased conversations come after these conversations. If the list has a
+    limit and no filter, SQL selects the first rows.
     """
     sort = options.sort
     reverse = options.reverse

@@ -31,7 +31,7 @@ class LogReading:
     """The selected events of one conversation. An event that cannot be read is a finding; the
     events after it are still read.
 
-    Its constructor raises ``ConversationNotFound``, before any line is printed.
+    The constructor of ``LogReading`` raises ``ConversationNotFound``, before any line is printed.
     """
 
     def __init__(self, store: Store, conversation: str, wanted: Selection) -> None:
@@ -78,8 +78,8 @@ class LogReading:
                 self.documents += 1
 
     def last(self, number: int, start: int, stop: int | None) -> list[Logged]:
-        """Return the last ``number`` selected events. Cost: the events from the first returned
-        event on.
+        """Return the last ``number`` selected events. Cost: the method reads the events from the
+        first returned event on.
         """
         found: list[Logged] = []
         end = self.end(stop)
@@ -91,8 +91,8 @@ class LogReading:
 
     def slowest(self, number: int, start: int, stop: int | None) -> list[tuple[float, Logged]]:
         """Return the selected events for which a model or a tool took longest, with the seconds
-        since the event before. The slowest event comes first. Cost: the events between ``start``
-        and ``stop``.
+        since the event before. The slowest event comes first. Cost: the method reads the events
+        between ``start`` and ``stop``.
         """
         waits: list[tuple[float, Logged]] = []
         reached: EventTime | None = None

@@ -19,7 +19,7 @@ LISTED_MAX = 100
 
 
 def completed(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the ids that complete a word in a shell. Return none if the store cannot be opened."""
+    """Return the ids that complete a word in a shell; no ids if the store cannot be opened."""
     from foldlog._cli.stores import open_existing
     from foldlog._companions import ids_from
     from foldlog.eventstore import EventStoreError
@@ -122,8 +122,8 @@ Force = Annotated[
 
 
 def output_option(*names: str, help: str, show_default: bool | str = True) -> Any:
-    """Return an option that names a file to write. Its command must also have the option
-    ``Force``.
+    """Return an option that names a file to write. A command with this option must also have the
+    option ``Force``.
     """
     return typer.Option(
         *names, metavar="FILE", help=help, show_default=show_default, callback=_output
@@ -153,9 +153,9 @@ def new_file(param: typer.CallbackParam, path: Named | None) -> Named | None:
 
 
 def check_output(path: Path, *, force: bool) -> None:
-    """Raise ``Refused`` if ``path`` exists without ``force``, except a device or a pipe. Also raise
-    it if the folder of ``path`` does not exist. Raise ``InvalidOption`` if ``path`` is a folder, a
-    database or the log of one.
+    """Raise ``Refused`` if ``path`` exists without ``force``, except a device or a pipe. Raise
+    ``Refused`` also if the folder of ``path`` does not exist. Raise ``InvalidOption`` if ``path``
+    is a folder, a database or the log of a database.
     """
     check_target(path)
     if not path.parent.is_dir():

@@ -6,11 +6,11 @@ from typing import Final
 
 DONE: Final = 0
 FINDINGS: Final = 1
-"""A part of the work had a problem, which was reported; the rest was done. A command that has
-printed a finding ends with this status, whatever it returns.
+"""The status if a part of the work had a problem, which was reported, and all other work was done.
+A command that has printed a finding ends with this status, whatever it returns.
 """
 REFUSED: Final = 2
-"""Bad input or usage: nothing was done. An error message says why."""
+"""The status after bad input or wrong usage: nothing was done, and an error message says why."""
 
 INTERRUPTED: Final = 130  # the status that a shell reports for a program that SIGINT ended
 INTERRUPTED_WORDS: Final = "interrupted: completed work was kept, no partial data was written"

@@ -1,4 +1,4 @@
-"""``foldlog`` without a command: what is in the store, and what needs attention."""
+"""Show for ``foldlog`` without a command what is in the store, and what needs attention."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from foldlog.eventstore import Store
 from foldlog.eventstore.inside import as_url, parse_url
 
 _NEW = 20
-"""The maximum number of conversations whose figures are counted for this screen. A list counts the
-others.
+"""The maximum number of conversations whose figures are counted for this screen. A list counts all
+further conversations.
 """
 _RECENT = 5
 _TITLE = 60
 
 
 def show_overview(commands: Mapping[str, str]) -> None:
-    """Print what is in the store that commands use without ``--db``. If there is no such store,
+    """Print what is in the store that commands use without ``--db``. If this store does not exist,
     print ``commands`` with the beginning of their help.
     """
     chosen = existing_db(os.environ.get("FOLDLOG_DB") or DEFAULT_DB)

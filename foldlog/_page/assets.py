@@ -27,7 +27,7 @@ MODULES = (
     ),
     *("transcript", "notes", "why", "knew", "runs", "compare", "opening", "main"),
 )
-"""The modules of the script, each after the modules that it imports."""
+"""The modules of the script. A module comes after the modules that it imports."""
 
 _MODULE_WORDS = re.compile(
     r'^import \{[^}]*\} from "\./[\w-]+\.js";\n|^export (?=\w)', re.MULTILINE
@@ -61,7 +61,9 @@ def content_hash(text: str) -> str:
 
 
 def page(*, title: str, head: str, script: str, fallback: str, data: str) -> str:
-    """Return the page. ``title`` is a text; the other arguments are markup."""
+    """Return the page. ``title`` is a text; ``head``, ``script``, ``fallback`` and ``data`` are
+    markup.
+    """
     values = {
         "title": escape(title),
         "head": head,

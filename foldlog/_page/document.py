@@ -1,8 +1,8 @@
 """Make the document of a history for the page: columns of its events, its condensations, and the
 places of its summaries.
 
-It is the document of ``/api/history``, described in ``docs/PAGE.md``. One pass over the log makes
-the document, and can continue with later events.
+The server sends this document at ``/api/history``; ``docs/PAGE.md`` describes it. One pass over the
+log makes the document, and can continue with later events.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ from foldlog.projections.units import WaitingCalls
 class PageFold:
     """The columns of a conversation. Pass the events to ``take`` in order, in one or several calls.
 
-    The page draws ``limit`` as a limit of tokens. ``model`` counts tokens; without a model they are
-    estimated. ``redactions``, ``borders`` and ``key`` are the values of the conversation at the
-    beginning. If one of them changes, the columns have to be made again.
+    The page draws ``limit`` as a limit of tokens. ``model`` counts tokens; without a model tokens
+    are estimated. ``redactions``, ``borders`` and ``key`` are the values of the conversation when
+    the fold begins. If one of these values changes, the columns have to be made again.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class PageFold:
         self.borders, self.redactions, self.key = store.query(conversation, known)
         self.conversation = conversation
         self.problems: dict[int, str] = {}
-        """Why an event cannot be read, by its id."""
+        """Maps the id of an unreadable event to the reason for which it cannot be read."""
         self._limit = limit
         self._counted = None if model is None else CountedTokens(model)
         self._fold = LifetimesFold(conversation, self._counted or event_tokens, targets)
@@ -96,8 +96,8 @@ class PageFold:
         return self._fold.version
 
     def take(self, found: Iterable[Logged | CorruptEvent]) -> None:
-        """Add the next events. An error stands for an event that cannot be read. Raises what
-        ``LifetimesFold.take`` raises.
+        """Add the next events. An error stands for an event that cannot be read. Raises the errors
+        that ``LifetimesFold.take`` raises.
         """
         self._fold.take(self._noted(found))
 
@@ -172,8 +172,9 @@ class PageFold:
 
     def document(self, overview: Overview, since: int = 0) -> HistoryDocument:
         """Return the page's document, with title, attributes and format of ``overview``. With
-        ``since``, it has only the columns of events from that id on, and the lifetimes that changed
-        since that version. Cost: the events.
+        ``since``, the document has only the columns of events from the id ``since`` on, and the
+        lifetimes that changed since the version ``since``. Cost: the method reads the lifetimes of
+        all events.
         """
         lives = self._fold.result()
         left, by, sent, spans = _columns(lives.events, since)
@@ -244,8 +245,8 @@ _KINDS = (*KINDS, DAMAGED)
 
 
 def _versions_returned_to(store: Store, conversation: str) -> list[int]:
-    """Return the versions to which retractions return. Cost: the structural events, or all events
-    if one is damaged.
+    """Return the versions to which retractions return. Cost: the function reads the structural
+    events, or all events if a structural event is damaged.
     """
     try:
         events = store.query(conversation, lambda read: list(read.structural_events()))
@@ -258,11 +259,12 @@ def _columns(
     events: Iterable[Lifetime], since: int
 ) -> tuple[list[int], list[int], list[int], list[Any]]:
     """Return the columns ``left``, ``by`` and ``sent`` of the events from ``since`` on. Also return
-    the spans of events that were shown more than once or changed since that version, because
-    columns cannot represent these.
+    the spans of events that were shown more than once or changed since the version ``since``,
+    because columns cannot represent these events.
 
     ``left`` is the version at which an event left the View: 0 if it is still shown, -1 if it was
-    never shown. ``sent`` is the first version at which it is sent to a model, or 0 if it never is.
+    never shown. ``sent`` is the first version at which the event is sent to a model, or 0 if it is
+    never sent.
     """
     left = []
     by = []

@@ -30,8 +30,8 @@ from foldlog._words.safe_text import json_text, printable
 from foldlog.eventstore import CorruptEvent, Logged, Store
 
 _CHUNK_CHARACTERS = 256 * 1024
-"""The number of characters of texts that are compressed together. When a browser shows one of these
-texts, it decompresses all of them.
+"""The number of characters of texts that are compressed together. A browser that shows one text
+decompresses all texts that were compressed together with it.
 """
 _SPLIT = "\0split\0"
 _DOCTYPE = b"<!doctype html>"
@@ -55,13 +55,13 @@ def write_report(
     """Write the page of a conversation to ``path``, and return its size in bytes.
 
     The page draws ``limit`` as a limit of tokens. ``model``, such as a ``foldlog.LLM``, counts
-    tokens; without a model they are estimated. ``notes`` are shown beside the events. ``prices``
+    tokens; without a model tokens are estimated. ``notes`` are shown beside the events. ``prices``
     are for calls that record no cost; the default is an installed table.
 
     The file appears whole or not at all, and only its owner can read it. A symbolic link at
     ``path`` is replaced, not followed. An event that cannot be read is shown as damaged. Raises
     ``ConversationNotFound``, ``OSError``, and ``TokensUnknown`` if the tokenizer of the model is
-    missing. Cost: reading all events once, and memory for their columns.
+    missing. Cost: the function reads all events once, and holds their columns in memory.
     """
     row = store.conversation(conversation)
     fold = PageFold(store, conversation, limit, model)
@@ -81,7 +81,9 @@ def write_report(
 def _spooled(
     found: Iterable[Logged | CorruptEvent], texts: IO[str], progress: Progress
 ) -> Iterator[Logged | CorruptEvent]:
-    """Yield the events, and write the page's document of each event into ``texts``, in chunks."""
+    """Yield the events, and write the document of each event for the page into ``texts``, in
+    chunks.
+    """
     chunk: list[str] = []
     size = first = 0
     for done, entry in enumerate(found, 1):

@@ -1,4 +1,5 @@
-"""What coding agents call: Claude Code, Codex CLI, Gemini CLI, OpenCode and Copilot CLI.
+"""The hooks and tools that coding agents call: Claude Code, Codex CLI, Gemini CLI, OpenCode and
+Copilot CLI.
 
 programs.py   the five programs: where they store transcripts and settings, and what they delete
 asking.py     which conversation a tool is asked about; answers.py: the five tools, as texts

@@ -63,7 +63,9 @@ class Answers:
         return _answer(self._answer_about(conversation, partial(self._dropped, compaction)))
 
     def why(self, about: str, conversation: str = "", at: int | None = None) -> str:
-        """Return whether words, or the event with an id, are known, and what forgot them."""
+        """Return whether the agent knows some words or an event, and which condensation forgot
+        them.
+        """
         return _answer(self._answer_about(conversation, partial(self._why, about, at)))
 
     def recall(
@@ -87,8 +89,9 @@ class Answers:
     def sessions(
         self, words: str = "", directory: str = "", since: str = "", limit: int = _LISTED
     ) -> str:
-        """List conversations, the most recently active first. Options select conversations with
-        words in an event, in a folder, or since a time.
+        """List conversations, the most recently active first. ``words``, ``directory`` and
+        ``since`` select conversations with these words in an event, in a folder, or active since a
+        time.
         """
         return _answer(self._sessions(words, directory, since, limit))
 

@@ -25,8 +25,8 @@ _IS_NAME = re.compile(r"[\w-]{1,200}", re.ASCII)
 
 
 class Unclear(EventStoreError):
-    """It is not clear which conversation is meant. It is one of ``choices``, or any conversation if
-    ``choices`` is None.
+    """It is not clear which conversation the caller means. The conversation is one of ``choices``,
+    or any conversation if ``choices`` is None.
     """
 
     def __init__(self, problem: str, choices: Collection[str] | None) -> None:
@@ -37,9 +37,9 @@ class Unclear(EventStoreError):
 class Asked(NamedTuple):
     """A conversation about which a tool is asked.
 
-    ``problem``   why its stored state may be old; empty if it is not
+    ``problem``   why the stored state of the conversation may be old; empty if it is not old
     ``missing``   a compaction that its program has not written yet
-    ``agents``    sub-agents at work; one of them may be asking
+    ``agents``    the sub-agents at work, one of which may be asking
     """
 
     conversation: str
@@ -50,8 +50,8 @@ class Asked(NamedTuple):
 
 class Asking:
     """Finds the conversation that a program means: the conversation with an id, or the session that
-    started this server. It never guesses. If a program names no session, it gets a list of the
-    conversations of the ``folder``.
+    started this server. ``Asking`` never guesses. A program that names no session gets a list of
+    the conversations of the ``folder``.
     """
 
     def __init__(
@@ -80,7 +80,8 @@ class Asking:
 
     def _agents_of(self, session: str) -> list[str]:
         """Return the sub-agents whose transcripts were written after the transcript of their
-        session. One of them may be asking, since they use the same server as the session.
+        session. One of these sub-agents may be asking, since a session and its sub-agents use one
+        server.
         """
         transcripts: list[Path] = []
         for path in map(Path, source_files(self._store, [session]).get(session, ())):
@@ -107,7 +108,8 @@ class Asking:
         import of its file.
 
         ``/clear`` and ``/resume`` begin another session in another file of the same folder, and the
-        server gets no notice. So the session is known only while its file is the newest file.
+        server gets no notice. So the server knows its session only while the file of the session is
+        the newest file.
         """
         session = self._environ.get(_SESSION)
         if not session:

@@ -1,5 +1,5 @@
-"""The status of a program: which of its transcripts are not in the store, which of them it will
-delete soon, and whether its hooks fire.
+"""Find the status of a program: which transcripts of the program are not in the store, which
+transcripts the program will delete soon, and whether its hooks fire.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _SOON_DAYS = 7
 
 
 def look_at(store: Store, program: Program, hooks: Path) -> ProgramDocument:
-    """Return the status of a program. ``hooks`` is the folder in which its hooks note that they
-    fired. Cost: the status of its files.
+    """Return the status of a program. ``hooks`` is the folder in which the hooks of the program
+    note that they fired. Cost: the function asks for the status of the program's files.
     """
     importing = Import(store, [])  # used only to check which files are in the store
     problem = None

@@ -34,7 +34,7 @@ def answer_hook(
 
     Return what the hook prints: after a compaction, a text of at most 120 tokens for the model;
     otherwise nothing. ``fired`` is the folder in which the time is noted. Records for which
-    ``is_secret`` is true are imported blank. Raises what the import raises.
+    ``is_secret`` is true are imported blank. Raises the errors that the import raises.
     """
     event = str(given.get("hook_event_name") or "")
     session = str(given.get("session_id") or given.get("sessionId") or "")
@@ -93,8 +93,8 @@ def _note_time(fired: Path, program: str, event: str) -> None:
 
 
 def _advice(about: str, conversation: str) -> str:
-    """Return the text for the model. The id of the conversation comes from the transcript, so it is
-    left out if it could be read as an instruction.
+    """Return the text for the model. The id of the conversation comes from the transcript, so an id
+    that a model could read as an instruction is left out.
     """
     if _IS_PLAIN.fullmatch(conversation):
         named = f" (conversation {conversation})"
@@ -108,8 +108,8 @@ def _advice(about: str, conversation: str) -> str:
 
 
 def _of_agents(transcripts: Sequence[Path]) -> Iterator[Path]:
-    """Yield the folder of the sub-agents of a session of Claude Code, which deletes their
-    transcripts too.
+    """Yield the folders of the sub-agents of the given sessions of Claude Code, since Claude Code
+    also deletes the transcripts of sub-agents.
     """
     folders = (transcript.with_suffix("") / "subagents" for transcript in transcripts)
     return (folder for folder in folders if folder.is_dir())

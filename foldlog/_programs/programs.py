@@ -50,14 +50,14 @@ class Program(NamedTuple):
     setting: Sequence[str] = ()
 
     def transcripts(self) -> Iterator[Path]:
-        """Yield the files with its conversations."""
+        """Yield the files with the conversations of the program."""
         roots = filter(None, map(place_at, format_named(self.format).kept_in))
         files = {path.resolve(): path for root in roots for path in sorted(root.rglob(self.files))}
         return (path for path in files.values() if path.is_file())
 
     def days_kept(self) -> float | None:
-        """Return after how many days it deletes a transcript, or None if it deletes none. Raises
-        ``ValueError`` for settings that cannot be read.
+        """Return after how many days the program deletes a transcript, or None if it deletes no
+        transcripts. Raises ``ValueError`` for settings that cannot be read.
         """
         if not self.setting:
             return self.days
@@ -82,8 +82,8 @@ def place_at(place: str) -> Path | None:
 
 
 def settings_at(place: str) -> Path:
-    """Return the path of settings. ``${NAME:-default}`` in it is an environment variable; the
-    default is used if the variable is not set or empty.
+    """Return the path of settings. ``${NAME:-default}`` in ``place`` is an environment variable;
+    the default is used if the variable is not set or empty.
     """
     return (
         Path(_VARIABLE.sub(lambda found: os.environ.get(found[1]) or found[2], place))

@@ -66,7 +66,7 @@ def server(answers: Answers) -> MCPServer:
 
 
 def well_formed_lines(lines: BinaryIO) -> io.TextIOWrapper:
-    """Return a stream of these lines without lone surrogates (escapes of half a character). The MCP
+    """Return a stream of ``lines`` without lone surrogates (escapes of half a character). The MCP
     server would not answer a request with a lone surrogate.
     """
     return io.TextIOWrapper(io.BufferedReader(_WellFormed(lines)), "utf-8", "replace")
@@ -93,8 +93,8 @@ class _WellFormed(io.RawIOBase):
 
 
 def _tool(method: Callable[..., str]) -> Tool:
-    """Return a method as a tool. Its definition is in every prompt, so its parameters have types
-    but no descriptions.
+    """Return a method as a tool. The definition of a tool is in every prompt, so the parameters of
+    the tool have types but no descriptions.
     """
     tool = Tool.from_function(
         method,

@@ -22,8 +22,8 @@ from foldlog._whole_file import whole_file
 _RECORD = "setup.json"
 """The file with the record: by the path of each file, foldlog's part of the file."""
 _SECTIONS = ("hooks", "mcpServers", "mcp_servers")
-"""The sections of a plugin that are written into settings. Other parts, such as its name, are
-not.
+"""The sections of a plugin that are written into settings. All other parts of a plugin, such as its
+name, are left out.
 """
 _WHOLE_FILE = ""
 """The entry for the file itself in a record's list of the sections and names that setup made."""
@@ -68,8 +68,8 @@ def settings_with(
 
 
 def settings_without(program: Program, record: Mapping[str, Any]) -> Iterator[Written]:
-    """Yield the files of settings that have foldlog's hooks or server, without these. Raises what
-    ``settings_with`` raises.
+    """Yield the files of settings that have foldlog's hooks or server, with the hooks and the
+    server removed. Raises the errors that ``settings_with`` raises.
     """
     for target in program.targets:
         path = settings_at(target.path)
@@ -148,7 +148,7 @@ def _with_command(text: str, command: Sequence[str], options: Sequence[str]) -> 
 
 def _insert(settings: MutableMapping[str, Any], ours: Mapping[str, Any], path: Path) -> list[str]:
     """Insert foldlog's values into the sections of settings. Return the new sections, and the new
-    names in them.
+    names in these sections.
     """
     new_names = []
     for section, values in ours.items():
@@ -174,8 +174,8 @@ def _insert(settings: MutableMapping[str, Any], ours: Mapping[str, Any], path: P
 def _remove_ours(
     settings: MutableMapping[str, Any], ours: Mapping[str, Any], new_names: Sequence[str]
 ) -> bool:
-    """Remove foldlog's values from settings. If a section that setup made is empty after that,
-    remove it too. Return whether values were removed.
+    """Remove foldlog's values from settings. Also remove each section that setup made and that is
+    empty without foldlog's values. Return whether values were removed.
     """
     removed_any = False
     for section, values in ours.items():

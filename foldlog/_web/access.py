@@ -42,7 +42,7 @@ _HEADERS = {
 
 
 class Access:
-    """Accepts or refuses each request, and adds the same headers to every response.
+    """Accepts or refuses each request, and adds security headers to every response.
 
     If ``token`` is None, no token is required. ``names`` are the host names of the server, in
     addition to ``localhost`` and IP addresses, which no attacker can point to another machine.
@@ -146,7 +146,7 @@ class Access:
 
 def _is_of_another_page(headers: Headers) -> bool:
     """Return whether a browser sent this request from a page of another origin. Another port is
-    another origin too, although the browser sends it the same cookie.
+    another origin too, although the browser sends one cookie to all ports of a host.
     """
     if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
         return True

@@ -1,5 +1,5 @@
-"""The paths of the server: the page, its two files, the JSON documents below ``/api/``, and the
-paths for monitoring.
+"""The paths of the server: the page, the two files of the page, the JSON documents below ``/api/``,
+and the paths for monitoring.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 _POLL_S = 0.3
 _BEAT_S = 15.0
 _SEARCH_S = 5.0
-"""A search ends after this time, and reports how much it read."""
+"""The number of seconds after which a search ends. The search then reports how much it read."""
 _SEARCHED_MAX = 1_000
 _NOTE_MAX = 200_000
 """The maximum number of bytes of a request with a note. The longest note as JSON is shorter."""
@@ -83,8 +83,8 @@ def application(
     is_ending: Callable[[], bool] = lambda: False,
     tools: MountedTools | None = None,
 ) -> Starlette:
-    """Return the ASGI application of an open ``store``. It only reads, and does not close the
-    store.
+    """Return the ASGI application of an open ``store``. The application only reads, and does not
+    close the store.
 
     ``token``, ``names``, ``port``: see ``Access``. ``limit`` is a limit of tokens to draw,
     ``model`` counts tokens, and ``prices`` are for calls that record no cost. ``completed`` names
@@ -221,7 +221,7 @@ def _standing(store: Store) -> Callable[[], object]:
 
 
 def _page(store: Store, request: Request) -> Response:
-    """Return the page. The beginning of an id leads to the one conversation that it means."""
+    """Return the page. A prefix of an id is enough if only one conversation's id begins with it."""
     given = request.query_params.get("id", "")
     meant = _whole_id(store, given)
     if meant != given:
@@ -245,8 +245,8 @@ def _path(
     document: Callable[[Request], documents.Document | Response],
     path: str | None = None,
 ) -> Route:
-    """Return the handler of a path. It makes a document in a thread and returns it as JSON, or an
-    error.
+    """Return the handler of a path. The handler makes a document in a thread, and returns the
+    document or an error as JSON.
     """
 
     def made(request: Request) -> documents.Document | Response:
@@ -296,8 +296,8 @@ def _id(request: Request) -> str:
 
 
 def _whole_id(store: Store, given: str) -> str:
-    """Return the only id that begins with a text. If there is none, or more than one, return the
-    text itself.
+    """Return the only id that begins with a text. If no id or more than one id begins with the
+    text, return the text itself.
     """
     try:
         found = list(islice(ids_meant(store, given), 2))
@@ -329,7 +329,7 @@ def _events(pages: Pages, request: Request) -> documents.EventsDocument:
 
 
 async def _answered(check: Callable[[], object], made: Callable[[], Response]) -> Response:
-    """Return a response that is made in a thread, or the response for its error."""
+    """Return a response that is made in a thread, or a response for the error that was raised."""
 
     def checked() -> Response:
         check()
@@ -344,7 +344,7 @@ async def _answered(check: Callable[[], object], made: Callable[[], Response]) -
 
 
 async def _notes(check: Callable[[], object], notes: Notes, request: Request) -> Response:
-    """Return the notes of a conversation; a POST changes one first."""
+    """Return the notes of a conversation. A POST request first changes one of the notes."""
     if request.method != "POST":
         return await _answered(check, lambda: _json(notes.of(_id(request))))
     body = b""
@@ -426,8 +426,8 @@ def _follow(store: Store, request: Request, is_ending: Callable[[], bool]) -> Re
 
 def _present(reading: ReadTransaction) -> documents.FollowedDocument:
     """Return a value that changes whenever a page of the conversation has to change. For a fork, it
-    includes the redactions of its parents. It also includes the borders of the fork, because they
-    change when its parent is erased.
+    includes the redactions of its parents. For a fork, it also includes the borders of the fork,
+    because these borders change when its parent is erased.
     """
     return documents.FollowedDocument(
         version=reading.version, redactions=reading.redactions, borders=len(reading.lineage)

@@ -35,8 +35,8 @@ from foldlog.eventstore import EventStoreError, Store
 LIMIT_MAX = 10_000
 """The maximum number of conversations in one answer."""
 _AT_ONCE = 20
-"""The maximum number of conversations that are counted before an answer. A thread counts the
-others.
+"""The maximum number of conversations that are counted before an answer. A thread counts all
+further conversations.
 """
 _HITS_MAX = 1_000
 _SEARCH_S = 5.0
@@ -56,8 +56,8 @@ class ServedConversations:
         conversations are too low.
         """
         self._searched: tuple[str, int, frozenset[str]] = "", -1, frozenset()
-        """The words of the last search, the state of the store at that time, and the conversations
-        with these words.
+        """The words of the last search, the state of the store when the search ran, and the
+        conversations with these words.
         """
         self._with_notes: tuple[int, frozenset[str]] = -1, frozenset()
         """The state of the store when notes were read last, and the conversations with a note."""
@@ -76,8 +76,8 @@ class ServedConversations:
         self._thread.join()
 
     def refresh(self) -> int:
-        """Count some conversations that have changed; the thread counts the others. Return how many
-        are left.
+        """Count some conversations that have changed; the thread counts all further conversations.
+        Return the number of conversations that the thread has to count.
         """
         left = self.figures.refresh(_AT_ONCE)
         self.complete = self.complete or not left
@@ -123,7 +123,7 @@ class ServedConversations:
         return self._with_notes[1]
 
     def _count_noted(self, where: Where) -> int:
-        """Return how many of the chosen conversations have a note."""
+        """Return the number of chosen conversations that have a note."""
         ids = self._noted()
         if where.only is not None:
             ids = {*ids} & {*where.only}
@@ -218,8 +218,8 @@ class ServedConversations:
         reverse: bool = True,
         where: Where = LISTED,
     ) -> ServedPageDocument:
-        """Return ``limit`` of the chosen conversations after the first ``start``. Raises
-        ``InvalidArgument`` for an unknown sort.
+        """Return at most ``limit`` chosen conversations, without the first ``start`` chosen
+        conversations. Raises ``InvalidArgument`` for an unknown sort.
         """
         left = self.refresh()
         page = self.figures.page(

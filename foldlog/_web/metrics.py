@@ -22,8 +22,8 @@ _Sample = tuple[dict[str, str], float]
 
 def metrics(store: Store, fleet: FleetDocument, *, complete: bool = True) -> str:
     """Return the figures. Unless ``complete``, leave out the sums over Views and calls, because
-    incomplete sums would look like a decrease. Cost: a look at the files and the followers of the
-    store.
+    incomplete sums would look like a decrease. Cost: the function asks for the status of the files,
+    and reads the followers of the store.
     """
     lines = []
     for name, about, samples in chain(_facts(store, fleet), _sums(fleet) if complete else ()):

@@ -1,8 +1,9 @@
-"""Notes and bookmarks of the readers of a page. They are stored beside the events of a
+"""Notes and bookmarks of the readers of a page. Notes are stored beside the events of a
 conversation, never as events.
 
-They are stored in the store, encrypted with the conversation, and erased with it. A redaction
-removes all notes of the conversation, since a note may quote the redacted content.
+Notes are stored in the store, encrypted with their conversation, and erased with their
+conversation. A redaction removes all notes of the conversation, since a note may quote the redacted
+content.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ _TRIES = 20
 
 
 def noted(store: Store) -> set[str]:
-    """Return the ids of the conversations with a note. Cost: all conversations, in one
-    statement.
+    """Return the ids of the conversations with a note. Cost: one statement, which reads all
+    conversations.
     """
     records = kept_records(store, _KEPT[0], "", chr(sys.maxunicode))
     return {
@@ -55,9 +56,10 @@ class Notes:
             )
 
     def change(self, conversation: str, body: bytes) -> NotesDocument:
-        """Write a note, such as ``{"event": 12, "text": "…"}``. It replaces the note of the same
-        event; if ``text`` is null, the note is removed. Raises ``InvalidArgument``, and
-        ``StoreUnavailable`` if the store cannot be written. Durability: on disk when it returns.
+        """Write a note, such as ``{"event": 12, "text": "…"}``. The note replaces an earlier note
+        of its event; if ``text`` is null, the earlier note is removed. Raises ``InvalidArgument``,
+        and ``StoreUnavailable`` if the store cannot be written. Durability: the note is on disk
+        when the method returns.
         """
         event, text = _change_in(body)
         with self._lock:

@@ -38,9 +38,7 @@ _WANTED = re.compile(r'"([^"]*)"|(\S+)')
 _BEFORE = 14
 _AFTER = 12
 _AFTER_LAST = 160
-"""The number of characters of an excerpt after the last word. The numbers above are for the text
-before and after each word.
-"""
+"""The number of characters of an excerpt after the last word."""
 _KEPT = 8
 _HITS_MAX = 1_000
 _EVENTS_MAX = 500
@@ -74,15 +72,15 @@ class Pages:
         self._reached: dict[str, int] = {}
         """The version that the fold in progress has reached, by conversation."""
         self._folds = Recent[str, tuple[threading.Lock, list[PageFold]]](_KEPT)
-        """By conversation, a lock and a list with the fold. The list is empty before the first
-        fold, and while the fold is used.
+        """Maps a conversation to a lock and a list with its fold. The list is empty before the
+        first fold, and while the fold is used.
         """
 
     def history(self, conversation: str, since: int = 0) -> HistoryDocument:
-        """Return the document of a conversation: see ``PageFold.document``. Raises what
-        ``Store.log`` raises, except for damaged events. Cost: all events the first time, later only
-        the new events. If the page of a long conversation was opened at this version before, only
-        reading the cached document.
+        """Return the document of a conversation: see ``PageFold.document``. Raises the errors that
+        ``Store.log`` raises, except errors about damaged events. Cost: the first call reads all
+        events, and later calls read only the new events. If the page of a long conversation was
+        opened at this version before, only the cached document is read.
         """
         row = self._store.conversation(conversation)
         if since == 0:
@@ -118,8 +116,8 @@ class Pages:
         return None
 
     def events(self, conversation: str, start: int, stop: int) -> EventsDocument:
-        """Return the events ``start`` to ``stop`` in full. If they are long, return fewer, but at
-        least one.
+        """Return the events ``start`` to ``stop`` in full. If the events are long, return fewer
+        events, but at least one event.
         """
         documents: list[dict[str, Any]] = []
         size = 0
@@ -144,7 +142,7 @@ class Pages:
         return document
 
     def _kept(self, row: ConversationRow, name: str, kind: type[D]) -> D | None:
-        """Return a cached document of a long conversation at this version."""
+        """Return a cached document of a long conversation at the version of ``row``."""
         if row.version < _LONG:
             return None
         document: D | None = self._beside(name).load([row], kind).get(row.id)
@@ -178,7 +176,7 @@ class Pages:
         )
 
     def progress(self, conversation: str) -> ProgressDocument:
-        """Return the progress of a page that is being opened. Cost: a row."""
+        """Return the progress of a page that is being opened. Cost: the method reads one row."""
         row = self._store.conversation(conversation, pending=True)
         step = "made" if row.pending else "read"
         if row.pending:

@@ -15,8 +15,8 @@ _NAMED = 5
 
 
 def dropped_words(found: DroppedDocument) -> str:
-    """Return a sentence about how much a condensation dropped, and which terms of it were needed
-    again.
+    """Return a sentence that says how much a condensation dropped, and which dropped terms were
+    needed again.
     """
     said = (
         f"condensation {found.condensation} dropped {count(len(found.events), 'event')} of ≈"
@@ -29,7 +29,7 @@ def dropped_words(found: DroppedDocument) -> str:
 
 def needed_words(terms: Sequence[DroppedTermDocument]) -> str:
     """Return a text about the terms that the agent needed again, with the first terms by name.
-    Return an empty text if it needed none.
+    Return an empty text if the agent needed no terms.
     """
     again = sorted((term.needed_in, term.term) for term in terms if term.needed_in is not None)
     named = ", ".join(f"{term} (event {event})" for event, term in again[:_NAMED])

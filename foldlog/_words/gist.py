@@ -145,8 +145,8 @@ def content(events: int, records: int) -> str:
 
 
 def _arguments(arguments: dict[str, Any] | str | None) -> str:
-    """Return the arguments of a call as one text. If one of them is a command, return only the
-    command and the path.
+    """Return the arguments of a call as one text. If one of the arguments is a command, return only
+    the command and the path.
     """
     arguments = parsed(arguments)
     if not isinstance(arguments, dict):
@@ -168,7 +168,7 @@ def _arguments(arguments: dict[str, Any] | str | None) -> str:
 
 def cost_words(cost: float | None, *, estimated: bool = False) -> str:
     """Return a cost in US dollars as text; a very small cost has two significant digits. None is
-    ``unknown``. A cost by the prices of a table begins with ≈.
+    ``unknown``. The text of a cost that is estimated by a table of prices begins with ≈.
     """
     if cost is None:
         return "unknown"
@@ -187,8 +187,8 @@ def number_words(number: int | None) -> str:
 
 
 def calls_words(spent: SpentDocument) -> str:
-    """Return a number of calls of models as text. ``96 + 2`` means 96 calls of the agent and 2 of
-    condensers.
+    """Return a number of calls of models as text. ``96 + 2`` means 96 calls by the agent and 2
+    calls by condensers.
     """
     by = spent.condenser_calls
     return f"{spent.calls - by:,}" + (f" + {by:,}" if by else "")

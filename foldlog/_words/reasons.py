@@ -29,7 +29,7 @@ def because(
     events``. The text is safe to print.
 
     ``requests`` are the requests that the condensation answers: see ``requests_before``. The result
-    is empty if no reason is recorded. With ``brief``, reasons of the same kind are the same text,
+    is empty if no reason is recorded. With ``brief``, all reasons of one kind have one text,
     without figures and words of a request.
     """
     from foldlog.condensers import reports_of  # the help of a command needs no condenser
@@ -73,8 +73,8 @@ def _in_words(code: str, told: Mapping[str, Any]) -> str:
 def requests_before(
     store: Store, conversation: str, condensation_id: int
 ) -> tuple[CondensationRequest, ...]:
-    """Return the requests that a condensation answers: the requests since the condensation before
-    it. Cost: the structural events before it.
+    """Return the requests that a condensation answers: the requests since the previous
+    condensation. Cost: the function reads the structural events before the condensation.
     """
     found: list[CondensationRequest] = []
     for event in store.query(

@@ -70,8 +70,8 @@ def json_text(value: Any, *, indent: int | None = None, exact: bool = False) -> 
 
 def well_formed(text: str) -> str:
     """Return the JSON of ``json_text`` for parsers such as ``jq`` that refuse lone surrogates. Each
-    becomes the text that ``printable`` shows, such as ``\\ud800``. So two different values may
-    become equal.
+    lone surrogate becomes the text that ``printable`` shows, such as ``\\ud800``. So two different
+    values may become equal.
     """
     return _LONE.sub(r"\1\\\\u", text) if r"\ud" in text else text
 

@@ -35,8 +35,8 @@ def moment_of(text: str) -> datetime:
 
 
 def time_words(at: datetime | str) -> str:
-    """Return a time as text for people: ``2026-03-01 14:03:05``. It is in UTC, or without a zone if
-    its source names none. The argument may be a text in ISO 8601.
+    """Return a time as text for people: ``2026-03-01 14:03:05``. The time is in UTC, or without a
+    zone if its source names no zone. The argument may be a text in ISO 8601.
     """
     if isinstance(at, str):
         return at.replace("T", " ", 1)[:19]
@@ -60,9 +60,9 @@ def duration_words(seconds: float) -> str:
 def told_at(event: Event, recorded_at: datetime) -> EventTime | None:
     """Return when the event happened. The time has no zone if the source names none.
 
-    If the event has no ``timestamp``, it is the time of its recording. But if it was imported in a
-    format whose records have times, it is the time that the source wrote, or None, since the time
-    of an import is not the time of the event.
+    An event without a ``timestamp`` happened when it was recorded. But for an event that was
+    imported in a format whose records have times, return the time that the source wrote, or None,
+    since the time of an import is not the time of the event.
     """
     if event.timestamp is not None:
         return EventTime(event.timestamp)  # the codec has checked it

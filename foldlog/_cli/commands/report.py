@@ -69,7 +69,7 @@ def run(
 
 
 def _default_file(conversation: str, *, force: bool) -> Path:
-    """Return a file name made of the id: its letters, digits and ``-_.``, cut to 100 bytes, since
+    """Return a file name made of the letters, digits and ``-_.`` of the id, cut to 100 bytes, since
     file systems limit the bytes of a name.
     """
     kept = "".join(c if c.isalnum() or c in "-_." else "_" for c in conversation).encode()[:100]

@@ -18,7 +18,7 @@ from foldlog._words.gist import count, id_words
 from foldlog._words.times import time_words
 
 _SECONDS = 5.0
-"""A search without ``--all`` ends after this time."""
+"""The number of seconds after which a search without ``--all`` ends."""
 
 
 def run(

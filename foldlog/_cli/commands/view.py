@@ -77,8 +77,8 @@ def run(
 def _document(
     conversation: str, found: Sent, start: int, problems: Mapping[int, str]
 ) -> ViewDocument:
-    """Return the View as a document, with its events from ``start`` on. ``role`` is the role of the
-    chat message with the event, or None if no message has it.
+    """Return the View as a document, with the events of the View from ``start`` on. ``role`` is the
+    role of the chat message with the event, or None if no message has it.
     """
     view = found.view
     roles = {

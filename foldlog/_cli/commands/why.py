@@ -90,7 +90,7 @@ def run(
 
 def _refreshed(store: Store, conversation: str) -> tuple[str, str | None]:
     """Import the file of a conversation again, if it exists and has grown. Return the conversation,
-    and the time of a compaction that its program has not written yet.
+    and the time of a compaction that the conversation's program has not written yet.
     """
     conversation, problem = refreshed(store, conversation)
     if problem:

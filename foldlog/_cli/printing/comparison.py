@@ -122,7 +122,7 @@ def show_comparison(document: ComparisonDocument, model: LLM | None, counter: LL
 
 def figure_rows(rows: Sequence[StrategyFiguresDocument], counter: LLM | None) -> list[list[str]]:
     """Return the figures as a table of texts: first the headings, one column for each strategy.
-    Without a ``counter`` tokens are estimated.
+    Without a ``counter``, tokens are estimated.
     """
     table = [["", *(row.strategy for row in rows)]]
     for heading, key, form in _FIGURES:
@@ -142,8 +142,8 @@ def figure_rows(rows: Sequence[StrategyFiguresDocument], counter: LLM | None) ->
 
 
 def _missing(row: StrategyFiguresDocument) -> str:
-    """Return the terms that were missing most often. Each comes with the last event that used the
-    term, and the earlier event that contained it.
+    """Return the terms that were missing most often. A term comes with the last event that used the
+    term, and the earlier event that contained the term.
     """
     often = Counter(each.term for each in row.missing).most_common(_MISSING_SHOWN)
     last = {each.term: each for each in row.missing}

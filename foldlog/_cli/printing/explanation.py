@@ -47,8 +47,8 @@ def summary_lines(answer: Why) -> Iterator[SummaryLineDocument]:
 
 
 def _reason(answer: Why, requests: Sequence[CondensationRequest]) -> str:
-    """Return the reason of the answer. If a condensation forgot the event, add its cause, in the
-    same words as in other commands.
+    """Return the reason of the answer. If a condensation forgot the event, add the cause of the
+    condensation, in the words of all commands.
     """
     if not isinstance(answer.by, CondensationAction):
         return answer.reason
