@@ -46,10 +46,11 @@ class OfVersion(OfConversation, frozen=True, kw_only=True):
 class ConversationDocument(OfVersion, frozen=True, kw_only=True):
     """A conversation in a list; for ``foldlog fork`` the new one.
 
-    An erased conversation is a tombstone; its ``version`` is the number of erased events. Fields
-    from ``attributes`` on need its events: the list of the server leaves them out for conversations
-    that are not counted yet, and a short list leaves out the figures of the View and of calls. An
-    unknown figure is null. The figures of a fork count its own events only.
+    An erased conversation is a tombstone; its ``version`` is the number of erased events. The
+    fields from ``attributes`` on need the events of the conversation: the list of the server leaves
+    these fields out for conversations that are not counted yet, and a short list leaves out the
+    figures of the View and of calls. An unknown figure is null. The figures of a fork count its own
+    events only.
 
     ``events``              the number of events that figures count: without events that an import
                             took back
@@ -57,12 +58,12 @@ class ConversationDocument(OfVersion, frozen=True, kw_only=True):
     ``last_recorded_at``    when its last event was recorded
     ``first_event_at``, ``last_event_at``  when the first and the last event happened; null if an
                             imported event has no time
-    ``state``               what it ends with: ``error`` or ``result`` (of a call), ``open_call``
-                            (a call without a result), ``answer`` (of the agent) or ``request`` (of
-                            a user)
+    ``state``               the kind of the end of the conversation: ``error`` or ``result`` (of a
+                            call), ``open_call`` (a call without a result), ``answer`` (of the
+                            agent) or ``request`` (of a user)
     ``first_error``         the beginning of the text of the first error
-    ``context``             the tokens of the prompts of the agent's calls; if there are many, the
-                            highest of several each
+    ``context``             the tokens of the prompts of the agent's calls; for many calls, each
+                            number is the highest of several prompts
     ``errors``              null if its source does not mark errors
     ``tokens``              the tokens of the View
     ``last_prompt_tokens``  the tokens of the prompt of the last call
@@ -102,7 +103,9 @@ class ConversationDocument(OfVersion, frozen=True, kw_only=True):
 
     @classmethod
     def of_row(cls, row: ConversationRow, **more: Any) -> Self:
-        """Return the document of a conversation. ``more`` are the fields that need its events."""
+        """Return the document of a conversation. ``more`` are the fields that need the events of
+        the conversation.
+        """
         from foldlog._written_files import may_hold  # few documents need the store
 
         fields = {
@@ -123,15 +126,15 @@ class ListDocument(Document, frozen=True, kw_only=True):
 
 
 class AttentionDocument(Document, frozen=True, kw_only=True):
-    """What needs attention, and the command that says more or repairs it."""
+    """A problem that needs attention, and the command that describes or repairs the problem."""
 
     problem: str
     command: str | None = None
 
 
 class HomeDocument(Document, frozen=True, kw_only=True):
-    """``foldlog`` without a command. The store in this folder is null if there is none. ``recent``
-    are the conversations that were active last; ``uncounted`` are conversations that are not in the
+    """``foldlog`` without a command. ``store`` is null if this folder has no store. ``recent`` are
+    the conversations that were active last; ``uncounted`` are conversations that are not in the
     sums yet.
     """
 
@@ -159,8 +162,8 @@ class SavingsDocument(Document, frozen=True, kw_only=True):
     nothing, but it may cost.
 
     ``condensations``   how many were made, whether or not they were taken back later
-    ``tokens_saved``    the tokens of the Views before them, less the tokens of the Views after
-                        them; null if they are not known for any condensation
+    ``tokens_saved``    the tokens of the Views before the condensations, less the tokens of the
+                        Views after them; null if the tokens are not known for any condensation
     ``cost``            the sum of the recorded costs; null if no condensation recorded a cost
     """
 
@@ -176,8 +179,8 @@ class ReasonDocument(SavingsDocument, frozen=True, kw_only=True):
 
 
 class FleetDocument(SavingsDocument, frozen=True, kw_only=True):
-    """``/api/fleet``: the figures of all conversations. ``counted`` of them are counted up to their
-    last event. ``needs_key`` of them are in no figure, because their keys are missing.
+    """``/api/fleet``: the figures of all conversations. ``counted`` conversations are counted up to
+    their last event. ``needs_key`` conversations are in no figure, because their keys are missing.
     ``without_usage`` and ``without_cost``: see ``StatsDocument``.
     """
 
@@ -195,9 +198,9 @@ class FleetDocument(SavingsDocument, frozen=True, kw_only=True):
 
 
 class FacetDocument(Document, frozen=True):
-    """How many of the chosen conversations have a name in their figures: a state, a program, a tool
-    with errors, a model, or an attribute with its value. ``number`` is the sum that is counted
-    under the name.
+    """How many chosen conversations have a name in their figures: a state, a program, a tool with
+    errors, a model, or an attribute with its value. ``number`` is the sum that is counted under the
+    name.
     """
 
     what: str
@@ -207,8 +210,8 @@ class FacetDocument(Document, frozen=True):
 
 
 class DayDocument(Document, frozen=True):
-    """The number of chosen conversations whose last activity was on a day, the number of their
-    errors, and how many of them ended with an error.
+    """The number of chosen conversations whose last activity was on a day, the number of errors in
+    these conversations, and how many of these conversations ended with an error.
     """
 
     day: str
@@ -218,7 +221,7 @@ class DayDocument(Document, frozen=True):
 
 
 class ChosenDocument(Document, frozen=True, kw_only=True):
-    """Sums over the chosen conversations. ``unmarked`` of them come from sources that mark no
+    """Sums over the chosen conversations. ``unmarked`` conversations come from sources that mark no
     errors. ``models`` are the calls of each model, with an empty ``day``; ``days`` are the calls of
     each day, with an empty ``model``. ``without_usage`` and ``without_cost``: see
     ``StatsDocument``.
@@ -238,8 +241,8 @@ class ChosenDocument(Document, frozen=True, kw_only=True):
 
 class OverviewDocument(Document, frozen=True, kw_only=True):
     """``/api/overview``: the conversations that the search line ``q`` chooses among
-    ``conversations``. ``counted`` of these have figures. ``spent`` is the usage and cost of all
-    calls of models in all conversations.
+    ``conversations``. ``counted`` chosen conversations have figures. ``spent`` is the usage and
+    cost of all calls of models in all conversations.
     """
 
     conversations: int
@@ -252,8 +255,8 @@ class OverviewDocument(Document, frozen=True, kw_only=True):
 
 
 class RefusedDocument(Document, frozen=True, kw_only=True):
-    """Why a request to the server failed. In ``/api/follow`` it is why the stream ends, with the
-    ``status``.
+    """Why a request to the server failed. In ``/api/follow`` the document says why the stream ends,
+    with the ``status``.
     """
 
     error: str
@@ -261,8 +264,8 @@ class RefusedDocument(Document, frozen=True, kw_only=True):
 
 
 class FollowedDocument(Document, frozen=True, kw_only=True):
-    """``/api/follow``: a value that changes whenever the page of a conversation has to change. For
-    a store it is the ``version``.
+    """``/api/follow``: a value that changes whenever the page of a conversation has to change. The
+    value for a whole store is its ``version``.
     """
 
     version: int
@@ -284,8 +287,8 @@ class FindDocument(Document, frozen=True, kw_only=True):
 
 
 class HitDocument(OfConversation, frozen=True, kw_only=True):
-    """An event that a search found. ``timestamp`` is when it happened, without a zone if its source
-    names none; null if the event has no time.
+    """An event that a search found. ``timestamp`` is when the event happened, without a zone if its
+    source names no zone; null if the event has no time.
     """
 
     event: int
@@ -298,9 +301,8 @@ class HitDocument(OfConversation, frozen=True, kw_only=True):
 
 class HitsDocument(Document, frozen=True, kw_only=True):
     """``foldlog search`` and ``/api/search``. ``more`` is whether further events contain the words.
-    ``read`` is the number of conversations that were read, of ``conversations`` in all; a search
-    ends early if it has enough hits or no more time. ``unread`` are the problems of conversations
-    that could not be read.
+    ``read`` of all ``conversations`` were read; a search ends early if it has enough hits or no
+    more time. ``unread`` are the problems of conversations that could not be read.
     """
 
     words: str
@@ -347,14 +349,14 @@ class ReportDocument(OfVersion, frozen=True, kw_only=True):
 
 
 class AppendedDocument(OfVersion, frozen=True, kw_only=True):
-    """``foldlog append``: the ids of the new events, and the version with them."""
+    """``foldlog append``: the ids of the new events, and the version after the append."""
 
     events: tuple[int, ...]
 
 
 class RetractedDocument(OfConversation, frozen=True, kw_only=True):
-    """``foldlog retract``: ``event`` is the retraction, ``shown`` the number of events in the View
-    now.
+    """``foldlog retract``: ``event`` is the id of the retraction, and ``shown`` is the number of
+    events in the View after it.
     """
 
     event: int
@@ -408,7 +410,7 @@ class VacuumDocument(Document, frozen=True, kw_only=True):
 
 
 class SummaryDocument(Document, frozen=True, kw_only=True):
-    """A summary in a View. ``position`` is its index there."""
+    """A summary in a View. ``position`` is the index of the summary in the View."""
 
     event: int
     position: int | UnsetType = UNSET
@@ -430,8 +432,8 @@ class SummaryLineDocument(Document, frozen=True):
 
 
 class DroppedTermDocument(Document, frozen=True):
-    """A term that no shown event has after a condensation: the last of the dropped events that had
-    it, and the first later event in which the agent wrote it again.
+    """A term that no shown event has after a condensation: the last dropped event that had the
+    term, and the first later event in which the agent wrote the term again.
     """
 
     term: str
@@ -441,7 +443,7 @@ class DroppedTermDocument(Document, frozen=True):
 
 class DroppedDocument(Document, frozen=True, kw_only=True):
     """What a condensation took out of the View: ``events`` by id, their estimated ``tokens``, and
-    terms that no shown event has after it.
+    the terms that no shown event has after the condensation.
     """
 
     condensation: int
@@ -452,8 +454,9 @@ class DroppedDocument(Document, frozen=True, kw_only=True):
 
 class NeededDocument(Document, frozen=True, kw_only=True):
     """How much of the dropped content of a condensation the agent needed again. ``events`` events
-    with ``tokens`` left the View. ``dropped`` terms were then in no shown event. ``terms`` are the
-    terms among them that the agent wrote again, in the order of writing.
+    with ``tokens`` tokens left the View. ``dropped`` terms were in no shown event after the
+    condensation. ``terms`` are the dropped terms that the agent wrote again, in the order of
+    writing.
     """
 
     condensation: int
@@ -482,14 +485,14 @@ class NoteDocument(Document, frozen=True, kw_only=True):
 
 
 class NotesDocument(OfConversation, frozen=True, kw_only=True):
-    """``/api/notes``: in the order of events."""
+    """``/api/notes``: the notes of a conversation in the order of events."""
 
     notes: tuple[NoteDocument, ...]
 
 
 class EventsDocument(OfConversation, frozen=True, kw_only=True):
-    """``/api/events``: full events from ``start`` on. If they are long, there are fewer than
-    requested.
+    """``/api/events``: full events from ``start`` on. If the events are long, the document has
+    fewer events than requested.
     """
 
     start: int
@@ -498,7 +501,8 @@ class EventsDocument(OfConversation, frozen=True, kw_only=True):
 
 class ProgressDocument(OfConversation, frozen=True, kw_only=True):
     """``/api/progress``: how many events of a conversation are ``made`` from the records of its
-    source. Once all are made, how many of them are ``read`` for its page.
+    source. Once all events are made, ``read`` is how many events are read for the page of the
+    conversation.
     """
 
     step: str
@@ -523,10 +527,10 @@ class FactDocument(Document, frozen=True, kw_only=True):
 
 class WhyDocument(OfConversation, frozen=True, kw_only=True):
     """``foldlog why``: the ``fate`` of an event in a View ("shown", "forgotten", "taken back",
-    "never shown"), and the event ``by`` which it was hidden. ``dropped`` are its terms that no
-    shown event contained after that. If words were given, ``fact`` says whether they are known, and
-    the event is an event that contains them. ``compacting`` is the time of a compaction that the
-    program has not written yet; the answer does not include it.
+    "never shown"), and the event ``by`` which it was hidden. ``dropped`` are the terms of the event
+    that no shown event contained after the event was hidden. If words were given, ``fact`` says
+    whether these words are known, and the event is an event that contains them. ``compacting`` is
+    the time of a compaction that the program has not written yet; the answer does not include it.
     """
 
     event: int
@@ -548,8 +552,9 @@ class WhyDocument(OfConversation, frozen=True, kw_only=True):
 
 class ProgramDocument(Document, frozen=True, kw_only=True):
     """A coding agent, as ``foldlog doctor`` finds it. ``not_here`` are the transcripts whose
-    present state is not in the store; ``soon`` is how many transcripts it deletes within a week;
-    ``days_kept`` is null if it deletes none. ``problem`` says why its settings cannot be read.
+    present state is not in the store; ``soon`` is how many transcripts the program deletes within a
+    week; ``days_kept`` is null if the program deletes no transcripts. ``problem`` says why its
+    settings cannot be read.
     """
 
     program: str
@@ -627,9 +632,9 @@ class LineDocument(Document, frozen=True, kw_only=True):
 
 
 class RunDocument(OfVersion, frozen=True, kw_only=True):
-    """One of two runs. ``replies`` is the number of the model's replies, ``calls`` the number of
-    the calls in them, and ``tools`` the number of calls of each tool. ``answer`` is the answer to
-    the last request; null if there is none.
+    """One of two runs. ``replies`` is the number of the model's replies, ``calls`` is the number of
+    calls in these replies, and ``tools`` is the number of calls of each tool. ``answer`` is the
+    answer to the last request; null if the last request has no answer.
     """
 
     requests: int
@@ -643,7 +648,7 @@ class RunDocument(OfVersion, frozen=True, kw_only=True):
 
 class KnewDocument(Document, frozen=True, kw_only=True):
     """The events that a model was shown at this version, and their estimated tokens. ``alone`` are
-    the events that the other model was not shown.
+    the events in this document that the model of the other run was not shown.
     """
 
     version: int
@@ -654,8 +659,8 @@ class KnewDocument(Document, frozen=True, kw_only=True):
 
 
 class StepDocument(Document, frozen=True, kw_only=True):
-    """A request or a call, with its event in each of two conversations; null if one does not have
-    it.
+    """A request or a call, with its event in each of two conversations. An event is null if its
+    conversation does not have the request or call.
     """
 
     event: int | None
@@ -666,7 +671,8 @@ class StepDocument(Document, frozen=True, kw_only=True):
 
 class PassageDocument(Document, frozen=True, kw_only=True):
     """A passage in which two texts differ: the words of each text, and the equal words around
-    them."""
+    them.
+    """
 
     before: str
     words: str
@@ -677,7 +683,8 @@ class PassageDocument(Document, frozen=True, kw_only=True):
 class DifferingDocument(Document, frozen=True, kw_only=True):
     """Two events whose texts differ, one from each run. An event is null if its run has no such
     event. ``passages`` are the first places that differ, and ``more`` is the number of further
-    places. Of the ``lines`` of each text, the other text does not contain ``lines_apart``.
+    places. Of the ``lines`` of one text, ``lines_apart`` lines are not in the text of the other
+    event.
     """
 
     events: tuple[LineDocument | None, LineDocument | None]
@@ -691,9 +698,9 @@ class RunsDocument(Document, frozen=True, kw_only=True):
     """``foldlog diff ID OTHER`` and ``/api/compare``: two conversations without a common past.
     ``system_prompts`` is null if the first system prompts are equal. A step is a request or a call;
     if a run has no calls, the messages of the agents are steps too. The first ``same_first`` steps
-    are equal; ``same`` of all are equal, in any order. ``redacted_first`` of the first ones are
-    redacted, so that they cannot be compared. ``knew`` is what each agent was shown at the first
-    difference of the steps, or at the end if no step differs.
+    are equal; ``same`` steps of all steps are equal, in any order. ``redacted_first`` steps of the
+    first steps are redacted, so that these steps cannot be compared. ``knew`` is what each agent
+    was shown at the first difference of the steps, or at the end if no step differs.
     """
 
     runs: tuple[RunDocument, RunDocument]
@@ -782,9 +789,9 @@ class CondensedDocument(OfConversation, frozen=True, kw_only=True):
 class CallDocument(Document, frozen=True):
     """The View at a call of the agent's model. ``before`` is the event that followed the call.
 
-    ``hidden`` is the number of events of the View that the condenser left out this time.
+    ``hidden`` is the number of events of the View that the condenser left out at this call.
     ``repeated`` is the number of tokens at the beginning that the previous prompt had too, so that
-    a provider may have cached them. Tokens are null if they could not be counted.
+    a provider may have cached them. The numbers of tokens are null if tokens could not be counted.
     """
 
     event_id: int = msgspec.field(name="before")
@@ -797,7 +804,7 @@ class CallDocument(Document, frozen=True):
 class MissingDocument(Document, frozen=True):
     """A term that the agent wrote in event ``used``, although its prompt did not show the term.
 
-    ``occurred`` are the last events that had the term before, at most three, the newest first.
+    ``occurred`` are at most three events before ``used`` that had the term, the newest first.
     ``named`` says whether a line of a digest in the prompt ends with the id of such an event, so
     that the agent could recall it.
     """
@@ -810,7 +817,7 @@ class MissingDocument(Document, frozen=True):
 
 class StrategyFiguresDocument(Document, frozen=True, kw_only=True):
     """The figures of a strategy in a replay of a history. Figures that could not be counted are
-    null, and so is a cost without a known price. The ``condenser`` condenses a View above
+    null. A cost without a known price is null. The ``condenser`` condenses a View above
     ``events_max`` events or ``tokens_max`` tokens; ``parameters`` are its options. The recorded
     condensations have none of these fields.
     """
@@ -864,8 +871,8 @@ class CurvePointDocument(Document, frozen=True, kw_only=True):
 
 class ComparisonDocument(OfVersion, frozen=True, kw_only=True):
     """``foldlog compare``. Without ``counted_as``, tokens are estimated. ``price`` has the prices
-    of the model ``priced`` in US dollars: for a new token, and for a repeated one. ``dropped`` is
-    what the newest 50 recorded condensations dropped.
+    of the model ``priced`` in US dollars: the price of a new token, and the price of a repeated
+    token. ``dropped`` is what the newest 50 recorded condensations dropped.
     """
 
     counted_as: str | None
@@ -901,10 +908,10 @@ class ExportedDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class ImportedDocument(Document, frozen=True, kw_only=True):
-    """The outcome of one source. ``added`` of its ``records`` are new. If the source became a fork
-    now, ``forked_at`` is the first record that differs from the stored ones. An ``older`` source
-    adds nothing. If it ``waits``, its last line is incomplete. A ``refused`` source has a finding
-    with the reason.
+    """The outcome of one source. ``added`` of its ``records`` are new. If the import made a fork,
+    ``forked_at`` is the first record of the source that differs from the stored records. An
+    ``older`` source adds nothing. The last line of a source that ``waits`` is incomplete. A
+    ``refused`` source has a finding with the reason.
     """
 
     path: str
@@ -930,7 +937,7 @@ class ImportDocument(Document, frozen=True, kw_only=True):
 
 
 class BorderDocument(Document, frozen=True, kw_only=True):
-    """The version at which a fork begins. Earlier events are shared with its parent."""
+    """The version at which a fork begins. Earlier events are shared with the parent of the fork."""
 
     parent: str
     parent_version: int
@@ -949,7 +956,9 @@ class ColumnsDocument(Document, frozen=True, kw_only=True):
 
 
 class ToldDocument(Document, frozen=True, kw_only=True):
-    """The metadata of a condensation, for the table of its page. Their values may be anything."""
+    """The metadata of a condensation, for the table of the page. The values of the fields may be
+    anything.
+    """
 
     condenser: Any = UNSET
     outcome: Any = UNSET
@@ -1061,10 +1070,11 @@ class UnreadEventDocument(Document, frozen=True, kw_only=True):
 
 
 class ViewDocument(OfVersion, frozen=True, kw_only=True):
-    """``foldlog view``: the ids of the View, and its events. Each has the ``role`` of its message
-    and its ``state``: "sent" to the model in full, "masked", "shortened", "hidden", "unknown",
-    "pending" or "unsent". ``sent_events`` and ``sent_summaries`` are the numbers of a list; null if
-    it is not known what is sent. The View is made without the ``damaged`` events.
+    """``foldlog view``: the ids of the View, and its events. An event has the ``role`` of its
+    message and its ``state``: "sent" to the model in full, "masked", "shortened", "hidden",
+    "unknown", "pending" or "unsent". ``sent_events`` and ``sent_summaries`` are the numbers of sent
+    events and summaries; null if it is not known what is sent. The View is made without the
+    ``damaged`` events.
     """
 
     ids: tuple[int, ...]
@@ -1220,8 +1230,8 @@ class RedactionsDocument(Document, frozen=True, kw_only=True):
     with the reasons.
 
     ``holders`` names everything that may still hold the content, as far as the store knows.
-    ``searched`` are the places in which the text was searched, and ``not_searched`` the other
-    places.
+    ``searched`` are the places in which the text was searched, and ``not_searched`` are the places
+    in which it was not searched.
     """
 
     found: tuple[MatchDocument, ...]
@@ -1235,7 +1245,7 @@ class RedactionsDocument(Document, frozen=True, kw_only=True):
 
 class RedactedDocument(OfConversation, frozen=True, kw_only=True):
     """The receipt of a redaction. ``documents_lost`` are the documents whose newest values were
-    redacted; ``attributes`` is one of them.
+    redacted; the document ``attributes`` may be among these documents.
     """
 
     event_ids: tuple[int, ...]
@@ -1281,8 +1291,8 @@ class ToolDocument(Document, frozen=True, kw_only=True):
 
 class SpentDocument(Document, frozen=True, kw_only=True):
     """The usage and cost of calls of models. Tokens that no call records, and an unknown cost, are
-    null. ``condenser_calls`` of the calls were made by condensers, the others by the agent.
-    ``costs_estimated`` of the calls record only tokens, and were priced by a table.
+    null. ``condenser_calls`` calls were made by condensers, all other calls by the agent.
+    ``costs_estimated`` calls record only tokens, and were priced by a table.
     """
 
     calls: int = 0
@@ -1321,8 +1331,8 @@ class CondensationsDocument(Document, frozen=True, kw_only=True):
     they are not known for any condensation, for example in imports that were not used yet.
 
     ``tokens_saved`` are the tokens of the View before each condensation less the tokens after it,
-    estimated event by event; null if they are not known for any. ``cost`` is null if no
-    condensation recorded a cost.
+    estimated event by event; null if the tokens are not known for any condensation. ``cost`` is
+    null if no condensation recorded a cost.
     """
 
     made: int = 0
@@ -1371,7 +1381,7 @@ class StatsDocument(Document, frozen=True, kw_only=True):
 
 class GroupedDocument(Document, frozen=True, kw_only=True):
     """``foldlog stats --by``: calls of models with an empty ``day`` or ``model``, or the calls of
-    tools. The other fields: see ``StatsDocument``.
+    tools. ``StatsDocument`` describes all other fields.
     """
 
     by: str
@@ -1383,8 +1393,8 @@ class GroupedDocument(Document, frozen=True, kw_only=True):
 
 
 def streamed(items: Iterable[Any]) -> Any:
-    """Return an iterator as the value of a list field; ``terminal.emit_list`` writes its items one
-    by one.
+    """Return an iterator as the value of a list field; ``terminal.emit_list`` writes the items of
+    the iterator one by one.
     """
     return iter(items)
 

@@ -38,8 +38,8 @@ def choose_export(
     store: Store, conversation: str, format: str | None, *, view: bool, as_records: bool
 ) -> Export:
     """Return what an export in a format writes. The default is the format of the source. With
-    ``view``, it writes the messages that would be sent to a model now. With ``as_records``, it
-    never writes the bytes of the source. Raises ``Refused`` for an unknown format.
+    ``view``, the export writes the messages that would be sent to a model now. With ``as_records``,
+    the export never writes the bytes of the source. Raises ``Refused`` for an unknown format.
     """
     if not view and not as_records:
         source = source_bytes(store, conversation, format)
@@ -93,7 +93,7 @@ def readable(records: Iterable[Any], findings: list[str]) -> Iterator[Any]:
 
 def _write_records(records: Iterable[Any], format: str, file: BinaryIO) -> int:
     """Write a line for each record, or the document of the format. Return the number of records. If
-    a record cannot be read, the lines before it are written.
+    a record cannot be read, the lines before this record are written.
     """
     document = format_named(format).document
     if document is not None:

@@ -57,8 +57,8 @@ def check_asked(
     reason: str,
     by: str | None,
 ) -> None:
-    """Raise ``Refused`` if the receipt would contain the text to redact. Also raise it if the user
-    neither names events nor searches for them, or does both.
+    """Raise ``Refused`` if the receipt would contain the text to redact. Raise ``Refused`` also if
+    the user neither names events nor searches for events, or does both.
     """
     check_reason(reason, "receipt")
     matches = search.holds
@@ -91,7 +91,7 @@ def choose_events(
     redacting: Redacting, conversation: str | None, events: Sequence[int], *, with_summaries: bool
 ) -> tuple[Chosen, dict[str, Sequence[int]]]:
     """Return the events to redact: the named events of a conversation, or the events that a search
-    finds. Also return the named ids, by their conversation.
+    finds. Also return the ids of the named events, by their conversation.
     """
     with terminal.working("searching"):
         if not events:

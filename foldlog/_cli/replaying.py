@@ -29,8 +29,9 @@ _FEW_EVENTS = 80
 def condensers_of(
     configs: list[Path], model: AgentModel | None, limit: int | None
 ) -> dict[str, Condenser]:
-    """Return the condensers by their shown names. This is the name of the file, or its path if
-    several files have this name. ``limit`` is the limit of the model that the log names.
+    """Return the condensers by their shown names. The shown name of a condenser is the name of its
+    file, or the path of the file if several files have one name. ``limit`` is the limit of the
+    model that the log names.
     """
     from foldlog.condensers import NoOpCondenser, default_condenser
 

@@ -73,7 +73,7 @@ class Selection(NamedTuple):
 
     def takes(self, event: Event, recorded_at: datetime) -> bool:
         """Return whether the event is selected. If times are selected, an event without a time is
-        not.
+        not selected.
         """
         if (
             self.kinds

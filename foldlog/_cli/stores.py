@@ -58,9 +58,9 @@ def path_of(db: str) -> str | None:
 
 @contextmanager
 def open_or_create(db: str, *, may_be_empty: bool = False) -> Iterator[Store]:
-    """Open the store at ``db``, or create a SQLite file. For commands that add conversations; hints
-    name this store. A new file without a conversation is removed at the end. If ``may_be_empty``,
-    it is removed only after an error.
+    """Open the store at ``db``, or create a SQLite file. Commands that add conversations use this
+    function; hints name the opened store. A new file without a conversation is removed at the end.
+    If ``may_be_empty``, such a file is removed only after an error.
     """
     from foldlog.eventstore.recorders.errors import FAILURES
     from foldlog.eventstore.recorders.sqlite.replacing import remove_empty
@@ -129,8 +129,8 @@ def open_existing(db: str, remedy: str = _NO_STORE) -> Store:
 
 def resolved(store: Store, given: str) -> str:
     """Return the id that the user means: ``given`` itself, or the only id that begins with it. If a
-    session and its sub-agents (``session/agent-1``) begin with it, return the session. For commands
-    that only read.
+    session and its sub-agents (``session/agent-1``) begin with ``given``, return the session. Only
+    commands that only read use this function.
 
     Raises ``Refused`` if no id begins with ``given``, or more than one.
     """
@@ -147,7 +147,8 @@ def resolved(store: Store, given: str) -> str:
 
 class ShortIds:
     """Shortens ids that a program made, such as ``0199c1b2-6c3e-7a10-b2c8-5d0d3a9f1e42``, for a
-    terminal. It shows the first 8 characters, or more if another id begins with these characters.
+    terminal. A shortened id has the first 8 characters of the id, or more if another id begins with
+    these characters.
     """
 
     def __init__(self, store: Store) -> None:
@@ -196,8 +197,8 @@ def _mark_of(store: Store, conversation: str) -> Any:
 
 
 def whole(store: Store, given: str) -> str:
-    """Return the id if a conversation has exactly this id. For commands that change the store.
-    Raises ``Refused``.
+    """Return ``given`` if a conversation has exactly this id. Commands that change the store use
+    this function. Raises ``Refused``.
     """
     try:
         return store.conversation(given, pending=True).id

@@ -13,7 +13,7 @@ from foldlog._cli.terminal import UNLIMITED, PrintedLines, cut, print_cells, pri
 
 _GAP = "  "
 _PAGE = 1_000
-"""The number of rows that are laid out together. The widest cell of each column among them sets the
+"""The number of rows that are laid out together. The widest cell of a column in these rows sets the
 width of the column.
 """
 
@@ -49,8 +49,8 @@ def print_rows(
     """Print rows with a cell for each column. Without rows, print nothing. With ``tabs``, print
     tabs between the cells if the output is not a terminal, for ``cut`` and ``awk``.
 
-    The first cell is never cut, so an id can always be copied. If it is too wide, it has its own
-    line.
+    The first cell is never cut, so an id can always be copied. A first cell that is too wide has a
+    line of its own.
     """
     out = PrintedLines()
     rows = iter(rows)
@@ -103,7 +103,7 @@ def print_rows(
 
 def _places(columns: Sequence[Column], widths: Sequence[int], room: int) -> list[int]:
     """Return the indexes of the columns that fit at their least widths. Columns with ``may_go`` are
-    left out from the right until the others fit.
+    left out from the right until all other columns fit.
     """
     least = [
         width if column.least is None else min(column.least, width)

@@ -145,7 +145,7 @@ def has_edge() -> bool:
 
 def say(*spans: Span, wraps: bool = False) -> None:
     """Print one line for a person. The line is not wrapped by foldlog, so ids and commands can be
-    copied. With ``wraps``, it is wrapped between words on a terminal.
+    copied. With ``wraps``, the line is wrapped between words on a terminal.
     """
     wraps = wraps and has_edge()
     if wraps or not all(isinstance(span, str) for span in spans):
@@ -347,8 +347,8 @@ _ERROR_MAX = 500
 
 
 def complain(message: str) -> None:
-    """Print an error as one line on stderr. If it is long, because it quotes for example the text
-    of a file, leave out its middle.
+    """Print an error as one line on stderr. The middle of a long error, which quotes for example
+    the text of a file, is left out.
     """
     is_long = len(message) > 2 * _ERROR_MAX
     _say("error", f"{message[:_ERROR_MAX]}…{message[-_ERROR_MAX:]}" if is_long else message)
@@ -426,8 +426,8 @@ def emit_list(
     document: Document, tail: Callable[[], Mapping[str, Any]] = dict, *, exact: bool = False
 ) -> None:
     """Write the JSON document of a command with one ``streamed`` field, whose items are written
-    while they are read. When they are read, ``tail`` is called for the fields after them. If the
-    first item cannot be read, nothing is written. With ``exact``, lone surrogates stay, for a
+    while they are read. After the last item, ``tail`` is called for the fields after the items. If
+    the first item cannot be read, nothing is written. With ``exact``, lone surrogates stay, for a
     document that foldlog reads again.
     """
     from msgspec import UNSET

@@ -31,8 +31,8 @@ def vacuumed(store: Store) -> Vacuumed:
 
 
 def bytes_stay_pending(store: Store, done: str, *, no_vacuum: bool) -> bool:
-    """Vacuum a store if it still has erased bytes. Return whether it has them afterwards. If the
-    vacuum fails, the message says what was erased (``done``).
+    """Vacuum a store if it still has erased bytes. Return whether the store has erased bytes
+    afterwards. If the vacuum fails, the message says what was erased (``done``).
     """
     if no_vacuum or not store.database.bytes_pending:
         return store.database.bytes_pending

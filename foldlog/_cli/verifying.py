@@ -44,7 +44,7 @@ class Checks:
     def count(
         self, verdicts: Iterator[Verdict], update: Callable[..., object]
     ) -> Iterator[Verdict]:
-        """Count the verdicts, and yield the verdicts about conversations. One verdict without a
+        """Count the verdicts, and yield the verdicts about conversations. A verdict without a
         conversation is about the database.
         """
         for verdict in verdicts:

@@ -175,8 +175,8 @@ def show_receipts(
 def tell_result(
     redacting: Redacting, chosen: Chosen, redacted: RedactionResult, unconfirmed: Sequence[str]
 ) -> None:
-    """Print what still contains the content or may contain it. After a search, also print what was
-    searched.
+    """Print the names of everything that still contains the content or may contain it. After a
+    search, also print what was searched.
     """
     for problem in (*redacted.stay, *_unsearched(redacting)):
         terminal.warn(problem.problem)

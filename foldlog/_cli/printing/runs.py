@@ -63,8 +63,8 @@ def show_divergence(store: Store, divergence: DivergenceDocument) -> None:
 
 
 def show_runs(runs: RunsDocument) -> None:
-    """Print the first difference between two runs, and the figures of both side by side. Then print
-    the events that each model was shown at the difference, and the later steps.
+    """Print the first difference between two runs, and the figures of both runs side by side. Then
+    print the events that each model was shown at the difference, and the later steps.
     """
     id_text, other_id_text = (terminal.typed_id(run.conversation) for run in runs.runs)
     terminal.say((f"{id_text} and {other_id_text} share no past; {_beginning_words(runs)}", "bold"))

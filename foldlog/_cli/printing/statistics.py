@@ -72,7 +72,7 @@ def show_stats(stats: Stats, title: str) -> None:
 
 
 def _show_unknown(stats: Stats) -> None:
-    """Return for how many conversations a figure is not known."""
+    """Return a text that says for how many conversations a figure is not known."""
     of_them = {
         "without usage": stats.without_usage,
         "with calls that have no price": stats.without_cost,
@@ -86,7 +86,7 @@ def _show_unknown(stats: Stats) -> None:
 
 
 def _errors(one: Stats | ToolDocument) -> str:
-    """Return a text such as ``2 errors``, or an empty text if there are none."""
+    """Return a text such as ``2 errors``, or an empty text if the number of errors is 0."""
     if one.errors is None:
         return "errors unknown"
     return count(one.errors, "error") if one.errors else ""
@@ -95,7 +95,7 @@ def _errors(one: Stats | ToolDocument) -> str:
 def _show_bars(
     heading: str, rows: Sequence[tuple[str, int] | tuple[str, int, str]], left_out: int = 0
 ) -> None:
-    """Print a line for each row: name, number, a bar, and the rest of the row."""
+    """Print a line for each row: its name, its number, a bar, and the further cells of the row."""
     if not rows:
         return
     terminal.say()
@@ -202,8 +202,8 @@ def _show_view(stats: Stats) -> None:
 
 
 def bar(value: float, largest: float, columns: int) -> str:
-    """Return a bar whose length is the value relative to the largest value. A value above 0 is
-    always visible.
+    """Return a bar whose length is the value relative to the largest value. The bar of a value
+    above 0 is always visible.
     """
     if value <= 0 or largest <= 0:
         return ""
