@@ -83,9 +83,9 @@ def with_companions(store: Store, rows: Iterable[ConversationRow]) -> list[Conve
 
 
 def sub_agents(store: Store, conversation: str) -> list[str]:
-    """Return the ids ``ID/…`` of the conversations of sub-agents. Their first event names a parent,
-    as in Claude Code, or cannot be read. Cost: the function reads the rows of these conversations,
-    and their first events.
+    """Return the ids ``ID/…`` of the conversations of sub-agents. The first event of a sub-agent's
+    conversation names a parent, as in Claude Code, or cannot be read. Cost: the function reads the
+    rows of these conversations, and their first events.
     """
     return [
         row.id
@@ -149,8 +149,8 @@ def ids_from(store: Store, beginning: str) -> Iterator[str]:
 
 
 def forked_from(store: Store, conversation: str) -> list[str]:
-    """Return the conversations from which a fork was begun. Their companions may have content of
-    the fork.
+    """Return the conversations from which a fork was begun. The companions of these conversations
+    may have content of the fork.
     """
     with suppress(EventStoreError):  # the conversation is erased, or its key is missing
         row = store.conversation(conversation, pending=True)

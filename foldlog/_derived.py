@@ -212,7 +212,7 @@ class Derived(ABC, Generic[R]):
 
 def followed(store: Store, position: int) -> Iterator[Recorded | CorruptEvent]:
     """Yield all events of a store after a position. For a damaged event, yield its error instead.
-    Raises what ``Store.follow`` raises, except ``CorruptEvent`` with a position.
+    Raises the errors that ``Store.follow`` raises, except ``CorruptEvent`` with a position.
     """
     while True:
         try:

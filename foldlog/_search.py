@@ -435,8 +435,8 @@ class _Conversation:
     def _pending_events(
         self, source: Source, numbers: frozenset[int]
     ) -> Iterator[tuple[datetime, Event]]:
-        """Yield the events of records whose events are not made yet. They are decoded in memory,
-        with the ids that they will have.
+        """Yield the events of records whose events are not made yet. These events are decoded in
+        memory, with the ids that they will have in the store.
         """
         from foldlog._archive.projecting import decoded
 

@@ -55,13 +55,13 @@ _RULES = (
 )
 _LINE_MAX = 100_000
 _ESCAPE = re.compile(r'\\[nrtbf"/]')
-"""An escape of JSON. Its letter would hide the beginning of a word."""
+"""An escape of JSON. The letter of an escape would hide the beginning of a word."""
 _ESCAPED_BYTES = re.compile(_ESCAPE.pattern.encode())
 
 
 def may_hold_secrets(data: bytes) -> bool:
-    """Return whether bytes in lower case may contain a secret. This excludes nearly all bytes
-    quickly.
+    """Return whether bytes in lower case may contain a secret. The function excludes nearly all
+    bytes quickly.
     """
     return _MAY_HOLD.search(_ESCAPED_BYTES.sub(b" ", data)) is not None
 

@@ -3,8 +3,8 @@ program's telemetry.
 
 Other modules call ``tell``, ``span`` and the decorators, and do not depend on the observer. Each
 message has its own logger with a stable name, and its values are attributes of the log record. No
-message contains the content of an event. ``foldlog.otel`` is such a telemetry; without a telemetry,
-an append calls nothing in this file.
+message contains the content of an event. ``foldlog.otel`` is a telemetry; without a telemetry, an
+append calls nothing in this file.
 """
 
 from __future__ import annotations
@@ -22,12 +22,14 @@ T = TypeVar("T")
 TRACEPARENT: Final = "traceparent"
 """The key in the ``meta`` of an event for the trace context of its append, in W3C's form."""
 SHOWN: Final = "shown_version"
-"""The key in the ``meta`` of an event for the version of a View. For a reply, it is the View that
-the reply answers, if other programs appended in between. For another event, it is the View that
-``prepare`` or ``step`` returned before.
+"""The key in the ``meta`` of an event for the version of a View. The version in a reply is the
+version of the View that the reply answers, if other programs appended in between. The version in
+any other event is the version of the View that ``prepare`` or ``step`` returned before the event.
 """
 OF_APPENDS: Final = frozenset((TRACEPARENT, SHOWN))
-"""The keys in ``meta`` that an append adds. They may differ if the append is repeated."""
+"""The keys in ``meta`` that an append adds. The values of these keys may differ if the append is
+repeated.
+"""
 
 _INFO = logging.INFO
 _WARNING = logging.WARNING
@@ -108,7 +110,7 @@ MESSAGES: Final[Mapping[str, tuple[int, str]]] = {
 """The messages by the names of their loggers; ``docs/OBSERVING.md`` lists them."""
 
 _LONG_S: Final = 1.0
-"""A wait that is longer than this is reported."""
+"""The number of seconds above which a wait is reported."""
 
 
 class Telemetry(Protocol):
@@ -125,7 +127,7 @@ class Telemetry(Protocol):
 
 
 telemetry: Telemetry | None = None
-"""The telemetry of this process, or None if there is none."""
+"""The telemetry of this process, or None if the process has no telemetry."""
 
 
 def tell(name: str, **values: Any) -> None:
@@ -146,8 +148,8 @@ def tell(name: str, **values: Any) -> None:
 
 
 def is_told(name: str) -> bool:
-    """Return whether a message would be logged or passed to a telemetry. If not, its values need
-    not be computed.
+    """Return whether a message would be logged or passed to a telemetry. The values of a message
+    that is not received need not be computed.
     """
     return telemetry is not None or logging.getLogger(name).isEnabledFor(MESSAGES[name][0])
 

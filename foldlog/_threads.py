@@ -1,8 +1,8 @@
 """Threads that run blocking calls for asyncio and trio, and finish the calls that have begun.
 
-Each call costs two switches, to a thread and back. Calls that are made together share these two
-switches. Threads are started when they are needed, up to a limit. They are daemon threads; closing
-their pool waits for the running calls.
+Each call costs two switches of threads, to a thread and back. Calls that are made together share
+two switches. Threads are started when they are needed, up to a limit. The threads are daemon
+threads; closing their pool waits for the running calls.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from foldlog.eventstore.inside import Outcome
 T = TypeVar("T")
 _Work = Callable[[], Any]
 _Post = Callable[[Callable[[], object]], object]
-"""A function that makes an event loop call a function; any thread may call it. It raises
-``RuntimeError`` if the loop has ended.
+"""A function by which any thread makes an event loop call another function. Raises ``RuntimeError``
+if the loop has ended.
 """
 
 _PAUSE_S: Final = 0.005
@@ -50,12 +50,12 @@ class _Call(Generic[T]):
         self.outcome: Outcome[T] | None = None
         self.post: _Post
         self.wake: Callable[[], object]
-        """Wake the caller. It is called in the caller's loop."""
+        """Wake the task that made the call. ``wake`` is called in the loop of this task."""
         self._unclaimed = [True]
 
     def claim(self) -> bool:
-        """Return True only for the first caller of this method. This is either a thread that begins
-        the call, or the task that withdraws it.
+        """Return True only for the first caller of this method. The first caller is either a thread
+        that begins the call, or the task that withdraws the call.
         """
         try:
             return self._unclaimed.pop()
@@ -72,8 +72,9 @@ class _Call(Generic[T]):
 class ThreadPool:
     """A pool of at most ``threads_max`` threads, for the calls of any number of tasks and loops.
 
-    ``together`` does several pieces of work at once and returns the outcome of each. If it is set,
-    a thread takes all waiting calls, and their tasks are woken together.
+    ``together`` does several pieces of work at once and returns the outcome of each. If
+    ``together`` is set, a thread takes all waiting calls, and the tasks of these calls are woken
+    together.
     """
 
     def __init__(
@@ -90,8 +91,8 @@ class ThreadPool:
         _pools.add(self)
 
     def _begin(self) -> None:
-        """Begin without threads and calls. A forked child process does this too, since it has no
-        threads of its parent.
+        """Begin without threads and calls. A forked child process calls ``_begin`` too, since it
+        has no threads of its parent.
         """
         self._calls: SimpleQueue[_Call[Any] | None] = SimpleQueue()
         self._lock = threading.Lock()
@@ -104,16 +105,16 @@ class ThreadPool:
         """Run ``work`` in a thread. Return its result, or raise its error.
 
         If the task is cancelled before the call begins and ``may_withdraw`` is true, the call is
-        withdrawn. If the task is cancelled later and ``finish`` is true, it waits for the call and
-        raises the cancellation with the ``outcome`` of the call. Without ``finish``, for example
-        for a call that only reads, the task does not wait.
+        withdrawn. If the task is cancelled later and ``finish`` is true, the task waits for the
+        call, and the cancellation is raised with the ``outcome`` of the call. Without ``finish``,
+        for example for a call that only reads, the task does not wait.
         """
         call = _Call(work, may_withdraw=may_withdraw)
         run = _run_in_trio if _in_trio() else _run_in_asyncio
         return (await run(self, call, finish)).unwrap()
 
     def submit(self, call: _Call[Any]) -> None:
-        """Run the call in a thread as soon as one is free."""
+        """Run the call in a thread as soon as a thread is free."""
         with self._lock:
             if self._closed:
                 raise StoreUnusable("the store is closed; open the store again", kind="closed")
@@ -136,9 +137,9 @@ class ThreadPool:
         self._calls.put(call)
 
     def close(self, *, wait: bool = True) -> None:
-        """End the threads after they have run all submitted calls. It blocks until then, unless
-        ``wait`` is False. If a thread of the pool calls this method, the thread ends after its
-        present call.
+        """End the threads after they have run all submitted calls. ``close`` blocks until the
+        threads end, unless ``wait`` is False. If a thread of the pool calls this method, the thread
+        ends after its present call.
         """
         with self._lock:
             self._closed = True
@@ -192,11 +193,11 @@ class ThreadPool:
 def _run_together(
     together: Callable[[Sequence[_Work]], Sequence[Outcome[Any]]], calls: Sequence[_Call[Any]]
 ) -> None:
-    """Make several calls, and wake their tasks. Tasks of the same loop are woken together.
+    """Make several calls, and wake their tasks. Tasks of one loop are woken together.
 
-    Then wait until these tasks have continued, so that their next calls are made together too.
-    Without this wait, two groups of tasks would alternate for ever, for example one task alone, and
-    then all others.
+    Then wait until the woken tasks have continued, so that the next calls of these tasks are made
+    together too. Without this wait, two groups of tasks would alternate for ever, for example one
+    task alone, and then all other tasks.
     """
     try:
         outcomes = together([call.work for call in calls])

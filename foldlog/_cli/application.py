@@ -59,8 +59,8 @@ _MADE_OF_TEXT: dict[Any, Callable[[str], object]] = {
 
 
 class _ReaderLeft(Exception):
-    """The reader of stdout has closed the pipe. This replaces ``BrokenPipeError``, which typer
-    turns into exit status 1.
+    """The reader of stdout has closed the pipe. This error replaces ``BrokenPipeError``, which
+    typer turns into exit status 1.
     """
 
 
@@ -320,7 +320,7 @@ def _words(arguments: Sequence[str]) -> Sequence[str]:
 
 def _command_in(words: Sequence[str]) -> str:
     """Return the name of the command in the command line: one word, or two words for the group "
-    "``store``. Return an empty text if there is none.
+    "``store``. Return an empty text if the command line has no command.
     """
     if [*words] == ["--json"]:
         return ""

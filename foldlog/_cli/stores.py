@@ -180,8 +180,8 @@ def _noted(store: Store, conversation: str) -> str:
 
 
 def _mark_of(store: Store, conversation: str) -> Any:
-    """Return the mark of an incomplete conversation, or None. This does not make the events of its
-    records.
+    """Return the mark of an incomplete conversation, or None. The events of the conversation's
+    records are not made.
     """
     from foldlog._archive.stored import unread_in
     from foldlog._formats.forking import lacking

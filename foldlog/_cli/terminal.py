@@ -108,7 +108,7 @@ def prepare(*, as_json: bool) -> None:
 
 
 def _console() -> Console:
-    """Return the console on stdout. It is as wide as the terminal. In a pipe, its width is
+    """Return the console on stdout. The console is as wide as the terminal. In a pipe, its width is
     ``COLUMNS``, or 120 by default.
     """
     from rich.console import Console
@@ -138,7 +138,7 @@ def _text(spans: Iterable[Span], *, one_line: bool = True) -> Text:
 
 def has_edge() -> bool:
     """Return whether lines are cut or wrapped at a width, because stdout is a terminal or
-    ``COLUMNS`` sets a width. Otherwise no line is cut.
+    ``COLUMNS`` sets a width. If this is False, no line is cut.
     """
     return sys.stdout.isatty() or "COLUMNS" in os.environ
 

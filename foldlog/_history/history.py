@@ -803,10 +803,11 @@ class History:
         """Record the outcome that the outside system or a person reported for the effect with this
         key.
 
-        If the call is open, the outcome becomes its observation. Otherwise it becomes a message of
-        one line, which the model is shown. No lease is needed. Raises ``InvalidArgument`` if no
-        call has this key, and the errors that ``append`` raises. Durability: the outcome is on disk
-        when the method returns. Cost: the method reads all events.
+        If the call is open, the outcome becomes its observation. The outcome of a closed call
+        becomes a message of one line, which the model is shown. No lease is needed. Raises
+        ``InvalidArgument`` if no call has this key, and the errors that ``append`` raises.
+        Durability: the outcome is on disk when the method returns. Cost: the method reads all
+        events.
         """
         from foldlog._history import effects
 

@@ -1,5 +1,5 @@
-"""The server of ``foldlog serve`` for the pages of a store in use. It appends no events; notes are
-stored beside the events.
+"""The server of ``foldlog serve`` for the pages of a store in use. The server appends no events; it
+stores notes beside the events.
 
 ``app.py`` has the paths, described in ``docs/PAGE.md``; ``access.py`` decides which requests are
 answered. ``conversations.py`` makes the rows and sums of the list. ``pages.py`` makes the documents
