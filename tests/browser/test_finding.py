@@ -68,6 +68,13 @@ def test_what_is_forgotten_without_a_summary_names_none(page, report):
     assert words == ["", "forgotten", "forgotten", "forgotten", "", "", "forgotten", ""]
 
 
+def test_an_event_that_comes_later_says_so(page, report):
+    page.open(report([Message(source="user", content=str(number)) for number in range(5)]) + "#v=2")
+    page.wait(READY)
+    words = page.ask("Array.from(document.querySelectorAll('.state'), (one) => one.textContent)")
+    assert words == ["", "", "not yet", "not yet", "not yet"]
+
+
 @pytest.mark.parametrize("size", SIZES)
 def test_hits_are_seen_at_once_with_the_words_in_sight(chromium, stored, size):
     far = (

@@ -290,6 +290,8 @@ export class Transcript {
     if (change) return `${SIGNS_OF[change]} ${change}`;
     const state = history.state(id, app.version);
     if (state === "summarized") return `in ${idOf(history.standsFor(id, app.version).summary)}`;
+    // With the View of its own version, the agent writes the event.
+    if (state === "not yet" && history.group(id) === 3 && history.came(id) === app.version) return "";
     return WORTH_SAYING.has(state) ? state : "";
   }
 
@@ -486,7 +488,7 @@ export class Transcript {
   }
 }
 
-const WORTH_SAYING = new Set(["pending", "unsent", "masked", "forgotten", "taken back"]);
+const WORTH_SAYING = new Set(["not yet", "pending", "unsent", "masked", "forgotten", "taken back"]);
 const SIGNS_OF = { entered: "+", left: "−" };
 const NAMES = { user: "User", agent: "Agent", system: "System prompt", environment: "Environment" };
 
