@@ -6,61 +6,43 @@ import { el, said } from "./dom.js";
 const INLINE = /`([^`\n]+)`|\*\*((?:`[^`\n]+`|[^*\n])+)\*\*|(?<![\w*])\*([^*\s](?:[^*\n]*[^*\s])?)\*(?![\w*])|\[([^\]\n]{1,300})\]\(([^()\s]{1,2000})\)/g;
 
 const BULLET = /^(\s*)([-*+]|\d{1,3}[.)])\s+(.*)$/;
-const OF_A_LIST = /^(?:\s*(?:[-*+]|\d{1,3}[.)])\s+|\s{2,}\S)/; // an item, or a line that continues one
+const LISTED = /^(?:\s*(?:[-*+]|\d{1,3}[.)])\s+|\s{2,}\S)/; // an item, or a line that continues one
+const FENCE = /^\s*```/;
+const HEADING = /^#{1,6}\s+/;
+const QUOTE = /^\s*> ?/;
+const TABLE = /^\s*\|.*\|\s*$/;
+const OTHER = /\S/;
+
+const code = (lines) => el("pre", { class: "code" }, said(lines.join("\n")));
+const unmarked = (lines, mark) => inline(lines.map((line) => line.replace(mark, "")).join("\n"));
+
+// The blocks of a text: how one begins, which lines go on with it, and its element.
+const BLOCKS = [
+  { begins: FENCE, goesOn: /^(?!\s*```\s*$)/, make: ([, ...lines]) => code(lines) },
+  { begins: HEADING, goesOn: /(?!)/, make: (lines) => el("p", { class: "heading" }, ...unmarked(lines, HEADING)) },
+  { begins: BULLET, goesOn: LISTED, make: (lines) => list(itemsOf(lines)) },
+  { begins: QUOTE, goesOn: QUOTE, make: (lines) => el("blockquote", {}, ...unmarked(lines, QUOTE)) },
+  { begins: TABLE, goesOn: TABLE, make: code },
+  { begins: OTHER, goesOn: OTHER, make: (lines) => el("p", {}, ...inline(lines.join("\n"))) },
+];
+const blockAt = (line) => BLOCKS.find(({ begins }) => begins.test(line));
 
 // The elements of a text.
 export function markdown(text) {
   const lines = text.split("\n");
   const nodes = [];
-  let paragraph = [];
-  const close = () => {
-    if (paragraph.length) nodes.push(el("p", {}, ...inline(paragraph.join("\n"))));
-    paragraph = [];
-  };
-  for (let place = 0; place < lines.length; place += 1) {
-    const line = lines[place];
-    const heading = /^(#{1,6})\s+(.*)$/.exec(line);
-    if (/^\s*```/.test(line)) {
-      close();
-      const end = endOfFence(lines, place);
-      nodes.push(el("pre", { class: "code" }, said(lines.slice(place + 1, end).join("\n"))));
-      place = end;
-    } else if (heading) {
-      close();
-      nodes.push(el("p", { class: "heading" }, ...inline(heading[2])));
-    } else if (BULLET.test(line)) {
-      close();
-      const end = endOf(lines, place, OF_A_LIST);
-      nodes.push(list(itemsOf(lines.slice(place, end))));
-      place = end - 1;
-    } else if (/^\s*>/.test(line)) {
-      close();
-      const end = endOf(lines, place, /^\s*>/);
-      nodes.push(el("blockquote", {}, ...inline(lines.slice(place, end).map((each) => each.replace(/^\s*> ?/, "")).join("\n"))));
-      place = end - 1;
-    } else if (/^\s*\|.*\|\s*$/.test(line)) {
-      close();
-      const end = endOf(lines, place, /^\s*\|.*\|\s*$/);
-      nodes.push(el("pre", { class: "code" }, said(lines.slice(place, end).join("\n"))));
-      place = end - 1;
-    } else if (line.trim()) paragraph.push(line);
-    else close();
+  let place = 0;
+  while (place < lines.length) {
+    const block = blockAt(lines[place]);
+    const start = place;
+    place += 1;
+    if (!block) continue;
+    // A paragraph ends where another block begins.
+    while (place < lines.length && block.goesOn.test(lines[place]) && (block.goesOn !== OTHER || blockAt(lines[place]) === block)) place += 1;
+    nodes.push(block.make(lines.slice(start, place)));
+    if (block.begins === FENCE) place += 1;
   }
-  close();
   return nodes;
-}
-
-// The place of the line that ends a fence; past the last line where none does.
-function endOfFence(lines, start) {
-  let end = start + 1;
-  while (end < lines.length && !/^\s*```\s*$/.test(lines[end])) end += 1;
-  return end;
-}
-
-function endOf(lines, start, pattern) {
-  let end = start + 1;
-  while (end < lines.length && pattern.test(lines[end])) end += 1;
-  return end;
 }
 
 // The items of lists in each other, each with how far it is indented.

@@ -17,17 +17,13 @@ export function distinguished(conversations) {
   return new Map(conversations.map((one) => [one.conversation, names.get(titleOf(one))]));
 }
 
-function shared(one, other) {
-  if (other === undefined) return 0;
-  const most = Math.min(one.length, other.length);
+function shared(one, other = "") {
   let place = 0;
-  while (place < most && one[place] === other[place]) place += 1;
+  while (place < one.length && one[place] === other[place]) place += 1;
   return place;
 }
 
 // The beginning of the word at a place; the end of the text stays the end.
 function wordAt(text, place) {
-  if (place >= text.length) return text.length;
-  const before = text.lastIndexOf(" ", place);
-  return before < 0 ? 0 : before + 1;
+  return place >= text.length ? text.length : text.lastIndexOf(" ", place) + 1;
 }
