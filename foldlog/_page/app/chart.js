@@ -2,7 +2,7 @@
 
 import { GROUPS } from "./history.js";
 import { count, el, firstPlace, grouped, idOf, printable, short, tokenCount } from "./dom.js";
-import { LEFT, niceStep } from "./strip.js";
+import { LEFT, cleared, drawTag, niceStep, showTip, tagWidth } from "./strip.js";
 import { lineOf } from "./texts.js";
 
 const ARCS = 8; // for each condensation
@@ -18,6 +18,7 @@ const STATE_WORDS = {
 export class Chart {
   constructor(app) {
     this.app = app;
+    this.strip = app.strip; // which has the same columns
     this.window = null;
     this.labelSpots = [];
     this.base = el("canvas", { class: "layer", role: "img" });
@@ -27,11 +28,7 @@ export class Chart {
     this.over.addEventListener("click", (event) => this.pick(event));
     this.over.addEventListener("pointermove", (event) => this.move(event));
     new ResizeObserver(() => app.changed("size")).observe(this.node);
-  }
-
-  // Where versions are: the strip above has the same columns.
-  get strip() {
-    return this.app.strip;
+    this.readColors();
   }
 
   // -- what is where --------------------------------------------------------------------------------------------------
@@ -39,15 +36,10 @@ export class Chart {
   // Show all versions, or the newest where all would be too thin to be seen.
   open(history) {
     this.history = history;
-    this.window ??= history.byCame.length > ROOMY ? this.newest() : [0, history.version + 1];
+    const { version, byCame } = history;
+    const first = byCame.length > ROOMY ? history.came(byCame[byCame.length - ROOMY / 2]) : 0;
+    this.window ??= [first, version + 1];
     this.layOut();
-  }
-
-  // The newest versions, as many as bring a few hundred rows.
-  newest() {
-    const { version, byCame } = this.history;
-    const first = byCame[Math.max(0, byCame.length - ROOMY / 2)];
-    return [Math.min(this.history.came(first), version), version + 1];
   }
 
   get isWhole() {
@@ -91,8 +83,7 @@ export class Chart {
   }
 
   measure() {
-    const width = this.node.clientWidth;
-    const height = this.node.clientHeight;
+    const { clientWidth: width, clientHeight: height } = this.node;
     this.box = { width, height, livesTop: ABOVE_ROWS, livesHeight: Math.max(20, height - ABOVE_ROWS - 6), plotWidth: this.strip.width };
   }
 
@@ -104,10 +95,6 @@ export class Chart {
   // Where the row at a place begins.
   y(place) {
     return this.box.livesTop + (place / (this.rows.length || 1)) * this.rowsHeight;
-  }
-
-  rowMiddle(place) {
-    return this.y(place + 0.5);
   }
 
   // The place of the row of an event, or of where it would be.
@@ -122,33 +109,17 @@ export class Chart {
 
   // -- the data -------------------------------------------------------------------------------------------------------
 
-  canvas(layer) {
-    const ratio = window.devicePixelRatio || 1;
-    const { width, height } = this.box;
-    if (layer.width !== Math.round(width * ratio) || layer.height !== Math.round(height * ratio)) {
-      layer.width = Math.round(width * ratio);
-      layer.height = Math.round(height * ratio);
-    }
-    const context = layer.getContext("2d");
-    context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    context.clearRect(0, 0, width, height);
-    context.font = `11px ${this.colors.font}`;
-    context.textBaseline = "middle";
-    return context;
-  }
-
   // Read the colours from the style sheet, which knows the theme.
   readColors() {
     const style = getComputedStyle(document.documentElement);
     const named = (name) => style.getPropertyValue(`--${name}`).trim();
-    this.colors = { font: named("font"), groups: GROUPS.map(named) };
-    for (const name of ["user-text", "ink", "soft", "line", "ground", "hatch", "hatch-ground", "fold", "fold-ground", "back-ground", "entered", "left", "focus", "limit", "border", "wait"]) {
-      this.colors[name] = named(name);
-    }
+    const names = ["font", "user-text", "ink", "soft", "line", "ground", "entered", "left", "focus", "limit", "border", "wait"];
+    this.colors = /** @type {any} */ (Object.fromEntries(names.map((name) => [name, named(name)])));
+    this.colors.groups = GROUPS.map(named);
     this.patterns = {
-      forgotten: this.pattern(this.colors.hatch, this.colors["hatch-ground"], 1),
-      summarized: this.pattern(this.colors.fold, this.colors["fold-ground"], 1),
-      "taken back": this.pattern(this.colors.left, this.colors["back-ground"], -1),
+      forgotten: this.pattern(named("hatch"), named("hatch-ground"), 1),
+      summarized: this.pattern(named("fold"), named("fold-ground"), 1),
+      "taken back": this.pattern(named("left"), named("back-ground"), -1),
     };
   }
 
@@ -171,15 +142,9 @@ export class Chart {
     return pattern;
   }
 
-  colorsOfPage() {
-    if (!this.colors) this.readColors();
-    return this.colors;
-  }
-
   drawData() {
     this.measure();
-    this.colorsOfPage();
-    const context = this.canvas(this.base);
+    const context = cleared(this.base, this.box.width, this.box.height, this.colors.font);
     if (!this.history.version) return;
     this.drawAxis(context);
     this.drawLives(context);
@@ -211,7 +176,7 @@ export class Chart {
     const gap = niceStep((this.rows.length || 1) / Math.max(1, this.rowsHeight / 34));
     this.rows.forEach((row, place) => {
       const id = this.history.came(row);
-      const y = this.rowMiddle(place);
+      const y = this.y(place + 0.5);
       if (id % gap !== 0 && y - drawn < 60) return;
       if (y - drawn < 14) return;
       context.fillText(idOf(id), LEFT - 10, y);
@@ -247,7 +212,7 @@ export class Chart {
       if (!RARE.has(group)) return;
       const from = GUTTER[group === ERROR ? 1 : 0];
       context.fillStyle = this.colors.groups[group];
-      context.fillRect(right + from, Math.round(this.rowMiddle(place)) - 1, 6, 2);
+      context.fillRect(right + from, Math.round(this.y(place + 0.5)) - 1, 6, 2);
     });
   }
 
@@ -350,8 +315,7 @@ export class Chart {
       if (change.id + 1 < this.window[0] || change.id + 1 > last) continue;
       const removed = this.history.removedBy.get(change.id);
       if (!removed) continue;
-      let first = Infinity;
-      for (const id of removed) first = Math.min(first, this.history.came(id));
+      const first = removed.reduce((least, id) => Math.min(least, this.history.came(id)), Infinity);
       const x = Math.round(this.strip.x(change.id + 1));
       const top = this.y(this.place(first));
       const bottom = this.y(Math.min(this.rows.length, this.place(change.id) + 1));
@@ -371,7 +335,7 @@ export class Chart {
         if (drawn.size >= ARCS || drawn.has(event) || !this.strip.isInWindow(id)) continue;
         drawn.add(event);
         const [left, right] = [this.strip.x(condensation + 1), this.strip.at(id)];
-        const [from, to] = [this.rowMiddle(this.place(this.history.came(event))), this.rowMiddle(Math.min(this.rows.length - 1, this.place(id)))];
+        const [from, to] = [this.y(this.place(this.history.came(event)) + 0.5), this.y(Math.min(this.rows.length, this.place(id) + 1) - 0.5)];
         context.beginPath();
         context.moveTo(left, from);
         context.bezierCurveTo(right, from, right, (from + to) / 2, right, to);
@@ -419,7 +383,7 @@ export class Chart {
   drawLabel(context, came, texts, color) {
     const { livesTop, livesHeight } = this.box;
     const place = Math.min(this.place(came), this.rows.length - 1);
-    const y = Math.min(Math.max(this.rowMiddle(place), livesTop + 7), livesTop + livesHeight - 7);
+    const y = Math.min(Math.max(this.y(place + 0.5), livesTop + 7), livesTop + livesHeight - 7);
     const above = this.rowAt(y - 6); // the text's upper half is beside an earlier row
     const x = this.strip.x(above === null ? came : Math.min(came, this.history.came(above))) - 7;
     context.font = `600 11px ${this.colors.font}`;
@@ -436,15 +400,14 @@ export class Chart {
   // -- what follows the pointer ---------------------------------------------------------------------------------------
 
   drawOver() {
-    if (!this.box || !this.colors) return;
-    const context = this.canvas(this.over);
+    if (!this.box) return;
+    const context = cleared(this.over, this.box.width, this.box.height, this.colors.font);
     if (!this.history.version) return;
     const { version, from, event } = this.app;
     if (event !== null) this.drawChosen(context, event);
     this.drawHits(context);
     if (from !== null) this.drawCompared(context, ...this.app.compared);
-    const pinned = from !== null && from !== version ? from : null;
-    if (pinned !== null) this.drawLine(context, pinned, true);
+    if (from !== null && from !== version) this.drawLine(context, from, true);
     this.drawLine(context, version, false);
   }
 
@@ -461,7 +424,9 @@ export class Chart {
     context.strokeRect(left, top - grown - 0.5, LEFT + this.box.plotWidth + 2 - left, bottom - top + 2 * grown + 1);
     context.fillStyle = this.colors.ground;
     for (const label of this.rowSpots) if (Math.abs(label - y) < 15) context.fillRect(0, label - 8, LEFT - 2, 16);
-    this.tag(context, idOf(id), LEFT - 4, y);
+    context.font = `600 11px ${this.colors.font}`;
+    context.fillStyle = this.colors.focus;
+    drawTag(context, idOf(id), Math.max(2, LEFT - 4 - tagWidth(context, idOf(id))), y, this.colors.ground);
   }
 
   drawHits(context) {
@@ -470,7 +435,7 @@ export class Chart {
     for (const { id } of this.app.hits) {
       const place = this.place(id);
       if (place >= this.rows.length || this.rows[place] !== id) continue;
-      context.fillRect(LEFT - 4, this.rowMiddle(place) - 1, 5, 2);
+      context.fillRect(LEFT - 4, this.y(place + 0.5) - 1, 5, 2);
     }
   }
 
@@ -505,20 +470,6 @@ export class Chart {
     context.setLineDash([]);
   }
 
-  // The number of a row, on a ground of its own.
-  tag(context, text, x, y) {
-    context.font = `600 11px ${this.colors.font}`;
-    const width = context.measureText(text).width + 12;
-    const left = Math.max(2, x - width);
-    context.fillStyle = this.colors.focus;
-    context.beginPath();
-    context.roundRect(left, y - 9, width, 16, 3);
-    context.fill();
-    context.fillStyle = this.colors.ground;
-    context.textAlign = "center";
-    context.fillText(text, left + width / 2, y - 0.5);
-  }
-
   // -- pointer --------------------------------------------------------------------------------------------------------
 
   // Choose the event or the condensation under the pointer.
@@ -539,12 +490,10 @@ export class Chart {
     return null;
   }
 
-  move({ offsetX: x, offsetY: y }) {
+  move(event) {
+    const { offsetX: x, offsetY: y } = event;
     this.tip.hidden = true;
-    if (this.history?.version && x >= LEFT && x <= LEFT + this.box.plotWidth) this.showTip(x, y);
-  }
-
-  showTip(x, y) {
+    if (!this.history?.version || x < LEFT || x > LEFT + this.box.plotWidth) return;
     const version = this.strip.versionAt(x);
     const { history } = this;
     const edge = this.edgeAt(x, y);
@@ -557,12 +506,7 @@ export class Chart {
       const event = this.app.transcript.text(history.came(id));
       if (event) lines.push(el("div", { class: "gist" }, lineOf(event)));
     } else lines.push(el("div", {}, this.app.removed(edge).sentence));
-    this.tip.replaceChildren(...lines);
-    this.tip.hidden = false;
-    const { offsetWidth: width, offsetHeight: height } = this.tip;
-    const left = x + 16 + width > this.box.width ? x - width - 14 : x + 16;
-    const top = y + 16 + height > this.box.height ? y - height - 12 : y + 16;
-    this.tip.style.transform = `translate(${Math.max(4, left)}px, ${Math.max(4, top)}px)`;
+    showTip(this.tip, event, this.node, ...lines);
   }
 }
 

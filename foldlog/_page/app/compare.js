@@ -1,7 +1,7 @@
 // Two runs beside each other, aligned by their calls.
 
 import { ask, costWords, count, eventsAndSummaries, el, grouped, idOf, printable, said, sentence, table, tokenCount } from "./dom.js";
-import { homeAddress } from "./runs.js";
+import { addressOf, homeAddress } from "./runs.js";
 
 const MOST_TOOLS = 12;
 const MOST_LINES = 40;
@@ -19,17 +19,14 @@ export class Comparison {
     const found = await ask(`compare?${new URLSearchParams({ id: this.ids[0], other: this.ids[1] })}`);
     document.title = "Two runs · foldlog";
     this.reply = found.runs.every((run) => run.calls) ? ["call", "calls"] : ["reply", "replies"]; // what is aligned beside requests
+    const runs = found.runs.map(({ conversation: id }) => el("div", {}, el("a", { href: addressOf(id) }, said(printable(id)))));
     main.replaceChildren(
-      this.sentence(found), el("div", { class: "step runs-of" }, ...found.runs.map((run) => el("div", {}, this.run(run)))), ...this.systemPrompts(found), ...this.firstDifference(found), el("h2", {}, "Both in figures"), this.figures(found), ...this.shown(found),
+      this.sentence(found), el("div", { class: "step runs-of" }, ...runs), ...this.systemPrompts(found), ...this.firstDifference(found), el("h2", {}, "Both in figures"), this.figures(found), ...this.shown(found),
       el("h2", {}, `Requests and ${this.reply[1]}`), this.steps(found));
   }
 
   way(place, event) {
-    return el("a", { href: `./?${new URLSearchParams({ id: this.ids[place] })}#e=${event}` }, idOf(event));
-  }
-
-  run({ conversation: id }) {
-    return el("a", { href: `./?${new URLSearchParams({ id })}` }, said(printable(id)));
+    return el("a", { href: addressOf(this.ids[place], event) }, idOf(event));
   }
 
   // What differs first, in a sentence.

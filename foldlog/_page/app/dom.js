@@ -35,7 +35,7 @@ export function refill(node, ...children) {
 // Whether the key goes into a field in which something is written or chosen. It is no shortcut then.
 export const isTyped = ({ target }) => target instanceof HTMLElement && (target.isContentEditable || target.matches("textarea, select, input:not([type=range])"));
 
-const focusable = (node) => Array.from(node.querySelectorAll("button, a[href], input, [tabindex]"));
+const focusable = (node) => Array.from(node.querySelectorAll("button, a[href], input, textarea, [tabindex]"));
 
 const labelOf = (node) => node.getAttribute("aria-label") ?? node.textContent;
 
@@ -160,11 +160,9 @@ function escaped(character) {
   return code < 0x100 ? `\\x${code.toString(16).padStart(2, "0")}` : `\\u${code.toString(16).padStart(4, "0")}`;
 }
 
-const whole = new Intl.NumberFormat("en-US");
+export const grouped = new Intl.NumberFormat("en-US").format;
 
-export const count = (number, one, many = `${one}s`) => `${whole.format(number)} ${number === 1 ? one : many}`;
-
-export const grouped = (number) => whole.format(number);
+export const count = (number, one, many = `${one}s`) => `${grouped(number)} ${number === 1 ? one : many}`;
 
 // 84, 1.6k, 27k, 1.2M: three characters or four.
 export function short(number) {
@@ -224,6 +222,7 @@ export function moment(milliseconds, zone) {
   return `${text.slice(0, 10)} ${text.slice(11, 19)}${zone === "UTC" ? " UTC" : ""}`;
 }
 
+export const DAY = 86_400_000; // milliseconds
 const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
 // The day and the minute, short: ["17 Feb", "09:14"].

@@ -298,8 +298,7 @@ export class History {
     for (const id of this.ordered) {
       for (const span of this.spansOf(id)) {
         if (span.by < 0) continue;
-        if (!this.removedBy.has(span.by)) this.removedBy.set(span.by, []);
-        this.removedBy.get(span.by).push(id);
+        remembered(this.removedBy, span.by, Infinity, () => []).push(id);
       }
     }
   }

@@ -39,7 +39,7 @@ export class Knew {
     const { app } = this;
     const { hits, history, searched, version } = app;
     if (app.problem) return [el("h2", {}, "The search failed"), el("p", { class: "problem", role: "alert" }, app.problem)];
-    if (!hits.length) return searched ? [el("h2", {}, "Nothing found"), el("p", { class: "soft" }, app.rule)] : [el("h2", {}, "Searching …")];
+    if (!hits.length) return searched ? [el("h2", {}, "Nothing found"), el("p", { class: "soft" }, app.box.title)] : [el("h2", {}, "Searching …")];
     const sent = hits.filter(({ id }) => history.isSent(id, version)).length;
     const summaries = hits.filter(({ id }) => id < 0).length;
     return [
@@ -68,7 +68,7 @@ export class Knew {
       el("p", { class: "soft sent" }, facts.filter(Boolean).join(" · ")),
       ...this.recorded(),
       tokens ? this.shares(groups) : null,
-      ...groups.sort((one, other) => other[1] - one[1]).map(([group, size]) => this.pair(`g${group}`, WORDS[group], tokenCount(size))),
+      ...groups.sort((one, other) => other[1] - one[1]).map(([group, size]) => pair(`g${group}`, WORDS[group], tokenCount(size))),
       ...this.counts(UNUSUAL, states),
       this.app.compared ? null : el("div", { class: "ways" }, el("button", { onclick: () => this.app.compare(version) }, "Compare from here")),
     ];
@@ -83,14 +83,10 @@ export class Knew {
     return el("div", { class: "shares", "aria-hidden": true }, ...parts);
   }
 
-  pair(kind, name, value, title = null) {
-    return el("div", { class: "pair", title }, el("span", {}, el("span", { class: `swatch ${kind}`, "aria-hidden": true }), name), el("span", { class: "number" }, value));
-  }
-
   // How many events are in each of these states at the version that is open.
   counts(meanings, states) {
     const there = Object.entries(meanings).filter(([state]) => states.get(state));
-    return there.map(([state, meaning]) => this.pair(`k-${state.replace(" ", "-")}`, state, count(states.get(state), "event"), meaning));
+    return there.map(([state, meaning]) => pair(`k-${state.replace(" ", "-")}`, state, count(states.get(state), "event"), meaning));
   }
 
   // What the source recorded of the prompt that the next call of a model was sent, beside the estimate.
@@ -101,7 +97,7 @@ export class Knew {
     const [id, tokens] = prompt;
     const window = history.window ? ` of a window of ${short(history.window)}` : "";
     const call = id < version ? "the last call, in " : "the next call, in ";
-    return [el("p", { class: "recorded" }, `Recorded: ${tokenCount(tokens)}${window}, for the prompt of ${call}`, this.way(id, idOf(id)), ". It has the descriptions of tools, too, and lacks what the program cut.")];
+    return [el("p", { class: "recorded" }, `Recorded: ${tokenCount(tokens)}${window}, for the prompt of ${call}`, this.app.way(id), ". It has the descriptions of tools, too, and lacks what the program cut.")];
   }
 
   // The version that this one is compared with, and how much entered and left between the two.
@@ -160,7 +156,7 @@ export class Knew {
     // What was needed again before this version is known again.
     const later = [...named.values()].filter((term) => term.needed_in >= app.version);
     const rows = later.slice(0, MOST_NAMED).map(({ term, event, needed_in: id }) => el("div", { class: "pair" },
-      el("span", {}, said(term), " ", el("button", { class: "link", title: "Choose the event, at this version", onclick: () => app.choose(event) }, `(${idOf(event)})`)), this.way(id, `needed again at ${idOf(id)}`, "needed")));
+      el("span", {}, said(term), " ", el("button", { class: "link", title: "Choose the event, at this version", onclick: () => app.choose(event) }, `(${idOf(event)})`)), app.way(id, `needed again at ${idOf(id)}`, "needed")));
     const more = later.length - rows.length;
     const before = named.size - later.length;
     return [
@@ -198,8 +194,8 @@ export class Knew {
       last ? el("p", { class: "soft when" }, `Last event before: ${last}`) : null,
     ];
   }
-
-  way(id, words, kind = "") {
-    return el("button", { class: `link ${kind}`, onclick: () => this.app.goToEvent(id) }, words);
-  }
 }
+
+// A name with the colour that it has in pictures, and a number.
+const pair = (kind, name, value, title = null) =>
+  el("div", { class: "pair", title }, el("span", {}, el("span", { class: `swatch ${kind}`, "aria-hidden": true }), name), el("span", { class: "number" }, value));

@@ -28,14 +28,13 @@ class App {
     this.event = null;
     this.words = [];
     this.hits = null;
-    this.rule = RULE;
     this.tab = kept("sessionStorage", TAB) === "memory" ? "memory" : "transcript";
     this.waiting = new Set();
     this.takings = new Map();
+    this.strip = new Strip(this);
     this.chart = new Chart(this);
     this.why = new Why(this);
     this.transcript = new Transcript(this);
-    this.strip = new Strip(this);
     this.knew = new Knew(this);
     this.notes = new Notes(this);
   }
@@ -56,7 +55,7 @@ class App {
     this.chart.reveal(this.version);
     this.transcript.reveal(event);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
-      this.chart.colors = null;
+      this.chart.readColors();
       this.changed("size");
     });
     addEventListener("keydown", (event) => this.key(event));
@@ -64,7 +63,7 @@ class App {
     this.changed("size", "moment", "chosen");
     this.draw();
     this.loadBeside();
-    this.source.follow({
+    this.source.follow?.({
       changed: (present) => this.follow(present),
       connected: (yes, why) => this.live.set(yes, why),
       gone: (why) => this.root.replaceChildren(...failure(new Error(why))),
@@ -73,21 +72,19 @@ class App {
 
   // What is beside the events: notes, and what was needed again. The page is whole without them.
   async loadBeside() {
-    const { version } = this.history;
-    const notes = this.notes.load().catch((error) => this.live.set(false, error.message));
-    const needed = this.source.dropped().catch(() => []);
-    await notes;
-    this.changed("beside", "chosen");
-    const dropped = await needed;
-    if (this.history.version < version) return;
-    this.marks.take(dropped);
-    this.changed("beside", "chosen");
-    const models = await this.source.models?.().catch(() => []);
-    if (!models || this.history.version < version) return;
-    this.history.models = models;
+    const { source, history } = this;
+    const { version } = history;
+    const show = async (loading, take) => {
+      const found = await loading.catch((error) => this.live.set(false, error.message));
+      if (!found || history.version < version) return;
+      take(found);
+      this.changed("beside", "chosen");
+    };
+    show(source.notes(), (notes) => (this.notes.all = notes));
+    await show(source.dropped(), (dropped) => this.marks.take(dropped));
+    if (source.models) await show(source.models(), (models) => (history.models = models));
     this.nameIt();
     this.showMarks();
-    this.changed("chosen");
   }
 
   // -- what can happen ------------------------------------------------------------------------------------------------
@@ -273,13 +270,15 @@ class App {
     if (!this.words.length) return;
     const search = (this.search = new AbortController());
     const { hits } = this;
-    const id = this.idIn(text);
-    if (id !== null) {
-      const event = await this.source.event(id).catch(() => null);
+    // The event whose id is searched for is found first.
+    const id = numberIn(text.trim().replace(/^#/, ""));
+    const isThere = id < this.history.version;
+    if (isThere) {
+      const [event] = await this.source.events(id, id + 1).catch(() => []);
       if (search.signal.aborted) return;
       hits.push({ id, snippet: event ? lineOf(event) : "" });
     }
-    const isId = id !== null && text.trim().startsWith("#");
+    const isId = isThere && text.trim().startsWith("#");
     let drawn = 0;
     const take = (found, snippet) => {
       if (found !== id) hits.push({ id: this.shownAs(found), snippet });
@@ -300,12 +299,6 @@ class App {
   // The summary of a condensation, which models were shown, in the place of the event that brought it.
   shownAs(id) {
     return this.history.summaryOf.has(-id - 2) ? -id - 2 : id;
-  }
-
-  // The event whose id is searched for, which is found first.
-  idIn(text) {
-    const id = numberIn(text.trim().replace(/^#/, ""));
-    return id < this.history.version ? id : null;
   }
 
   nextHit(step) {
@@ -386,6 +379,11 @@ class App {
     }, 200);
   }
 
+  // A link that goes to an event.
+  way(id, words = idOf(id), kind = "") {
+    return el("button", { class: `link ${kind}`, onclick: () => this.goToEvent(id) }, words);
+  }
+
   // -- building -------------------------------------------------------------------------------------------------------
 
   build() {
@@ -411,8 +409,7 @@ class App {
     this.pages = { transcript: page("transcript", "Transcript"), memory: page("memory", "Memory") };
     const part = (name, words) => el("button", { "aria-pressed": name === "text", onclick: () => this.showPart(name) }, words);
     this.parts = { text: part("text", "Transcript"), knew: part("knew", "What it knew") };
-    this.partsNode = choices("Show below", ...Object.values(this.parts));
-    this.partsNode.classList.add("parts");
+    this.partsNode = choices("Show below", "parts", ...Object.values(this.parts));
     this.main = el("main", { class: "run", "data-tab": this.tab, "data-part": "text" },
       this.strip.node, el("section", { class: "picture", "aria-label": "Lifetimes of events: versions across, events down" }, this.chart.node),
       this.buildBar(), this.knew.node, this.transcript.node);
@@ -420,7 +417,7 @@ class App {
       el("header", { class: "of-run" },
         isServed ? el("a", { class: "back", href: homeAddress() }, "← Runs") : null,
         el("div", { class: "names" }, this.heading, this.facts), isServed ? this.live.node : null, this.chips,
-        choices("Show", this.pages.transcript, this.pages.memory), el("div", { class: "search" }, this.box),
+        choices("Show", "", this.pages.transcript, this.pages.memory), el("div", { class: "search" }, this.box),
         el("button", { class: "round", title: "Help (?)", "aria-label": "Help", onclick: () => this.help.showModal() }, "?")),
       this.main, this.helpDialog(), this.told, this.toast,
     ];
@@ -444,18 +441,19 @@ class App {
     });
     this.number.style.width = `${String(this.history.version).length + 4}ch`;
     const { chart, transcript } = this;
-    const form = (words, title, option) => turning(words, title, (isOn) => {
-      transcript.change({ [option]: isOn });
+    const turn = (button, option) => {
+      transcript.change({ [option]: !transcript[option] });
+      button.setAttribute("aria-pressed", transcript[option]);
       this.toRead = this.event ?? this.version - 1;
       this.changed("chosen");
-    });
-    const zoom = choices("Zoom",
+    };
+    const form = (words, title, option) => el("button", { "aria-pressed": false, title, onclick: ({ currentTarget }) => turn(currentTarget, option) }, words);
+    const zoom = choices("Zoom", "of-picture",
       el("button", { title: "Zoom out (−)", "aria-label": "Zoom out", onclick: () => chart.zoom(1.6) }, "−"),
       el("button", { title: "Zoom in (+)", "aria-label": "Zoom in", onclick: () => chart.zoom(1 / 1.6) }, "+"),
       el("button", { onclick: () => chart.setWindow(0, this.history.version + 1) }, "Whole history"));
-    zoom.classList.add("of-picture");
     return el("div", { class: "bar" },
-      choices("Go to another version", this.steps.back, this.number, this.steps.on, this.steps.newest),
+      choices("Go to another version", "", this.steps.back, this.number, this.steps.on, this.steps.newest),
       zoom, this.partsNode, el("span", { class: "grow" }),
       el("button", { onclick: () => this.copyLink() }, "Copy link"),
       this.source.file ? el("a", { class: "button", href: this.source.file, download: "" }, "Save as file") : null,
@@ -595,7 +593,10 @@ class App {
     this.version = number("v", "version", isVersion) ?? this.version;
     this.from = number("from", "version", isVersion);
     this.event = number("e", "event", (id) => (id >= 0 && id < last) || history.summaryOf.has(id));
-    if (given.get("at") === "error") this.goToFirstError();
+    if (given.get("at") === "error" && this.marks.errors.length) {
+      this.event = this.marks.errors[0];
+      this.version = this.event + 1;
+    }
     this.notice.textContent = unknown.length ? `This history has no ${unknown.join(" and no ")}: it has the versions 0 to ${grouped(last)}${last ? `, and the events 0 to ${grouped(last - 1)}` : ""}. Version ${grouped(this.version)} is shown.` : "";
     if (this.chart.history) this.chart.reveal(this.version);
     const tab = given.get("tab") ?? (this.from !== null ? "memory" : null);
@@ -604,19 +605,10 @@ class App {
     this.changed("blocks", "moment", "chosen");
   }
 
-  goToFirstError() {
-    const [id] = this.marks.errors;
-    if (id === undefined) return;
-    this.version = id + 1;
-    this.event = id;
-  }
-
   address() {
-    const parts = [`v=${this.version}`];
-    if (this.from !== null) parts.push(`from=${this.from}`);
-    if (this.event !== null) parts.push(`e=${this.event}`);
-    if (this.tab === "memory") parts.push("tab=memory");
-    return `#${parts.join("&")}`;
+    const parts = { v: this.version, from: this.from, e: this.event, tab: this.tab === "memory" ? "memory" : null };
+    const named = Object.entries(parts).filter(([, value]) => value !== null);
+    return `#${named.map((part) => part.join("=")).join("&")}`;
   }
 
   writeAddress() {
@@ -628,20 +620,7 @@ class App {
 const TAB = "foldlog-tab";
 const MARKS = { errors: "error", condensations: "condensation", waits: "wait" };
 const RULE = "An event is found by its id, or if it contains all of the words: in any order, also inside longer words. \"In quotes\" they stand side by side; #17 is only the event with this id.";
-const choices = (name, ...buttons) => el("span", { class: "choices", role: "group", "aria-label": name }, ...buttons);
-
-// A button that is on or off.
-function turning(words, title, turn) {
-  const button = el("button", {
-    "aria-pressed": false, title,
-    onclick: () => {
-      const isOn = button.getAttribute("aria-pressed") !== "true";
-      button.setAttribute("aria-pressed", isOn);
-      turn(isOn);
-    },
-  }, words);
-  return button;
-}
+const choices = (name, kind, ...buttons) => el("span", { class: `choices ${kind}`, role: "group", "aria-label": name }, ...buttons);
 
 // A page that says why there is no other one, and the ways on.
 function failure(error, isServed = true) {

@@ -1,5 +1,7 @@
 // What a reader looks for in a run: errors, condensations, waits, and what was needed again after it was forgotten.
 
+import { remembered } from "./history.js";
+
 const WAIT = 30_000; // Milliseconds from which on a time without an event is a wait.
 
 // The places of a run, each an id of the event that ends it or is it.
@@ -13,11 +15,6 @@ export class Marks {
     this.pauses = []; // until the user, or another program, said something
     this.needed = new Map(); // of each condensation, what of it was needed again
     this.again = new Map(); // of each event, the terms in it that had been dropped
-    this.find();
-  }
-
-  find() {
-    const { history } = this;
     let before = null;
     for (let id = 0; id < history.version; id += 1) {
       const kind = history.kind(id);
@@ -32,7 +29,18 @@ export class Marks {
       this.first ??= time;
     }
     this.last = before;
+    this.setTimes();
     this.condensations = history.made.map((change) => change.id);
+  }
+
+  // The time of each version, never falling.
+  setTimes() {
+    this.times = new Float64Array(this.history.version + 2).fill(this.last);
+    let at = this.first;
+    for (let version = 0; version <= this.history.version; version += 1) {
+      if (version) at = Math.max(at, this.history.time(version - 1) ?? at);
+      this.times[version] = at;
+    }
   }
 
   // Milliseconds from the first event to the last one; null without times.
@@ -51,8 +59,7 @@ export class Marks {
     this.again = new Map();
     for (const { condensation, terms } of condensations) {
       for (const { term, event, needed_in: id } of terms) {
-        if (!this.again.has(id)) this.again.set(id, []);
-        this.again.get(id).push({ term, event, condensation });
+        remembered(this.again, id, Infinity, () => []).push({ term, event, condensation });
       }
     }
   }

@@ -8,10 +8,6 @@ export class Notes {
     this.all = [];
   }
 
-  async load() {
-    this.all = await this.app.source.notes();
-  }
-
   of(event) {
     return this.all.find((note) => note.event === event);
   }
@@ -38,6 +34,6 @@ export class Notes {
 
   // All notes, as ways to their events.
   list() {
-    return this.all.map((note) => el("div", { class: "pair" }, note.event === null ? el("span", { class: "soft" }, "run") : el("button", { class: "link", onclick: () => this.app.goToEvent(note.event) }, idOf(note.event)), said(note.text || "bookmarked")));
+    return this.all.map((note) => el("div", { class: "pair" }, note.event === null ? el("span", { class: "soft" }, "run") : this.app.way(note.event), said(note.text || "bookmarked")));
   }
 }

@@ -12,24 +12,19 @@ export class Opening {
     this.words = el("p", { class: "soft", role: "status" }, "Reading …");
     const waiting = Array.from({ length: PLACES }, () => el("div", { class: "waiting" }));
     root.replaceChildren(el("header", {}, el("h1", {}, source.id ? said(source.id) : "foldlog")), el("main", { class: "starting" }, this.words, this.bar, ...waiting));
-    if (source.progress) this.next();
-  }
-
-  next() {
-    this.timer = setTimeout(() => this.ask(), PATIENCE);
+    if (source.progress) setTimeout(() => this.ask(), PATIENCE);
   }
 
   async ask() {
-    const progress = await this.source.progress().catch(() => null); // the answer that is waited for says why
-    if (this.ended || !progress) return;
+    const progress = this.ended ? null : await this.source.progress().catch(() => null); // the history's answer says why
+    if (!progress) return;
     this.bar.max = progress.total;
     this.bar.value = progress.done;
     this.words.textContent = `${grouped(progress.done)} of ${grouped(progress.total)} events are ${progress.step}`;
-    this.next();
+    setTimeout(() => this.ask(), PATIENCE);
   }
 
   end() {
     this.ended = true;
-    clearTimeout(this.timer);
   }
 }

@@ -1,6 +1,6 @@
 // All runs of a store: what failed, what it cost, and how long it took. The server chooses, sorts and adds up.
 
-import { ask, costWords, count, dated, duration, el, grouped, idOf, isTyped, keep, kept, Live, phone, printable, refill, said, short, table, withMarks } from "./dom.js";
+import { DAY, ask, costWords, count, dated, duration, el, grouped, idOf, isTyped, keep, kept, Live, phone, printable, refill, said, short, table, withMarks } from "./dom.js";
 import { distinguished } from "./titles.js";
 
 const PAGE = 100; // Runs that are asked for together.
@@ -15,7 +15,6 @@ const SORTS = [
 const FACETS = [["state", "State"], ["program", "Program"], ["tool", "Tool"], ["model", "Model"], ["attribute", "Attribute"]];
 const STATES_OF_RUNS = { error: "ended with an error", open_call: "waits for a tool", result: "waits for the model", request: "asked, not answered", answer: "answered" };
 const HOME = "foldlog-home";
-const FIRST_ERROR = "#at=error";
 
 export class Runs {
   constructor(root) {
@@ -277,6 +276,10 @@ export class Runs {
 
   showFacets() {
     const failed = this.isOn("has", "error");
+    const widen = (key) => {
+      this.wide.add(key);
+      this.showFacets();
+    };
     const groups = FACETS.map(([key, words]) => {
       // With has:error a tool is one that failed.
       const isOfErrors = failed && key === "tool";
@@ -286,7 +289,7 @@ export class Runs {
       const sorted = found.sort((one, other) => other.conversations - one.conversations);
       const some = this.wide.has(key) ? sorted : sorted.slice(0, MOST_FACETS);
       const hidden = sorted.length - some.length;
-      const more = hidden ? el("button", { class: "more", onclick: () => this.widen(key) }, el("span", {}, `${grouped(hidden)} more`)) : "";
+      const more = hidden ? el("button", { class: "more", onclick: () => widen(key) }, el("span", {}, `${grouped(hidden)} more`)) : "";
       if (!some.length) return null;
       return el("div", { class: "facet", role: "group", "aria-label": name }, el("h2", {}, name), ...some.map((facet) => {
         const isOn = this.isOn(key, facet.name);
@@ -298,12 +301,6 @@ export class Runs {
     const { with_errors: errors, with_notes: notes } = this.fleet.chosen;
     refill(this.facets, el("div", { class: "facet" }, having("error", errors), notes ? having("note", notes) : ""), ...groups.filter(Boolean));
     refill(this.proposals, ...this.fleet.facets.filter((facet) => facet.what !== "tool errors").slice(0, 200).map((facet) => el("option", { value: `${this.plain ? `${this.line} ` : ""}${facet.what}:${facet.name}` })));
-  }
-
-  // Show all names of a facet.
-  widen(key) {
-    this.wide.add(key);
-    this.showFacets();
   }
 
   // The days from the first to the last one, also those without a run.
@@ -340,7 +337,7 @@ export class Runs {
 
   nameOf({ conversation: id, title = undefined }) {
     const { name, start } = this.names.get(id) ?? { name: title ?? id, start: "" };
-    return [start && said(printable(`${start} `), "span", { class: "start" }), said(printable(name))].filter(Boolean);
+    return [start && said(printable(`${start} `), "span", { class: "soft" }), said(printable(name))].filter(Boolean);
   }
 
   sortBy(name) {
@@ -399,7 +396,9 @@ export class Runs {
     const took = one.first_event_at && one.last_event_at ? timeIn(one.last_event_at) - timeIn(one.first_event_at) : null;
     const error = one.first_error ? printable(one.first_error.replace(COLOURS, "")) : null;
     const under = [one.format === "foldlog" ? "" : one.format, one.model, one.parent && `fork of ${one.parent}`, one.attributes?.incomplete, shortId(one.conversation)].filter(Boolean).join(" · ");
-    const row = el("a", { class: "row", href: addressOf(one.conversation), onclick: (event) => event.target.closest(".c-first") && one.first_error && leadTo(row, FIRST_ERROR) },
+    // A click on the error leads to it, another one to the end of the run.
+    const lead = ({ target, currentTarget: link }) => (link.hash = one.first_error && target.closest(".c-first") ? "at=error" : "");
+    const row = el("a", { class: "row", href: addressOf(one.conversation), onclick: lead },
       el("span", { class: "cell c-state" }, el("span", { class: `dot is-${one.state ?? "unknown"}`, title: state, "aria-hidden": true }), told(state && `${state}: `),
         el("span", { class: "name", title: printable(one.title ?? one.conversation) }, ...this.nameOf(one)), told(", "),
         el("span", { class: "under" }, one.problem ? el("span", { class: "problem" }, said(one.problem)) : said(under))),
@@ -487,13 +486,7 @@ export function sparkline(context, isFailed = false) {
 // The way back from a run to the list, with its words and its order.
 export const homeAddress = () => `./${kept("sessionStorage", HOME) ?? ""}`;
 
-// Where a link leads for the click that follows: to the end of a run, or to a place in it.
-function leadTo(link, place) {
-  link.hash = place;
-  setTimeout(() => (link.hash = ""));
-}
-
-const addressOf = (id, event = undefined) => `./?${new URLSearchParams({ id })}${event === undefined ? "" : `#e=${event}`}`;
+export const addressOf = (id, event = undefined) => `./?${new URLSearchParams({ id })}${event === undefined ? "" : `#e=${event}`}`;
 export const timeIn = (text) => Date.parse(/[zZ]|[+-]\d\d:?\d\d$/.test(text) ? text : `${text}Z`);
 
 // The part of an id that people name it by.
@@ -503,7 +496,6 @@ function shortId(id) {
 }
 
 const dayText = (milliseconds) => new Date(milliseconds).toISOString().slice(0, 10);
-const DAY = 86_400_000;
 const nextDay = (day) => dayText(Date.parse(day) + DAY);
 
 // All days from one to another, at most ten years.

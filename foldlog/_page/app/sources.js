@@ -5,17 +5,13 @@ import { remembered } from "./history.js";
 
 export class Embedded {
   constructor() {
-    this.chunks = this.elements("texts");
+    const found = /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("script.texts"));
+    this.chunks = Array.from(found, (element) => ({ first: Number(element.dataset.first), element }));
     this.opened = new Map();
   }
 
-  elements(name) {
-    const found = /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll(`script.${name}`));
-    return Array.from(found, (element) => ({ first: Number(element.dataset.first), element }));
-  }
-
-  async history() {
-    return JSON.parse(await unpack(document.querySelector("script.history").textContent));
+  history() {
+    return this.part("history");
   }
 
   async event(id) {
@@ -77,8 +73,6 @@ export class Embedded {
       if (signal.aborted) return;
     }
   }
-
-  follow() {}
 }
 
 export class Server {
@@ -97,10 +91,6 @@ export class Server {
   // The page of another conversation at a version.
   address(id, version) {
     return `./?${new URLSearchParams({ id })}#v=${version}`;
-  }
-
-  async event(id) {
-    return (await this.ask("event", { event: id })).event;
   }
 
   async events(start, stop) {
@@ -206,9 +196,7 @@ function collect(value, texts, depth = 0) {
 const chunkOf = (chunks, id) => firstPlace(chunks.length, (place) => chunks[place].first > id) - 1;
 
 async function unpack(packed) {
-  const characters = atob(packed);
-  const bytes = new Uint8Array(characters.length);
-  for (let place = 0; place < characters.length; place += 1) bytes[place] = characters.charCodeAt(place);
+  const bytes = Uint8Array.from(atob(packed), (character) => character.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
   return new Response(stream).text();
 }

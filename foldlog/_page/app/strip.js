@@ -11,8 +11,6 @@ const HEIGHT = 116;
 const TICK = 110; // Pixels between the numbers of the axis, at least.
 
 export class Strip {
-  measured; of; // the history whose times are measured
-
   constructor(app) {
     this.app = app;
     this.canvas = el("canvas", { class: "layer", role: "img" });
@@ -25,25 +23,9 @@ export class Strip {
     new ResizeObserver(() => app.changed("strip")).observe(this.node);
   }
 
-  // The time of each version, never falling; null where the history has no times.
-  measureTime() {
-    const { history, marks } = this.app;
-    if (this.measured === history.version && this.of === history) return;
-    [this.measured, this.of] = [history.version, history];
-    this.times = null;
-    if (marks.first === undefined || marks.took === 0) return;
-    this.times = new Float64Array(history.version + 2).fill(marks.last);
-    let at = marks.first;
-    for (let version = 0; version <= history.version; version += 1) {
-      const time = version ? history.time(version - 1) : null;
-      if (time !== null && time > at) at = time;
-      this.times[version] = at;
-    }
-  }
-
   // Over time, but for the versions of the picture below it.
   get hasTime() {
-    return this.times !== null && this.app.tab === "transcript";
+    return this.app.marks.took > 0 && this.app.tab === "transcript";
   }
 
   get window() {
@@ -54,7 +36,7 @@ export class Strip {
   x(version) {
     const { marks } = this.app;
     const [first, last] = this.window;
-    const part = this.hasTime ? (this.times[version] - marks.first) / marks.took : (version - first) / (last - first);
+    const part = this.hasTime ? (marks.times[version] - marks.first) / marks.took : (version - first) / (last - first);
     return LEFT + part * this.width;
   }
 
@@ -77,17 +59,10 @@ export class Strip {
 
   draw() {
     const { history, marks, version, chart, from } = this.app;
-    this.measureTime();
-    const ratio = window.devicePixelRatio || 1;
     const full = this.node.clientWidth;
     this.width = Math.max(20, full - LEFT - RIGHT);
-    this.canvas.width = Math.round(full * ratio);
-    this.canvas.height = Math.round(HEIGHT * ratio);
-    const context = this.canvas.getContext("2d");
-    context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    this.colors = chart.colorsOfPage();
-    context.font = `11px ${this.colors.font}`;
-    context.textBaseline = "middle";
+    this.colors = chart.colors;
+    const context = cleared(this.canvas, full, HEIGHT, this.colors.font);
     this.drawCurve(context);
     if (this.hasTime) for (const wait of [...marks.waits, ...marks.pauses]) this.drawWait(context, wait);
     for (const id of marks.condensations) if (this.isInWindow(id + 1)) this.drawCondensation(context, id);
@@ -207,17 +182,12 @@ export class Strip {
     const words = grouped(version);
     const x = Math.round(this.at(version));
     context.font = `600 11px ${this.colors.font}`;
-    const width = context.measureText(words).width + 10;
+    const width = tagWidth(context, words);
     let left = Math.min(Math.max(2, x - width / 2), LEFT + this.width + RIGHT - width - 2);
     if (open && left < open[1] && open[0] < left + width) left = version < this.app.version ? open[0] - width - 2 : open[1] + 2;
     context.fillStyle = isOpen ? this.colors.ink : this.colors.soft;
     context.fillRect(x - 1, ABOVE_CURVE - 6, isOpen ? 2 : 1, HEIGHT);
-    context.beginPath();
-    context.roundRect(left, ABOVE_CURVE + CURVE + 10, width, 15, 3);
-    context.fill();
-    context.fillStyle = this.colors.ground;
-    context.textAlign = "center";
-    context.fillText(words, left + width / 2, ABOVE_CURVE + CURVE + 18);
+    drawTag(context, words, left, ABOVE_CURVE + CURVE + 18, this.colors.ground);
     return [left, left + width];
   }
 
@@ -233,11 +203,45 @@ export class Strip {
     const version = this.versionAt(event.offsetX);
     if (this.canvas.hasPointerCapture(event.pointerId)) this.app.show(version);
     const time = history.timeAt(version);
-    this.tip.replaceChildren(el("b", {}, `Version ${grouped(version)}`), el("div", {}, `${history.about}${tokenCount(history.total[version])}`), time === null ? "" : el("div", { class: "soft" }, dated(time).join(" ")));
-    this.tip.hidden = false;
-    const left = event.offsetX + 16 + this.tip.offsetWidth > this.node.clientWidth ? event.offsetX - this.tip.offsetWidth - 12 : event.offsetX + 16;
-    this.tip.style.transform = `translate(${Math.max(4, left)}px, 8px)`;
+    showTip(this.tip, event, this.node,
+      el("b", {}, `Version ${grouped(version)}`), el("div", {}, `${history.about}${tokenCount(history.total[version])}`), time === null ? "" : el("div", { class: "soft" }, dated(time).join(" ")));
   }
+}
+
+// The context of a canvas of this size in pixels of the page, with nothing on it.
+export function cleared(canvas, width, height, font) {
+  const ratio = window.devicePixelRatio || 1;
+  const size = { width: Math.round(width * ratio), height: Math.round(height * ratio) };
+  if (canvas.width !== size.width || canvas.height !== size.height) Object.assign(canvas, size);
+  const context = canvas.getContext("2d");
+  context.setTransform(ratio, 0, 0, ratio, 0, 0);
+  context.clearRect(0, 0, width, height);
+  context.font = `11px ${font}`;
+  context.textBaseline = "middle";
+  return context;
+}
+
+// Words on a ground of their own, in the colour that is set, from a place on.
+export function drawTag(context, words, left, y, ground) {
+  const width = tagWidth(context, words);
+  context.beginPath();
+  context.roundRect(left, y - 8, width, 16, 3);
+  context.fill();
+  context.fillStyle = ground;
+  context.textAlign = "center";
+  context.fillText(words, left + width / 2, y);
+}
+
+export const tagWidth = (context, words) => context.measureText(words).width + 12;
+
+// Elements beside the pointer, within a node of this size.
+export function showTip(tip, { offsetX: x, offsetY: y }, { clientWidth, clientHeight }, ...children) {
+  tip.replaceChildren(...children);
+  tip.hidden = false;
+  const { offsetWidth: width, offsetHeight: height } = tip;
+  const left = x + 16 + width > clientWidth ? x - width - 14 : x + 16;
+  const top = y + 16 + height > clientHeight ? y - height - 12 : y + 16;
+  tip.style.transform = `translate(${Math.max(4, left)}px, ${Math.max(4, top)}px)`;
 }
 
 // 1, 2, 5, 10 …: the next one from a number on.

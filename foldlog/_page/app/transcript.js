@@ -1,12 +1,13 @@
 // The run as text: a call and its result as one block, a condensation as a cut. Only blocks near the sight are elements;
 // the others have the height that was measured, or a usual one.
 
-import { Sight, count, dated, duration, el, firstPlace, grouped, idOf, moment, printable, refill, said, sentence, short, tokenCount } from "./dom.js";
+import { DAY, Sight, count, dated, duration, el, firstPlace, grouped, idOf, moment, printable, refill, said, sentence, short, tokenCount } from "./dom.js";
 import { Marks } from "./marks.js";
 import { markdown } from "./markdown.js";
 import { coded, difference, endOfClip, markWords, pretty, textOf } from "./texts.js";
 
 const PORTION = 40; // Events that are asked for together.
+const MOST_TEXTS = 4_000;
 const SOON = 2_000; // Milliseconds that a page waits for its first texts.
 const USUAL = { action: 120, user: 90, agent: 70, system: 110, condensation: 110 };
 const QUIET = new Set(["annotation", "documents", "request", "redaction", "retraction"]);
@@ -51,6 +52,7 @@ export class Transcript {
     const before = this.heights;
     this.history = history;
     this.blocks = blocksOf(history, this.isAll).filter((block) => this.isWanted(block));
+    this.days = this.newDays();
     this.heights = Float64Array.from(this.blocks, ({ id, border }, place) => before?.[place] ?? (border ? 40 : (USUAL[history.kind(id)] ?? 60)));
     this.tops = new Float64Array(this.blocks.length + 1);
     this.node.setAttribute("aria-busy", "false");
@@ -66,8 +68,7 @@ export class Transcript {
   }
 
   forget() {
-    this.portions.clear();
-    this.texts.clear();
+    this.forgetTexts();
     this.heights = undefined;
   }
 
@@ -216,6 +217,7 @@ export class Transcript {
   async load(start) {
     const stop = Math.min(start + PORTION, this.history.version);
     if (this.portions.get(start) === stop) return;
+    if (this.texts.size > MOST_TEXTS) this.forgetTexts(); // those in sight are asked for again
     this.portions.set(start, stop);
     try {
       for (let at = start; at < stop; ) {
@@ -229,15 +231,11 @@ export class Transcript {
       this.portions.delete(start);
       this.app.live?.set(false, error.message);
     }
-    if (this.texts.size > 4000) this.drop(start);
   }
 
-  // Forget the texts that are far from those that were asked for last.
-  drop(start) {
-    for (const portion of [...this.portions.keys()].filter((each) => Math.abs(each - start) > 20 * PORTION)) {
-      for (let id = portion; id < portion + PORTION; id += 1) this.texts.delete(id);
-      this.portions.delete(portion);
-    }
+  forgetTexts() {
+    this.portions.clear();
+    this.texts.clear();
   }
 
   // Draw the blocks anew whose texts have come.
@@ -295,10 +293,6 @@ export class Transcript {
     return WORTH_SAYING.has(state) ? state : "";
   }
 
-  stateLabel(id) {
-    return el("span", { class: "state", "data-of": id });
-  }
-
   // -- a block --------------------------------------------------------------------------------------------------------
 
   block(place) {
@@ -320,9 +314,8 @@ export class Transcript {
     if (result !== undefined) main.append(...this.result(id, result));
     main.append(...this.notesOf(id), ...(result === undefined ? [] : this.notesOf(result)));
     markWords(main, app.words);
-    const day = this.newDay(place);
-    if (day) node.append(el("div", { class: "day" }, day));
-    node.append(el("div", { class: "id-of" }, this.idLink(id), this.stateLabel(id)), main, this.facts(id, result));
+    if (this.days[place] !== null) node.append(el("div", { class: "day" }, dated(this.days[place])[0]));
+    node.append(el("div", { class: "id-of" }, this.idLink(id), stateLabel(id)), main, this.facts(id, result));
     this.showState(place, node);
     return node;
   }
@@ -331,18 +324,15 @@ export class Transcript {
     return el("button", { class: "id link", "aria-label": `Choose event ${idOf(id)}`, onclick: () => this.app.goToEvent(id, false) }, idOf(id));
   }
 
-  // The day of a block, where it is not the day of the block before it that has a time.
-  newDay(place) {
-    const day = this.dayOf(place);
-    if (!day) return "";
-    let before = place - 1;
-    while (before >= 0 && !this.dayOf(before)) before -= 1;
-    return before >= 0 && this.dayOf(before) === day ? "" : day;
-  }
-
-  dayOf(place) {
-    const time = this.history.time(this.blocks[place].id);
-    return time === null ? "" : dated(time)[0];
+  // The time of each block that begins another day than the block before it that has a time; else null.
+  newDays() {
+    let day = null;
+    return this.blocks.map(({ id }) => {
+      const time = this.history.time(id);
+      const before = day;
+      day = time === null ? day : Math.floor(time / DAY);
+      return day === before ? null : time;
+    });
   }
 
   // The time and the tokens at the right.
@@ -390,7 +380,7 @@ export class Transcript {
     const took = history.time(result) === null || history.time(id) === null ? null : history.time(result) - history.time(id);
     const code = event?.extras?.exit_code;
     const words = [isError ? `failed${typeof code === "number" ? `, exit ${code}` : ""}` : "", took === null || took < 50 ? "" : `after ${duration(took)}`].filter(Boolean).join(" ");
-    const head = el("div", { class: isError ? "outcome error" : "outcome soft" }, this.idLink(result), ` ${words} `, this.stateLabel(result));
+    const head = el("div", { class: isError ? "outcome error" : "outcome soft" }, this.idLink(result), ` ${words} `, stateLabel(result));
     if (event === undefined) return [head, el("div", { class: "waiting" })];
     if (event.redacted) return [head, el("p", { class: "soft" }, `Its content was erased: ${event.redacted.reason}`)];
     return [head, ...this.output(result, event)];
@@ -407,11 +397,7 @@ export class Transcript {
     if (!terms) return [];
     const { event, condensation } = terms[0];
     const names = Marks.names(terms);
-    return [el("span", { class: "needed", title: names.join(", ") }, `needed again: ${names.slice(0, 3).map(printable).join(", ")}${names.length > 3 ? ` and ${grouped(names.length - 3)} more` : ""}, known at `, this.way(event), ", forgotten at ", this.way(condensation))];
-  }
-
-  way(id) {
-    return el("button", { class: "link", onclick: () => this.app.goToEvent(id) }, idOf(id));
+    return [el("span", { class: "needed", title: names.join(", ") }, `needed again: ${names.slice(0, 3).map(printable).join(", ")}${names.length > 3 ? ` and ${grouped(names.length - 3)} more` : ""}, known at `, this.app.way(event), ", forgotten at ", this.app.way(condensation))];
   }
 
   // -- texts as elements ----------------------------------------------------------------------------------------------
@@ -462,13 +448,13 @@ export class Transcript {
     const time = moment(history.time(id), "").slice(11);
     const isDeclined = change.outcome === "declined";
     const node = el("article", { class: "cut", "data-event": id, "aria-posinset": place + 1, "aria-setsize": this.blocks.length, "aria-label": `Condensation ${idOf(id)}` },
-      el("p", {}, el("b", {}, isDeclined ? "Declined at " : "Condensed at ", this.way(id)), ` ${[time, change.reason || "no reason given", `${history.about}${short(took.before)} → ${tokenCount(took.after)}`].filter(Boolean).map((each) => `· ${each}`).join(" ")}`),
+      el("p", {}, el("b", {}, isDeclined ? "Declined at " : "Condensed at ", this.app.way(id)), ` ${[time, change.reason || "no reason given", `${history.about}${short(took.before)} → ${tokenCount(took.after)}`].filter(Boolean).map((each) => `· ${each}`).join(" ")}`),
       isDeclined ? null : el("p", {}, `${sentence(took.words)} left the context`, change.summary == null ? "; no summary took their place." : ", one summary took their place.",
         ...(names.length ? [" Of what was dropped, ", el("b", {}, `${count(names.length, "thing was", "things were")} needed again`), ": ", said(names.slice(0, 6).join(", ")), names.length > 6 ? `, ${grouped(names.length - 6)} more` : "", "."] : needed ? " Nothing that was dropped was needed again." : [])),
       el("div", { class: "ways" },
         el("button", { onclick: () => app.compare(id, id + 1, id) }, "Before ⇄ after"),
         needed?.terms.length ? el("button", { onclick: () => app.goToEvent(needed.terms[0].needed_in) }, `First needed again at ${idOf(needed.terms[0].needed_in)}`) : null));
-    node.append(change.summary == null ? this.stateLabel(id) : this.summary(id), ...this.notesOf(id));
+    node.append(change.summary == null ? stateLabel(id) : this.summary(id), ...this.notesOf(id));
     this.showState(place, node);
     return node;
   }
@@ -478,7 +464,7 @@ export class Transcript {
     const text = event?.summary ?? "";
     const tokens = this.history.tokens(this.history.changes.get(id).summary);
     return el("details", { "aria-label": `Summary ${idOf(-id - 2)}`, open: this.isWhole || this.opened.has(`${id} summary`), ontoggle: ({ target }) => (target.open ? this.opened.add(`${id} summary`) : this.opened.delete(`${id} summary`)) },
-      el("summary", {}, `Summary ${idOf(-id - 2)}, ${this.history.about}${tokenCount(tokens)} `, this.stateLabel(-id - 2)),
+      el("summary", {}, `Summary ${idOf(-id - 2)}, ${this.history.about}${tokenCount(tokens)} `, stateLabel(-id - 2)),
       event === undefined ? el("div", { class: "waiting" }) : this.prose(`${id} summary text`, text));
   }
 
@@ -490,6 +476,7 @@ export class Transcript {
 
 const WORTH_SAYING = new Set(["not yet", "pending", "unsent", "masked", "forgotten", "taken back"]);
 const SIGNS_OF = { entered: "+", left: "−" };
+const stateLabel = (id) => el("span", { class: "state", "data-of": id });
 const NAMES = { user: "User", agent: "Agent", system: "System prompt", environment: "Environment" };
 
 function parsed(given) {

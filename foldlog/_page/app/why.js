@@ -126,16 +126,11 @@ export class Why {
     const { history, version } = this.app;
     const isLast = version === history.version;
     const { made } = history.savingsAt(version);
+    const isSame = made === history.made.length && history.largest(0, version) === history.largest();
     const means = made ? el("span", { class: "soft" }, ` Saved: ${savingMeans(history.counted_as)}.`) : "";
     const totals = [el("p", { class: "about" }, isLast ? "Whole history: " : `Up to version ${grouped(version)}: `, ...this.totalsAt(version), means)];
-    if (!isLast) totals.push(el("p", { class: "about soft" }, "Whole history: ", ...(this.isSame(version) ? ["the same."] : this.totalsAt(history.version))));
+    if (!isLast) totals.push(el("p", { class: "about soft" }, "Whole history: ", ...(isSame ? ["the same."] : this.totalsAt(history.version))));
     return totals;
-  }
-
-  // Whether nothing after a version changes the totals.
-  isSame(version) {
-    const { history } = this.app;
-    return history.savingsAt(version).made === history.made.length && history.largest(0, version) === history.largest();
   }
 
   totalsAt(version) {
