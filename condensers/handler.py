@@ -441,7 +441,8 @@ def planned_before(action: CondensationAction, view: View, new_events: Sequence[
         offset not in newer.cut_points or view[offset : offset + 1] != newer[offset : offset + 1]
     ):
         raise NoCondensationAvailable(
-            "the summary would now stand inside a unit, or before another event"
+            "the View changed at the place of the summary: the place is now inside a unit, or"
+            " before another event"
         )
     return newer
 

@@ -32,13 +32,16 @@ class Why:
     """The ``fate`` of ``event`` in the View at ``version``: "shown", "forgotten", "taken back" or
     "never shown".
 
-    shown         ``position`` is its index; ``sent`` says whether a model is sent it
-    forgotten     ``by`` is the event that forgot it, at version ``forgotten_at``: a condensation;
-                  in some imported histories a request. ``summary`` is the summary that ``by`` put
-                  in its place, if there is one. ``stands_in`` is the summary that stands for it in
-                  the View now, because ``summary`` may have been summarized since
-    taken back    ``by`` is the retraction that took it back, at version ``forgotten_at``
-    never shown   ``by`` is set if an imported condensation forgot it before it came
+    shown         ``position`` is the index of ``event``; ``sent`` says whether a model is sent
+                  ``event``
+    forgotten     ``by`` is the event that forgot ``event``, at version ``forgotten_at``: a
+                  condensation; in some imported histories a request. ``summary`` is the summary
+                  that ``by`` put in the place of ``event``, if there is one. ``stands_in`` is the
+                  summary that the View shows for ``event``: ``summary``, or a later summary that
+                  replaced ``summary``
+    taken back    ``by`` is the retraction that took ``event`` back, at version ``forgotten_at``
+    never shown   ``by`` is the imported condensation that forgot ``event`` before ``event`` came,
+                  if there is one
 
     ``reason`` is a sentence for people.
     """

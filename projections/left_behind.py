@@ -1,5 +1,5 @@
-"""Find the events that are left behind: a condensation forgot another event of their unit, but not
-the events themselves.
+"""Find the events that are left behind. An event is left behind if a condensation forgot another
+event of the same unit, but not the event itself.
 
 ``left_behind_by_ids`` defines the events left behind. Nearly always the forgotten events are one
 piece of the View that shares no unit with other events: then nothing is left behind, and the units
@@ -17,7 +17,8 @@ from foldlog.projections.units import is_unseen, units
 def left_behind_after(
     shown: Sequence[Event], left_behind: frozenset[int], start: int, forgotten: Sequence[Event]
 ) -> frozenset[int]:
-    """Return the ids of the events left behind after a View of ``shown`` loses ``forgotten``.
+    """Return the ids of the events left behind after a condensation removed ``forgotten`` from a
+    View that showed ``shown``. ``left_behind`` has the ids of the events left behind before.
     ``start`` is the index of the first forgotten event.
     """
     stop = start + len(forgotten)

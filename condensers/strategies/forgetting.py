@@ -206,8 +206,9 @@ class ConversationWindowCondenser(RollingCondenser):
 
 
 def _essentials(view: View) -> frozenset[int] | None:
-    """Return the indices of the system prompt, of the first user message, and of the call and the
-    result of the recall for the first user message. Returns None if there is no user message.
+    """Return the indices of the essential events: the system prompt, the first user message, the
+    call that recalls something for this message, and the result of this call. Returns None if
+    there is no user message.
     """
     system = _first(view, lambda event: isinstance(event, SystemMessage))
     message = _first(view, lambda event: isinstance(event, Message) and event.source == "user")

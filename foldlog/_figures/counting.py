@@ -1,4 +1,4 @@
-"""Count the figures of one conversation. Earlier figures of the conversation are updated with the
+"""Compute the figures of one conversation. Earlier figures of the conversation are updated with the
 new events. A fork counts only its own events.
 """
 

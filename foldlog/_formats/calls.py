@@ -82,7 +82,9 @@ class OpenCalls:
         self._add(call)
 
     def is_open(self, call_id: Any) -> bool:
-        """Return whether a call with this id waits for a result. All waiting calls are searched."""
+        """Return whether a call with this id waits for a result. Cost: one pass over all calls that
+        wait for a result.
+        """
         return any(call.call_id == call_id for call in self.all())
 
     def all(self) -> list[Action]:
@@ -132,7 +134,7 @@ class OpenCalls:
         return next((call for call in named if call.id in self._calls), None)
 
     def forget(self, event_ids: Container[int]) -> None:
-        """Drop the calls in the events ``event_ids``, which are no longer shown."""
+        """Drop the calls in the events ``event_ids``. The View no longer shows these events."""
         self._wait_for([call for call in self.all() if call.id not in event_ids])
 
     def _read_past(self) -> None:

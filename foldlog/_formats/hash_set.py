@@ -56,8 +56,8 @@ class HashSet:
         return True
 
     def pages(self) -> Iterator[bytes | bytearray]:
-        """Yield the stored parts of all hashes. A new set to which the parts are added in this
-        order yields the parts in the same order.
+        """Yield the stored parts of all hashes. If the parts are added to a new set in
+        this order, the new set yields the parts in the same order.
         """
         for bucket in sorted(self._buckets):
             yield from self._buckets[bucket]

@@ -24,8 +24,9 @@ class Repeats:
     """Recognizes records that repeat an earlier record.
 
     If an equal record has its own id, the record is a repetition. In a log with times, a repetition
-    also begins with a record that equals the first record, or any record that is older than the
-    newest record. A repetition goes on as long as the records come in the same order as before.
+    also begins in two cases: a record equals the first record; or a record is older than the newest
+    record, and equals any earlier record. A repetition goes on as long as the records come in the
+    same order as before.
 
     A record takes about a hundred bytes of memory.
     """

@@ -499,8 +499,9 @@ class History:
         )
 
     def documents(self, version: int | None = None) -> dict[str, Any]:
-        """Return all documents by name, now or when the history had ``version`` events. Cost: the
-        method reads one event and at most 64 differences for each document.
+        """Return all documents by name, as they are now, or as they were when the history had
+        ``version`` events. Cost: the method reads one event and at most 64 differences for each
+        document.
         """
         return _or_empty(partial(Documents(self._store).all, self.id, version=version), {})
 

@@ -321,7 +321,7 @@ def test_the_number_of_stores_is_fixed_and_asked_for(many: str):
         open_store(many.replace(f"stores={COUNT}", "stores=8"))
     with pytest.raises(InvalidOption, match="stores"):
         open_store(many.replace(f"stores={COUNT}", "stores=3"))
-    with pytest.raises(InvalidOption, match="leave one of the two out"):
+    with pytest.raises(InvalidOption, match="remove one of them"):
         open_store(f"{many}&part=1/4")
     with pytest.raises(InvalidOption, match="17@host:port"):
         open_store(f"{many}&moved=4@elsewhere")

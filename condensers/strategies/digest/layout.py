@@ -100,11 +100,12 @@ def text_of(digest: Digest, max_length: int) -> str:
 
     Every section gets its share, and the section of requests at least ``LENGTH_LEAST``. Then each
     section may have up to twice its share. Then the sections get the remaining characters, in the
-    order of importance. The section of requests is the last to get more than its share. Within a
-    section the newest lines stay. The newest request and the agent's last text stay whole if they
-    fit, otherwise their beginning and end stay. The first request and the first order stay too. If
-    a shown request contains an order, the order is not repeated. The digest always says how many
-    files were changed.
+    order of importance. The section of requests is the last to get more than its share. If a
+    section is too small for all its lines, the digest keeps the newest lines of the section. The
+    digest also keeps the first request and the first standing order, if there is room. If the
+    newest request or the agent's last text is too long, the digest keeps the beginning and the end
+    of the text. If a shown request contains a standing order, the digest does not repeat the order.
+    The digest always says how many files were changed.
     """
     title = f"{TITLE}{digest.count} events"
     if digest.count:

@@ -1,9 +1,10 @@
 """Threads that append to one conversation share a transaction. With a transaction for each thread,
 each would wait for the lock of the thread before it.
 
-The first thread leads, alone. Later appends wait until the first append ends. Then the first
-waiting append leads, with all waiting appends. A leader runs the works in their order in one
-transaction, so one commit is enough for all works.
+One thread at a time is the leader of a conversation. The first leader runs only its own work, and
+the works of other threads wait. When the first leader ends, the thread with the first waiting work
+becomes the next leader. The next leader runs all waiting works in their order in one transaction,
+so one commit is enough for all these works.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ class _Job:
 
 
 class Sharing:
-    """The waiting works by conversation. A conversation is in this map while a thread leads for the
-    conversation.
+    """The waiting works by conversation. A conversation is in this map while one thread, the
+    leader, runs works of the conversation.
     """
 
     def __init__(self, run: Callable[[Work], Any]) -> None:

@@ -748,8 +748,8 @@ class Stores(Recorder):
     def __init__(self, dsn: str, options: Mapping[str, str], *, durable: bool = True) -> None:
         if "part" in options:
             raise InvalidOption(
-                "the URL sets stores, which opens all stores of an address, and part, which opens"
-                " one; leave one of the two out"
+                "the URL sets both 'stores' (opens all stores of an address) and 'part' (opens"
+                " one); remove one of them"
             )
         self.count = int(options["stores"])
         self.numbers = range(self.count)
