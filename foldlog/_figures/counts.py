@@ -12,7 +12,7 @@ from foldlog._figures.savings import is_made, recorded_cost
 from foldlog._figures.spending import sum_up
 from foldlog._formats.places import is_declined
 from foldlog._formats.record import dicts_in
-from foldlog._formats.skeleton import ENDS_WITH, beginning_of
+from foldlog._formats.skeleton import ENDS_WITH, beginning_of, state_after
 from foldlog._formats.summed_calls import NO_DAY
 from foldlog._formats.usage import is_call
 from foldlog._labels import label
@@ -143,7 +143,7 @@ class Counts(Struct):
 
     def _count_result(self, result: Observation) -> None:
         called = self._close_call(result)
-        self.last = "error" if result.is_error else "result"
+        self.last = state_after(called, failed=result.is_error)
         if result.is_error:
             self.first_error = self.first_error or beginning_of(words_of(result.content))
             sum_up(self.tools, {result.tool or called or NO_NAME: ToolDocument(errors=1)})

@@ -27,6 +27,8 @@ _SHOWN_MAX: Final = 300
 """The largest number of characters of a title in lists."""
 ENDS_WITH = {"agent": "answer", "user": "request"}
 """For each source of a conversation's last message, the name of this end of the conversation."""
+LAST_TOOLS = ("finish",)
+"""The tools whose calls answer the user and end a run, such as the tool of OpenHands."""
 _ERROR_MAX = 200
 OF_ANOTHER_SHAPE = "?"
 """The kind of a record that is JSON, but has a shape that foldlog does not know from its
@@ -105,6 +107,13 @@ def _seconds_between(before: str, after: str) -> float:
         return (datetime.fromisoformat(after) - datetime.fromisoformat(before)).total_seconds()
     except (TypeError, ValueError):
         return 0.0
+
+
+def state_after(tool: str | None, *, failed: bool) -> str:
+    """Return the state of a conversation that ends with the result of this tool."""
+    if failed:
+        return "error"
+    return "answer" if tool in LAST_TOOLS else "result"
 
 
 def beginning_of(text: str) -> str:
@@ -318,7 +327,7 @@ class Skeleton(ABC):
         tool = state.waiting.pop(call_id or "", UNNAMED_TOOL)
         state.results += 1
         self._count_kind("error" if failed else "observation")
-        state.last = "error" if failed else "result"
+        state.last = state_after(tool, failed=failed)
         if failed:
             state.errors += 1
             state.tool_errors[tool] = state.tool_errors.get(tool, 0) + 1

@@ -15,7 +15,7 @@ import pytest
 from msgspec.structs import asdict
 
 import foldlog as library
-from foldlog import Action, CondensationAction, Message
+from foldlog import Action, CondensationAction, Message, Observation
 from foldlog._cli.stores import open_existing
 from foldlog._figures.prices import Prices
 from foldlog._figures.shown import collect_stats
@@ -98,6 +98,19 @@ def test_what_condensations_forgot_is_the_same_in_figures_pages_and_views(foldlo
     assert (sum(each >= 0 for each in ids), sum(each < 0 for each in ids)) == forgotten
     of_page = left_of_page(page).values()
     assert (sum(one[0] for one in of_page), sum(one[1] for one in of_page)) == forgotten
+
+
+@pytest.mark.parametrize(
+    "tool, is_error, state",
+    [("finish", False, "answer"), ("finish", True, "error"), ("bash", False, "result")],
+)
+def test_a_run_that_ends_with_finish_is_answered(foldlog, tool, is_error, state):
+    with library.open("foldlog.db") as histories:
+        call = Action(tool=tool, call_id="1", arguments={"message": "done"})
+        result = Observation(call_id="1", content="so be it", is_error=is_error)
+        histories["c"].append([said("please"), call, result])
+    (row,) = foldlog("list --long --json").document["conversations"]
+    assert row["state"] == state
 
 
 def test_calls_of_condensers_are_counted_apart(foldlog):
