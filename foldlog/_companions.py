@@ -70,7 +70,7 @@ def and_companions(store: Store, conversations: Sequence[str]) -> list[str]:
 
 
 def with_companions(store: Store, rows: Iterable[ConversationRow]) -> list[ConversationRow]:
-    """Return the conversations in ``rows``, and those of their companions that are not erased."""
+    """Return the conversations in ``rows``, and their companions that are not erased."""
     rows = [*rows]
     return [
         *rows,

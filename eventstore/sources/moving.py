@@ -27,8 +27,8 @@ _TOGETHER: Final = 64
 def is_same_source(
     source: Database, target: Database, original: Conversation, copy: Conversation
 ) -> bool:
-    """Return whether two conversations have equal records, of which the same ones are redacted and
-    have events. Cost: reading one row of each conversation.
+    """Return whether two conversations have equal records. Both must have redacted the same records
+    and made the events of the same records. Cost: reading one row of each conversation.
     """
     ours, theirs = (
         database.recorder.query(partial(_content_of, database, key))

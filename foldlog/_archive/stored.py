@@ -149,8 +149,8 @@ class Records:
         return parse(self._block_of(number).record(number))
 
     def text_of(self, event_id: int) -> bytes | None:
-        """Return the stored record of which this event was made, or None if it is redacted or not
-        stored.
+        """Return the stored record from which this event was made. Return None if the record is
+        redacted or not stored.
         """
         source, redacted = self._source
         self._look(event_id)

@@ -38,7 +38,7 @@ _TELL_EVERY = 500
 class Figures(Struct):
     """The figures of one conversation, with the state that is needed to count later events.
 
-    ``version``   the version of the conversation of which ``overview`` is the overview
+    ``version``   the version of the conversation that ``overview`` describes
     ``counted``   how many of its events or records the other fields count
     ``start``     the id of the first counted event; in a fork, the id of its first own event
     ``reasons``   savings and cost of condensations by the reasons of the condensations

@@ -65,8 +65,8 @@ class Price(msgspec.Struct, frozen=True):
         )
 
     def of_reply(self, tokens: int, reasoning: int = 0) -> float:
-        """Return the price of a reply of ``tokens`` tokens, of which ``reasoning`` tokens are
-        thought.
+        """Return the price of a reply of ``tokens`` tokens. ``reasoning`` is the number of tokens
+        in it that the model spent on thinking.
         """
         text_price = self.output_cost_per_token or 0.0
         thought_price = _first_known(self.output_cost_per_reasoning_token, text_price)

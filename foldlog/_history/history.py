@@ -507,8 +507,8 @@ class History:
 
     def attributes(self) -> dict[str, Any]:
         """Return the attributes of the history, perhaps an empty dictionary: see
-        ``Histories.create``. An imported history also has those of the attributes ``program``,
-        ``cwd``, ``branch``, ``model`` and ``title`` that its source contains. Cost: the method
+        ``Histories.create``. An imported history also has the attributes ``program``, ``cwd``,
+        ``branch``, ``model`` and ``title``, if its source contains them. Cost: the method
         reads two events.
         """
         return {**self._place(), **self.document(ATTRIBUTES, {})}

@@ -69,17 +69,17 @@ def whole(frame: Frame, records: Sequence[bytes]) -> bytes:
     return b"".join(chain.from_iterable(parts))
 
 
-def frame_in(told: Mapping[str, Any]) -> Frame | None:
+def frame_in(fields: Mapping[str, Any]) -> Frame | None:
     """Return the frame in the stored fields of a source; None if the source has no frame."""
-    return msgspec.convert(told[KEY], Frame) if KEY in told else None
+    return msgspec.convert(fields[KEY], Frame) if KEY in fields else None
 
 
-def texts_beside(told: Mapping[str, Any]) -> list[Any]:
+def texts_beside(fields: Mapping[str, Any]) -> list[Any]:
     """Return the texts about a source that are not in its records: the title of the source, where
     it was written, and the text between the records of its document, also as values.
     """
-    texts = [told.get(TITLE), told.get(WHERE)]
-    frame = frame_in(told)
+    texts = [fields.get(TITLE), fields.get(WHERE)]
+    frame = frame_in(fields)
     if frame is not None:
         texts += frame.between
         with suppress(UnreadableJson):  # if it is not JSON, only its text is searched

@@ -71,7 +71,7 @@ _NAMES = frozenset(
 )
 """The names of V0's own actions and observations."""
 _KEYS_OF_ACTIONS = frozenset(("args", "thought", "wait_for_response"))
-"""The keys of which every action has at least one. In the oldest files an action has no ``args``,
+"""Every action has at least one of these keys. In the oldest files an action has no ``args``,
 and its arguments are keys of the action itself: such an action has ``thought`` or
 ``wait_for_response``.
 """
