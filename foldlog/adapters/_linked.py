@@ -1,10 +1,10 @@
-"""Store entries that name the entry before them, as in pydantic-ai. Linked entries form a tree,
-whose branches are consecutive parts of the log.
+"""Store entries that name their predecessor, as in pydantic-ai. Linked entries form a tree, and a
+branch of the tree is a consecutive part of the log.
 
-An entry is a record of a format with its source id, ``entry_id`` and ``parent_id``. The View of a
-conversation ends with an entry. To continue after another entry, a retraction returns to the View
-that ended with this other entry. So the View at the version after an entry is always the chain of
-entries that leads to the entry, and a fork at this version shares the chain.
+An entry is a record of a format with the fields ``entry_id`` and ``parent_id``. The View of a
+conversation ends with an entry. To continue after an earlier entry, a retraction returns to the
+View that ended with the earlier entry. So the View at the version after an entry is the chain of
+entries that leads to this entry. A fork at this version shares the chain.
 """
 
 from __future__ import annotations
@@ -31,10 +31,12 @@ Entry = dict[str, Any]
 
 _FEW = 8
 _RETURNS = "version"
-"""The key, in a condensation's metadata, of the version to whose View the condensation returns."""
+"""The key in a condensation's metadata for a version: the condensation restores the View of this
+version.
+"""
 
 UNKNOWN = ""
-"""The tip if the last entry of a View is unknown. No entry has this id."""
+"""Stands for an unknown last entry of a View. No entry has the empty id."""
 
 
 class _Link(msgspec.Struct):
@@ -53,39 +55,35 @@ def _link_in(text: bytes) -> _Link:
 
 
 class StoredEntry(NamedTuple):
-    """An entry: its id, the id of the entry before it, and the whole entry as JSON text."""
-
     entry_id: str
     parent_id: str | None
     text: bytes
 
 
 class LinkedEntries:
-    """Finds the entries of a format in a store, by their ids alone."""
+    """Finds the entries of a format in a store by their ids."""
 
     def __init__(self, histories: Histories, format: str) -> None:
         self._histories = histories
         self.format = format
 
     def history(self, conversation: str) -> History:
-        """Return the history of a conversation."""
         return self._histories[conversation]
 
     def found(self, entry_id: str) -> FoundEvent | None:
-        """Return the first event of an entry; None if no conversation has the entry."""
         return next(iter(self._histories.find(entry_id, format=self.format)), None)
 
     def chain(self, entry_id: str | None, limit: int | None = None) -> list[Entry]:
-        """Return the entries from the first entry of the tree to the entry ``entry_id``, or the
-        last ``limit`` entries on this way, in order.
+        """Return the entries from the root of the tree to the entry ``entry_id``, in order. With
+        ``limit``, return only the last ``limit`` entries of this chain.
 
-        Raises ``LookupError`` if an entry is in no conversation. The returned entries are read. A
-        search is needed wherever the chain does not follow the order of the log.
+        Raises ``LookupError`` if no conversation has an entry of the chain. Only the returned
+        entries are read. A search is needed wherever the chain leaves the order of the log.
         """
         return [parse(each.text) for each in self.back(entry_id, limit)][::-1]
 
     def back(self, entry_id: str | None, limit: int | None = None) -> Iterator[StoredEntry]:
-        """Yield the entries of ``chain`` in reverse order, the entry ``entry_id`` first."""
+        """Yield the entries of ``chain`` in reverse order: the entry ``entry_id`` comes first."""
         wanted = entry_id
         count = 0
         while wanted is not None and count != limit:
@@ -102,8 +100,8 @@ class LinkedEntries:
                     break
 
     def place(self, conversation: str, version: int, entry_id: str) -> int | None:
-        """Return the version after an entry. Return None if the conversation does not have the
-        entry up to ``version``.
+        """Return the version after an entry. Return None if the conversation has no such entry
+        before ``version``.
         """
         places = {
             found.conversation: found.event_id
@@ -141,7 +139,7 @@ class LinkedEntries:
         return version
 
     def read(self, history: History, event_id: int) -> tuple[Entry, int]:
-        """Return the entry that begins with an event, and the version after it."""
+        """Return the entry that begins with an event, and the version after the entry."""
         encoder = Encoder(self.format, stored=history._stored_records())
         for event in _from(history, event_id):
             for entry in encoder.records(event):
@@ -152,7 +150,7 @@ class LinkedEntries:
         )
 
     def _back_from(self, found: FoundEvent) -> Iterator[StoredEntry]:
-        """Yield an entry and the entries before it in the log, the newest first."""
+        """Yield an entry and its predecessors in the log, the newest entry first."""
         history = self._histories[found.conversation]
         stored = history._stored_records()
         text = stored.text_of(found.event_id)
@@ -162,8 +160,8 @@ class LinkedEntries:
         yield from map(self._linked, stored.before(found.event_id))
 
     def _linked(self, text: bytes) -> StoredEntry:
-        """Return an entry with the id of its parent. A redacted entry has lost the id of its
-        parent, so the log is searched for the parent.
+        """Return an entry with its parent's id. A redacted entry has lost this id, so the log is
+        searched for the parent.
         """
         link = _link_in(text)
         if link.parent_id is not UNSET:
@@ -176,7 +174,7 @@ class LinkedEntries:
         return StoredEntry(link.entry_id, parent, json_of({**parse(text), "parent_id": parent}))
 
     def tip(self, history: History, version: int) -> str | None:
-        """Return the id of the last entry at a version. The events after the last entry are
+        """Return the id of the last entry at a version. Only the events after the last entry are
         read.
         """
         while version:
@@ -195,9 +193,7 @@ class LinkedEntries:
 
 
 def _from(history: History, event_id: int) -> Iterator[Event]:
-    """Yield the events from an id on. A few events are read first, because most entries have one or
-    two events.
-    """
+    # Most entries have one or two events.
     size = _FEW
     while page := list(history.events(event_id, event_id + size)):
         yield from page
@@ -206,11 +202,11 @@ def _from(history: History, event_id: int) -> Iterator[Event]:
 
 
 class Moves:
-    """Collects the events that append entries to a conversation, each after its parent.
+    """Collects events that append entries to a conversation, each entry after its parent.
 
     ``recorder`` is at the version of the conversation, and ``tip`` is the last entry of its View.
-    If ``compacts`` is true, the new entries replace all entries that they do not continue, and the
-    replaced entries are condensed, not retracted.
+    If ``compacts`` is true, the new entries replace all entries that they do not continue. Replaced
+    entries are condensed, not retracted.
     """
 
     def __init__(
@@ -242,7 +238,7 @@ class Moves:
             self._added[entry["entry_id"]] = self._version
 
     def go_to(self, entry_id: str | None) -> None:
-        """Make an entry the last entry of the View, by a retraction if the View ends with another
+        """Make an entry the last entry of the View; add a retraction if the View ends with another
         entry. Raises ``LookupError`` if the conversation does not have the entry.
         """
         if entry_id == self._tip:
@@ -257,13 +253,13 @@ class Moves:
                 f"conversation {self._conversation!r} does not have the entry {entry_id!r}"
             )
         if version != self._version:
-            self.events.append(self._return(version))
+            self.events.append(self._return_to(version))
             self._recorder.skip(1)
             self._version = self._stored + len(self.events)
         self._tip = entry_id
 
-    def _return(self, version: int) -> Event:
-        """Return the event after which the View is the same as at ``version``."""
+    def _return_to(self, version: int) -> Event:
+        """Return the event that restores the View of a version."""
         retraction = Retraction(
             version=version, reason="the conversation went on from an earlier message"
         )

@@ -1,14 +1,14 @@
-"""Code that adapters share: for the histories of an adapter, the names of the adapter's
-conversations, the newest documents and records of a conversation, and Python values as JSON with
-their types. This module imports no SDK.
+"""Code that all adapters share: open histories, ids of conversations, newest documents and records,
+and Python values as JSON.
 
-Values of an SDK that JSON does not have are marked:
+This module imports no SDK. Python values that JSON cannot express are marked:
 
-    bytes {"$bytes": base64}    tuple {"$tuple": […]}    a float that is not finite {"$float":
-                                "nan"}
+    bytes                {"$bytes": base64}
+    tuple                {"$tuple": […]}
+    infinity and NaN     {"$float": "nan"}
 
-An object with a single key that begins with ``$`` becomes ``{"$dict": object}``. A time is a text,
-as in the SDKs' own JSON. pydantic converts any other type.
+An object with a single key that begins with ``$`` becomes ``{"$dict": object}``. A time becomes a
+text, as in the JSON of the SDKs. pydantic converts any other type.
 """
 
 from __future__ import annotations
@@ -65,40 +65,35 @@ T = TypeVar("T")
 
 _PAGE = 200
 CLEARED = "the session was cleared"
-"""The reason of a retraction or an erasure of all messages of a session."""
+"""The reason of a retraction or an erasure in the log when a runtime clears a session."""
 _KEPT_CODE = 1
-"""The version of the values that adapters store beside conversations for their lists."""
+"""A higher number makes adapters discard the values that they stored beside conversations."""
 
 HistoriesGiven = aio.AsyncHistories | Histories | str
-"""The argument of an adapter: open histories, sync or async, or a URL such as
-``sqlite:///history.db``.
-"""
+"""Open histories, sync or async, or a URL such as ``sqlite:///history.db``."""
 Attributes = Mapping[str, Any] | None
-"""The argument of an adapter with the attributes of the conversations that it begins: see
-``Histories.create``.
-"""
+"""Attributes that an adapter stores with each new conversation; see ``Histories.create``."""
 
 
 def begin(histories: Histories, conversation: str, attributes: Mapping[str, Any]) -> None:
-    """Begin a conversation with attributes, unless the conversation has begun. An erased
-    conversation may have had the same id.
+    """Begin a conversation with attributes, unless the conversation already has events. An erased
+    conversation with the same id is replaced.
     """
     with suppress(VersionConflict):
         histories.create(conversation, attributes, replace_erased=True)
 
 
 class _Given:
-    """The histories of an adapter, with their async interface. If the adapter opened a store by its
-    URL, ``async with`` closes it. Each conversation that the adapter begins gets ``attributes``
-    before its first event.
+    """The open histories of an adapter, with their sync and async interface.
 
-    Raises the errors of ``foldlog.open``.
+    ``async with`` closes a store that the adapter opened by its URL. A new conversation gets
+    ``attributes`` before its first event. Raises the errors of ``foldlog.open``.
     """
 
     def __init__(self, given: HistoriesGiven, attributes: Attributes = None) -> None:
         self._attributes = dict(check_map("attributes", attributes or {}))
-        # The versions of the Views that were sent to models. Another ``History`` may append the
-        # answer.
+        # The version of the View that a model was last sent, by conversation. The answer may be
+        # appended through another ``History``.
         self._asked = dict[str, int]()
         self._owned = not isinstance(given, aio.AsyncHistories | Histories)
         if isinstance(given, aio.AsyncHistories):
@@ -112,7 +107,7 @@ class _Given:
 
     @cached_property
     def histories(self) -> aio.AsyncHistories:
-        """The async interface of the histories."""
+        """The async interface of the adapter's histories."""
         return aio.face_of(self._sync)
 
     async def __aenter__(self) -> Self:
@@ -125,11 +120,11 @@ class _Given:
     def _append_or_begin(
         self, history: History, append: Callable[[History], T]
     ) -> tuple[History, T]:
-        """Append to a history, and begin it first if it has no events. If the conversation of
-        ``history`` was erased before this ``history`` used it, begin another conversation with the
-        same id. Return the history to which ``append`` was applied, and the result of ``append``.
+        """Append to a history, and begin the conversation first if the history has no events.
 
-        Raises ``ConversationErased`` if ``history`` wrote to the erased conversation or read it.
+        If the conversation was erased before ``history`` used it, a new conversation begins with
+        the same id. The returned history is the history that has the appended events. Raises
+        ``ConversationErased`` if the conversation was erased after ``history`` read or wrote it.
         """
         try:
             if self._attributes and history._generation.key is None and not history.version():
@@ -148,18 +143,18 @@ class _Given:
 
 
 class OpenHistories(_Given):
-    """The histories of an async adapter."""
+    """The histories of an adapter that has only an async interface."""
 
     async def close(self) -> None:
-        """Close the store if it was opened by its URL."""
+        """Close the store if the adapter opened the store by its URL."""
         await self.__aexit__()
 
 
 class WithHistories(_Given):
-    """The histories of an adapter with both a sync and an async interface."""
+    """The histories of an adapter with a sync and an async interface."""
 
     def close(self) -> None:
-        """Close the store if it was opened by its URL."""
+        """Close the store if the adapter opened the store by its URL."""
         if self._owned:
             self._sync.close()
 
@@ -173,10 +168,10 @@ class WithHistories(_Given):
 def in_thread(
     method: Callable[Concatenate[S, P], T], *, finish: bool = False
 ) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
-    """Return the async form of an adapter's method, with the same arguments. The method runs in a
-    thread of ``histories``.
+    """Return the async form of an adapter's sync method. The async form runs the method in a worker
+    thread.
 
-    If ``finish`` is true, a cancelled call still runs to its end, and the caller waits for the end.
+    If ``finish`` is true, a cancelled call still waits until the method has ended.
     """
 
     @wraps(method)
@@ -190,7 +185,9 @@ def in_thread(
 def to_its_end(
     method: Callable[Concatenate[S, P], T],
 ) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
-    """Return the async form of a method that writes: ``in_thread`` with ``finish``."""
+    """Return the async form of a sync method that writes. A cancelled call waits until the write
+    has ended.
+    """
     return in_thread(method, finish=True)
 
 
@@ -198,8 +195,8 @@ def to_its_end(
 def effect_of(
     given: _Given, conversation: str, call_id: str, tool: str, arguments: Mapping[str, Any] | str
 ) -> Iterator[None]:
-    """Set the current call of a tool while the block runs. A tool that ``foldlog.effect`` marks
-    reads it.
+    """Set the current tool call while the block runs. ``foldlog.effect`` reads the current tool
+    call.
     """
     before = begin_effect(given, conversation, call_id, tool, arguments)
     try:
@@ -211,9 +208,7 @@ def effect_of(
 def begin_effect(
     given: _Given, conversation: str, call_id: str, tool: str, arguments: Mapping[str, Any] | str
 ) -> Token[RuntimeCall | None]:
-    """Set the current call of a tool for the rest of the task. Return the token that resets the
-    current call.
-    """
+    """Set the current tool call until the returned token resets it."""
     pool = given.histories.pool
     call = RuntimeCall(given._sync, conversation, call_id, tool, arguments, pool, given._attributes)
     return CURRENT.set(call)
@@ -224,8 +219,8 @@ def begin_effect(
 
 
 def not_here_yet(session_id: Any, here: list[T], there: list[T], things: str) -> list[T]:
-    """Return the elements that a copy of a session must add. Raises ``ValueError`` if ``there``
-    does not begin with the elements of ``here``.
+    """Return the elements that a copy of a session must still add. Raises ``ValueError`` if the
+    elements ``there`` do not begin with the elements ``here``.
     """
     if there[: len(here)] != here:
         raise ValueError(
@@ -236,25 +231,25 @@ def not_here_yet(session_id: Any, here: list[T], there: list[T], things: str) ->
 
 
 def quoted(name: str) -> str:
-    """Return an id of the runtime, quoted as in a URL and without slashes, as a part of the id of a
-    conversation.
+    """Quote an id of a runtime as in a URL. The result has no slash, so it can be a part of a
+    conversation's id.
     """
     return quote(name, safe="", errors="surrogatepass")
 
 
 def unquoted(part: str) -> str:
-    """Return the id from which ``quoted`` made ``part``."""
+    """Return the id that ``quoted`` turned into ``part``."""
     return unquote(part, errors="surrogatepass")
 
 
 def recent(
     histories: Histories, attributes: Mapping[str, Any]
 ) -> Iterator[RecentConversation | ConversationRow]:
-    """Yield all conversations that have these ``attributes``, the last active conversation first.
-    The conversations are read page by page.
+    """Yield the conversations that have these attributes, the last active conversation first.
+    Conversations are read from the store page by page.
 
-    A store that is open only for reading has no list of conversations by attributes: then all
-    conversations of the store are read and yielded.
+    A store that is open only for reading has no index of attributes. In such a store, all
+    conversations are read and yielded.
     """
     if not histories.store.database.recorder.writable:
         rows = (row for row in histories.store.iter_conversations() if row.erased_at is None)
@@ -270,8 +265,8 @@ def recent(
 
 
 def below(histories: Histories, start: str) -> list[ConversationRow]:
-    """Return the conversations whose ids begin with ``start`` and are longer than ``start``. Erased
-    conversations are left out.
+    """Return the conversations whose ids begin with ``start``, except the id ``start`` itself.
+    Erased conversations are left out.
     """
     return [
         row for row in beginning_with(start, histories.store.conversations) if row.erased_at is None
@@ -279,8 +274,8 @@ def below(histories: Histories, start: str) -> list[ConversationRow]:
 
 
 def with_those_below(histories: Histories, name: str) -> list[ConversationRow]:
-    """Return the conversation ``name`` and the conversations below it. Erased conversations are
-    left out.
+    """Return the conversation ``name`` and all conversations below ``name``. Erased conversations
+    are left out.
     """
     rows = below(histories, f"{name}/")
     with suppress(ConversationNotFound):
@@ -289,8 +284,8 @@ def with_those_below(histories: Histories, name: str) -> list[ConversationRow]:
 
 
 def erase_all(histories: Histories, rows: Iterable[ConversationRow], reason: str) -> None:
-    """Erase the conversations ``rows``. Forks that are not in ``rows`` get copies of the events
-    that they share with an erased conversation.
+    """Erase the conversations. A fork outside ``rows`` gets copies of the events that it shares
+    with an erased conversation.
     """
     from foldlog.runtimes import erase_conversations
 
@@ -304,14 +299,15 @@ def kept(
     make: Callable[[ConversationRow, Any], Any],
     is_wanted: Callable[[str], bool] = bool,
 ) -> Iterator[tuple[str, Any]]:
-    """Yield the ids of the conversations that begin with ``start``, each with the result of
-    ``make``. The result is JSON, and is stored beside the conversation under ``name`` until the
-    conversation changes. Conversations are left out if they are erased, if ``is_wanted`` is false
-    for the id, or if the result is None.
+    """Yield the ids of the conversations below ``start``, with the JSON that ``make`` returns for a
+    conversation.
 
-    ``make`` is called with the row of a conversation and the stored result of an earlier version,
-    or None. One statement reads all stored results. ``make`` is called for each conversation
-    without a current result.
+    ``make`` gets the conversation's row and the result for an earlier version, or None. The result
+    is stored beside the conversation under ``name`` until the conversation changes. A conversation
+    is left out if it is erased, if ``is_wanted`` rejects its id, or if its result is None.
+
+    One statement reads all stored results. ``make`` is called only for conversations without a
+    current result.
     """
     with KeptBeside(histories.store, name, _KEPT_CODE) as beside:
         for conversation, value, is_present in beside.below(start):
@@ -329,12 +325,12 @@ def kept(
 
 
 def newest_document(history: History, name: str) -> tuple[int, Any]:
-    """Return the version of a history and one of its documents, read at one moment. Return 0 and
-    None before the first event.
+    """Return a history's version and one document at the same moment. Return 0 and None before the
+    first event.
 
-    The history remembers which conversation has its id, as with ``History.version``: a later append
-    to another conversation with this id raises ``ConversationErased``. This function also raises
-    ``ConversationErased`` if the conversation is erased.
+    After this read, an append to another conversation with the same id raises
+    ``ConversationErased``. This read also raises ``ConversationErased`` if the conversation is
+    erased.
     """
     try:
         return history._store.query(
@@ -345,8 +341,8 @@ def newest_document(history: History, name: str) -> tuple[int, Any]:
 
 
 def standing_version(read: ReadTransaction, name: str, version: int | None = None) -> int:
-    """Return the version after the newest value of a document that is not redacted; 0 if all values
-    are redacted.
+    """Return the version after the newest value of a document that is not redacted. Return 0 if all
+    values of the document are redacted.
     """
     while (event_id := newest_documents(read, version).get(name)) is not None:
         if newest_value(read, name, version) != REDACTED:
@@ -356,8 +352,8 @@ def standing_version(read: ReadTransaction, name: str, version: int | None = Non
 
 
 def document(history: History, name: str, default: Any = None, version: int | None = None) -> Any:
-    """Return a document as ``History.document`` does, but skip redacted values: if the newest
-    values are redacted, the value before them is returned.
+    """Return the newest value of a document that is not redacted; return ``default`` if all values
+    are redacted.
     """
     value = history.document(name, default, version=version)
     if value != REDACTED:
@@ -369,11 +365,10 @@ def document(history: History, name: str, default: Any = None, version: int | No
 def records_of(
     history: History, format: str, start: int = 0, stop: int | None = None
 ) -> Iterator[Any]:
-    """Yield the records of a format for the events from ``start`` to ``stop``. Events of other
+    """Yield the records of a format for the events from ``start`` to ``stop``. Events in other
     formats are left out.
 
-    The records are read. The events are read only if a record was redacted, or an event was
-    appended without its record.
+    Events are read only if a record was redacted, or if an event has no stored record.
     """
     whole = history._all_records(start)
     is_whole = stop in (None, whole.version) and whole.is_whole(format)
@@ -388,10 +383,11 @@ def records_of(
 
 
 def newest_records(history: History, stop: int, format: str) -> Iterator[dict[str, Any]]:
-    """Yield the records of a format before the event ``stop``, the newest first.
+    """Yield the records before the event ``stop``, the newest record first. Events in other formats
+    are left out.
 
-    The format must be one in which each record can be read by itself. Events of other formats are
-    left out. Only the yielded records are read.
+    Each record of the format must be readable without its neighbours. Only the yielded records are
+    read.
     """
     group = list[Event]()
     stored = history._stored_records()
@@ -408,11 +404,12 @@ def newest_records(history: History, stop: int, format: str) -> Iterator[dict[st
 
 
 def sent_whole(history: History, format: str) -> HistoryRecords | None:
-    """Return the stored records of a history if all these records are sent to a model unchanged.
-    Return None if a record was condensed, taken back, hidden, masked or redacted, or if events
-    without a record are shown. The function makes no View.
+    """Return the stored records if a model gets all records of the conversation unchanged. This
+    test builds no View.
 
-    The function reads some bytes for each record, and the events that foldlog added.
+    Return None if a record was condensed, retracted, hidden, masked or redacted, or if the View
+    shows an event without a record. The cost is some bytes for each record, and the events that
+    foldlog added.
     """
     whole = history._all_records()
     if whole.changes or not whole.is_whole(format):
@@ -426,10 +423,10 @@ def sent_whole(history: History, format: str) -> HistoryRecords | None:
 
 
 class SentRecords:
-    """The part of a history that is sent to a model. ``log`` is the View of the log. ``view`` is
-    the View that is sent, in which events may be hidden, masked or shortened. If ``condense`` is
-    true, condensations that are due are made first. ``is_all`` is true if all records of the log
-    are sent unchanged.
+    """The part of a history that is sent to a model.
+
+    ``log`` is the View of the log. ``view`` is the View that is sent: its events may be hidden,
+    masked or shortened. If ``condense`` is true, condensations that are due are made first.
     """
 
     def __init__(self, history: History, *, condense: bool) -> None:
@@ -440,12 +437,13 @@ class SentRecords:
 
     @property
     def is_all(self) -> bool:
+        """Whether all records of the log are sent unchanged."""
         return self.view is self.log and not self.log.condensations
 
     def records(
         self, shown: Iterable[Event], format: str
     ) -> Iterator[tuple[Sequence[Event], Sequence[Any]]]:
-        """Yield the result of ``shown_records`` for events of the View, which may be masked or
+        """Yield ``shown_records`` for events of ``view``. An event of ``view`` may be masked or
         shortened.
         """
         if self.view is self.log:
@@ -471,17 +469,17 @@ def sent_records(history: History, format: str, *, condense: bool) -> Iterator[A
 def empty_session(
     histories: Histories, conversation: str, how: Literal["retract", "erase"]
 ) -> History:
-    """Retract or erase all messages of a conversation. Return the history that continues under its
-    id.
+    """Retract or erase all messages of a conversation. Return the history for further messages
+    under the same id.
     """
     history = histories[conversation]
     if how == "erase":
-        with suppress(ConversationNotFound, ConversationErased):  # the session is empty
+        with suppress(ConversationNotFound, ConversationErased):  # the session has no messages
             histories.erase(conversation, reason=CLEARED, detach_forks=True)
         return histories[conversation]
-    with suppress(ConversationErased):  # the session is empty
+    with suppress(ConversationErased):  # the session has no messages
         while view := history.view():
-            with suppress(VersionConflict):  # other writers appended
+            with suppress(VersionConflict):  # another writer has appended: look again
                 history.retract(0, CLEARED, expected_version=view.version)
     return history
 
@@ -489,9 +487,10 @@ def empty_session(
 def shown_records(
     shown: Iterable[Event], format: str, history: History, log: Mapping[int, Event] | None = None
 ) -> Iterator[tuple[Sequence[Event], Sequence[Any]]]:
-    """Yield, for each record, the shown events of the record and the record itself. A stored record
-    is used if all events of the record are shown unchanged. If some events of a record are missing,
-    or differ from the events in ``log``, the format writes a new record.
+    """Yield each record that a model gets, with the shown events of the record.
+
+    A stored record is used if all its events are shown unchanged. Otherwise the format writes a new
+    record. A changed event differs from the event with the same id in ``log``.
     """
     stored = history._stored_records()
     encoder = Encoder(format, stored=stored)
@@ -504,7 +503,7 @@ def shown_records(
         is_whole = is_all and is_of(group[0], format) and not (log and _is_changed(group, log))
         record = stored.record(group) if is_whole else None
         if record is None:
-            group = _group_at(events, place)
+            group = _events_of_record(events, place)
             yield group, encoder.shown(group, _stored_events(group, history, stored, log or {}))
         else:
             encoder.pass_by(group, record)
@@ -516,10 +515,7 @@ def _is_changed(events: Sequence[Event], log: Mapping[int, Event]) -> bool:
     return any(log.get(event.id, event) != event for event in events)
 
 
-def _group_at(events: Sequence[Event], place: int) -> list[Event]:
-    """Return the event at ``place``, and the following events that were made from the same record
-    as this event.
-    """
+def _events_of_record(events: Sequence[Event], place: int) -> list[Event]:
     group = [events[place]]
     for next_place in range(place + 1, len(events)):
         event = events[next_place]
@@ -531,8 +527,8 @@ def _group_at(events: Sequence[Event], place: int) -> list[Event]:
 
 
 def stood_for(view: View) -> dict[int, list[tuple[int, int]]]:
-    """For each summary that a View shows, return the inclusive intervals of ids that the summary
-    replaces, by the id of the summary.
+    """Return the ids that shown summaries replace: inclusive intervals of ids, by the id of a
+    summary.
     """
     all_of = dict[int, list[tuple[int, int]]]()
     for each in view.condensations:
@@ -547,7 +543,7 @@ def stood_for(view: View) -> dict[int, list[tuple[int, int]]]:
 def _stored_events(
     group: list[Event], history: History, stored: Records, log: Mapping[int, Event]
 ) -> list[Event]:
-    """Return all events of the record from which the shown events ``group`` were made."""
+    """Return all events of a record, also the events that are not in ``group``."""
     ids = stored.ids(group[0])
     if group[0].origin is None or [*ids] == [event.id for event in group]:
         return [log.get(event.id, event) for event in group]
@@ -559,8 +555,8 @@ def _stored_events(
 
 
 def to_plain(value: Any, *, unknown: bool = False) -> Any:
-    """Return a value as JSON. An object that pydantic does not know becomes a text if ``unknown``
-    is true; otherwise an error is raised.
+    """Return a Python value as JSON. If ``unknown`` is true, an object that pydantic does not know
+    becomes a text. Otherwise such an object raises pydantic's error.
     """
     kind = type(value)
     if value is None or kind is str or kind is int or kind is bool:
@@ -587,15 +583,15 @@ def to_plain(value: Any, *, unknown: bool = False) -> Any:
 
 
 def as_in_sdk(held: Any, key: str) -> None:
-    """Replace marked bytes, which ``to_plain`` made, by the base64 text that the SDK's own JSON
-    has. The SDK cannot read marks.
+    """Replace the bytes that ``to_plain`` marked by base64 text, because an SDK cannot read
+    foldlog's marks.
     """
     if type(held) is dict and type(held.get(key)) is dict:
         held[key] = held[key]["$bytes"]
 
 
 def from_plain(plain: Any) -> Any:
-    """Return the value from which ``to_plain`` made ``plain``."""
+    """Return the Python value that ``to_plain`` turned into ``plain``."""
     kind = type(plain)
     if kind is list:
         return [from_plain(each) if type(each) in _HOLDERS else each for each in plain]
@@ -611,17 +607,15 @@ def from_plain(plain: Any) -> Any:
 
 
 def value_in(text: bytes) -> Any:
-    """Return the value from which ``to_plain`` made the stored text ``text``. Few texts have marks,
-    and a search for the first bytes of a mark takes less time than a check of each value.
-    """
+    """Return the Python value that ``to_plain`` turned into a stored JSON text."""
     value = parse_stored(text)
+    # Few texts have marks: to search the bytes is cheaper than to check each value.
     return from_plain(value) if b'{"$' in text else value
 
 
+# Most values are texts: a call for each text took half of the time of a read
+# (``benchmarks.adapters``).
 _HOLDERS = (dict, list)
-"""The types of JSON values that contain other values. Most values are texts, and a call for each
-text took half of the time of a read (``benchmarks.adapters``).
-"""
 
 _MARKED: dict[str, Callable[[Any], Any]] = {
     "$bytes": b64decode,
@@ -632,6 +626,6 @@ _MARKED: dict[str, Callable[[Any], Any]] = {
 
 
 def time_from(text: Any) -> Any:
-    """Return the time in a text that ends with Z; any other value unchanged."""
+    """Return the time in a text that ends with Z. Any other value is returned unchanged."""
     is_time = type(text) is str and text.endswith("Z")
     return (parse_event_time(text) or text) if is_time else text

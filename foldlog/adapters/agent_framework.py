@@ -1,12 +1,16 @@
-"""Histories of Microsoft's Agent Framework in foldlog: a history provider.
+"""Sessions of Microsoft's Agent Framework in foldlog: a history provider.
 
-    provider = FoldlogHistoryProvider("sqlite:///history.db", condense=True) agent = Agent(client,
-    context_providers=[provider], require_per_service_call_history_persistence=True) await
-    agent.run("hello", session=AgentSession(session_id="7"))
+    provider = FoldlogHistoryProvider("sqlite:///history.db", condense=True)
+    agent = Agent(
+        client,
+        context_providers=[provider],
+        require_per_service_call_history_persistence=True,
+    )
+    await agent.run("hello", session=AgentSession(session_id="7"))
 
-The conversation of a session is ``PREFIX/SESSION``, in the format ``agent-framework``. If a
-compaction of the SDK leaves out loaded messages, the View forgets these messages too, but they stay
-in the log.
+A session is the conversation ``PREFIX/SESSION`` in the format ``agent-framework``. If a compaction
+of the SDK leaves out loaded messages, the View forgets these messages. Forgotten messages stay in
+the log.
 """
 
 from __future__ import annotations
@@ -59,11 +63,11 @@ from foldlog.runtimes import change_of_prompt, place_of, usage_meta
 
 _FORMAT = "agent-framework"
 _RUN = "foldlog.run"
-"""The key under which ``after_run`` gives the context of a run to ``save_messages``, in a copy of
-the state.
+"""The key for the run's context in the state that ``save_messages`` gets. ``after_run`` passes a
+copy of the session's state.
 """
 _RECORD = "message"
-"""The key of a condensation's metadata with the SDK's message that is its summary."""
+"""The key in a condensation's metadata for the SDK's message with the summary."""
 _USAGE = {
     "input_tokens": "input_token_count",
     "cached_tokens": "cache_read_input_token_count",
@@ -81,21 +85,22 @@ _ANSWERS = ("function_result", "function_approval_response")
 
 class _Ids(tuple[int, ...]):
     """The ids of the events of a message. A loaded message has the ids as its raw representation,
-    which is not sent to a model.
+    because the SDK does not send it to a model.
     """
 
 
 class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[misc]
     """Stores the messages of sessions. Use it as one of the ``context_providers`` of an ``Agent``.
 
-    ``histories``  the URL of a store, or open histories, sync or async. A store that was opened by
-                   its URL is closed by ``close`` or ``async with``
-    ``condense``   whether loading condenses, if the condenser of ``histories`` finds a condensation
-                   due
-    ``attributes`` the attributes of each new conversation, such as ``{"user": "u7"}``
-    ``settings``   the settings of every history provider: ``load_messages``, ``store_inputs``, …
+        histories   the URL of a store, or open histories, sync or async; ``close`` and
+                    ``async with`` close a store that was opened by its URL
+        condense    whether loading condenses when the condenser of ``histories`` finds a
+                    condensation due
+        attributes  attributes of each new conversation, such as ``{"user": "u7"}``
+        settings    the settings of the SDK's history providers: ``load_messages``,
+                    ``store_inputs``, …
 
-    Any number of tasks, processes and providers may use one session.
+    Many tasks, processes and providers may use the same session.
     """
 
     def __init__(
@@ -114,8 +119,8 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
         self._prefix = prefix
 
     def conversation(self, session_id: str | None) -> str:
-        """Return the id of the conversation of a session. Without a session the name is
-        ``default``, as in the SDK's own providers.
+        """Return the id of a session's conversation. Without a session, the name is ``default``, as
+        in the SDK's own providers.
         """
         return f"{self._prefix}/{quoted(session_id or 'default')}"
 
@@ -123,15 +128,16 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
     def get_messages(
         self, /, session_id: str | None, *, state: Mapping[str, Any] | None = None, **kwargs: Any
     ) -> list[Message]:
-        """Return the messages of a session, in order, as they were saved. A message of the user
-        with the summary replaces condensed messages. Only the returned messages are read.
+        """Return the messages of a session that a model is shown, the oldest message first. A
+        message of the user with the summary replaces condensed messages.
 
-        Raises ``NoCondensationAvailable`` if a condensation is required and impossible.
+        Only the returned messages are read. Raises ``NoCondensationAvailable`` if a required
+        condensation is impossible.
         """
         history = self.histories.sync[self.conversation(session_id)]
         run = (state or {}).get(_RUN)
         try:
-            whole = None if self._condense else self._whole(history, run)
+            whole = None if self._condense else self._unchanged_messages(history, run)
             if whole is not None:
                 return whole
             prompt = SentRecords(history, condense=self._condense)
@@ -141,15 +147,13 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
             return []
         return _messages(prompt.view, prompt.records(shown, _FORMAT))
 
-    def _whole(self, history: History, run: Any) -> list[Message] | None:
-        """Return all stored messages if the View shows every message unchanged and in the order in
-        which a run needs the messages. Otherwise return None.
-        """
+    def _unchanged_messages(self, history: History, run: Any) -> list[Message] | None:
+        """Return all stored messages, or None if a run needs them changed or in another order."""
         whole = sent_whole(history, _FORMAT)
         if whole is None:
             return None
         stored = map(value_in, whole.texts())
-        records = stored if run is None else _in_order(stored, run)
+        records = stored if run is None else _records_in_order(stored, run)
         spans = (range(span.start, span.stop) for span in whole.spans)
         messages = [_message(record, ids) for record, ids in zip(records, spans, strict=False)]
         if len(messages) < len(whole.spans):
@@ -167,9 +171,11 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
         state: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Append messages, all or none. Messages at the beginning with which the session already
-        ends are left out, as in the SDK's own providers. Messages that a compaction of the SDK has
-        excluded are appended and forgotten. The messages are on disk when the method returns.
+        """Append all messages, or none if an error is raised. The messages are on disk when the
+        method returns.
+
+        If the first messages repeat the end of the session, they are left out, as in the SDK's own
+        providers. Messages that a compaction of the SDK excluded are appended and forgotten.
         """
         conversation = self.conversation(session_id)
         run = (state or {}).get(_RUN)
@@ -187,21 +193,21 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
     async def before_run(
         self, *, agent: Any, session: Any, context: Any, state: dict[str, Any]
     ) -> None:
-        """Load the messages. If a run was killed, its calls without results are left out, because
-        models refuse calls without results.
+        """Load the messages of a session. Models refuse calls without results, so the open calls of
+        a killed run are left out.
         """
         await super().before_run(
             agent=agent, session=session, context=context, state={**state, _RUN: context}
         )
         context.metadata[self.source_id] = list(
-            map(_ids, context.context_messages.get(self.source_id, ()))
+            map(_ids_of, context.context_messages.get(self.source_id, ()))
         )
 
     async def after_run(
         self, *, agent: Any, session: Any, context: Any, state: dict[str, Any]
     ) -> None:
-        """Save the messages of a run, with the usage of the run. Loaded messages that a compaction
-        left out are forgotten.
+        """Save the messages and the usage of a run. Loaded messages that a compaction left out are
+        forgotten.
         """
         loaded = context.context_messages.get(self.source_id, ())
         run = _Run(loaded, context.metadata.pop(self.source_id, ()), context.response)
@@ -211,8 +217,8 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
 
     @property
     def effects(self) -> FunctionMiddleware:
-        """The middleware for ``Agent(middleware=[…])`` that makes tools with the mark
-        ``foldlog.effect`` run at most once.
+        """The middleware for ``Agent(middleware=[…])`` that makes a tool run at most once for each
+        call. ``foldlog.effect`` marks such tools.
         """
         return _Effects(self)
 
@@ -220,11 +226,11 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
         self, other: HistoryProvider, session_id: str | None, *, state: dict[str, Any] | None = None
     ) -> int:
         """Copy a session from another provider, such as a ``FileHistoryProvider``. Return the
-        number of new messages.
+        number of added messages.
 
-        A second copy adds only new messages. Raises ``ValueError`` if the other session does not
-        begin with the messages of this session, because this session was condensed or has messages
-        of its own.
+        A second copy adds only messages that are new in ``other``. Raises ``ValueError`` if the
+        session in ``other`` does not begin with the messages of this session. This happens if this
+        session was condensed or has messages of its own.
         """
         to_copy = [each.to_dict() for each in await other.get_messages(session_id, state=state)]
         here = [each.to_dict() for each in await self.get_messages(session_id)]
@@ -252,8 +258,8 @@ class _Effects(FunctionMiddleware):  # type: ignore[misc]
 
 
 class _Run:
-    """The facts about a run for ``after_run``: the ids of the events of each loaded message, the
-    messages that were sent to the model, which include summaries, and the usage.
+    """A run after its end: the ids of the loaded messages, the messages that a model was sent, and
+    the usage. Sent messages include summaries.
     """
 
     def __init__(
@@ -264,7 +270,7 @@ class _Run:
         ]
         summaries = {message.message_id for message in self.sent}
         self.loaded = [ids for ids in loaded if ids is not None]
-        self.kept = {ids for message in self.sent if (ids := _ids(message)) is not None}
+        self.kept = {ids for message in self.sent if (ids := _ids_of(message)) is not None}
         for message in messages:  # without its summary, a message would be lost
             summary = (message.additional_properties.get(GROUP_ANNOTATION_KEY) or {}).get(
                 SUMMARIZED_BY_SUMMARY_ID_KEY
@@ -272,7 +278,7 @@ class _Run:
             if (
                 summary is not None
                 and summary not in summaries
-                and (ids := _ids(message)) is not None
+                and (ids := _ids_of(message)) is not None
             ):
                 self.kept.add(ids)
         usage = getattr(response, "usage_details", None) or {}
@@ -287,11 +293,11 @@ def _append_new(history: History, records: list[Any], run: _Run | None) -> None:
     recorder = history._recorder(_FORMAT)
     if recorder.version != view.version:
         raise VersionConflict(history.id, view.version, recorder.version)
-    events: list[Event] = [] if run is None else list(_compacted(run, view))
+    events: list[Event] = [] if run is None else list(_condensations_of_run(run, view))
     recorder.skip(len(events))
     excluded = list[int]()
     replied = None
-    for record in records[_repeated(history, view, records) :]:
+    for record in records[_count_repeated(history, view, records) :]:
         first = len(events)
         events += (replace(event, id=NOT_RECORDED) for event in recorder.decode(record))
         if record["additional_properties"].get(EXCLUDED_KEY):
@@ -306,16 +312,16 @@ def _append_new(history: History, records: list[Any], run: _Run | None) -> None:
         history._append_recorded(events, recorder, view.version)
 
 
-def _compacted(run: _Run, view: View) -> Iterator[Event]:
-    """Yield the condensations after which a View shows, for the loaded messages, the messages that
-    were sent to the model.
+def _condensations_of_run(run: _Run, view: View) -> Iterator[Event]:
+    """Yield condensations after which the View shows the messages that the model was sent, instead
+    of the loaded messages.
     """
     shown = [event.id for event in view]
     loaded = iter(run.loaded)
     number = view.version
     summaries: list[Message] = []
     for message in [*run.sent, None]:
-        ids = None if message is None else _ids(message)
+        ids = None if message is None else _ids_of(message)
         if message is not None and ids is None:
             annotation = message.additional_properties.get(GROUP_ANNOTATION_KEY) or {}
             summaries += [message] if SUMMARY_OF_GROUP_IDS_KEY in annotation else []
@@ -346,10 +352,9 @@ def _compacted(run: _Run, view: View) -> Iterator[Event]:
         summaries = []
 
 
-def _repeated(history: History, view: View, records: list[Any]) -> int:
-    """Return how many records at the beginning are already in the View, because the View ends with
-    these records or because the records contain all messages of the View. Records that are already
-    in the View are left out: the SDK may save all messages of a session again.
+def _count_repeated(history: History, view: View, records: list[Any]) -> int:
+    """Return how many records at the beginning are already in the View. The SDK may save all
+    messages of a session again.
     """
     start = len(view)
     count = len(records) + 1
@@ -378,10 +383,11 @@ def _identity(record: Any) -> tuple[str, ...]:
 
 
 def _before(context: Any, prompt: SentRecords, history: History) -> list[Event]:
-    """Return the events that are sent to a run before its input. Each call comes directly before
-    its result. The calls that the input answers come last, even if other runs appended or condensed
-    events since. Open calls that the input does not answer, and requests to approve such calls, are
-    left out.
+    """Return the events that a run is sent before its input.
+
+    A call comes directly before its result. Calls that the input answers come last, even if other
+    runs have appended or condensed events. Open calls without an answer in the input are left out,
+    with the requests to approve them.
     """
     given = [content for message in context.input_messages for content in message.contents]
     answered = {
@@ -389,7 +395,7 @@ def _before(context: Any, prompt: SentRecords, history: History) -> list[Event]:
     }
     waiting = answered - {content.call_id for content in given if content.type == "function_call"}
     shown = {event.id: event for event in prompt.view}
-    called = [shown.pop(event.id, event) for event in _called(history, waiting)]
+    called = [shown.pop(event.id, event) for event in _messages_with_calls(history, waiting)]
     whole = well_formed(prompt.view.with_events(shown.values()) if called else prompt.view)
     last = {
         _head_of(whole[at]): calls.members[-1]
@@ -400,13 +406,13 @@ def _before(context: Any, prompt: SentRecords, history: History) -> list[Event]:
     return [
         event
         for event in [*(event for _, event in before), *called]
-        if _asks(event) in {None, *answered}
+        if _call_to_approve(event) in {None, *answered}
     ]
 
 
-def _called(history: History, waiting: set[str]) -> list[Event]:
-    """Return the newest messages of the log with the calls ``waiting``. The events from the first
-    returned message on are read.
+def _messages_with_calls(history: History, waiting: set[str]) -> list[Event]:
+    """Return the log's newest messages with the calls ``waiting``. The events after the first such
+    message are read.
     """
     called = list[Event]()
     message = list[Event]()
@@ -430,8 +436,8 @@ def _head_of(event: Event) -> int:
     return event.id - place_of(event)
 
 
-def _asks(event: Event) -> str | None:
-    """Return the id of the call that an event asks to approve; None for any other event."""
+def _call_to_approve(event: Event) -> str | None:
+    """Return the id of the call that an event asks to approve. Return None for any other event."""
     if isinstance(event, Annotation) and event.name == _APPROVAL:
         asked = event.data or {}
     else:
@@ -440,23 +446,19 @@ def _asks(event: Event) -> str | None:
     return call_id
 
 
-def _ids(message: Message) -> _Ids | None:
-    """Return the ids of the events of a message; None if the message was not loaded from the
-    store.
-    """
+def _ids_of(message: Message) -> _Ids | None:
     if isinstance(message.raw_representation, _Ids):
         return message.raw_representation
     return None
 
 
 def _messages(view: View, shown: Iterable[tuple[Sequence[Event], Sequence[Any]]]) -> list[Message]:
-    """Return the messages for the shown events and records of a View."""
     condensations = {each.id: each.metadata.get(_RECORD) for each in view.condensations}
     messages: list[Message] = []
     for events, records in shown:
         record = condensations.get(getattr(events[0], "summary_of", None) or 0)
         ids = [event.id for event in events]
-        # a redacted message may have no record
+        # A redacted message may have no record.
         there = records if record is None else [record]
         messages += (_message(from_plain(each), ids) for each in there)
     return messages
@@ -468,10 +470,10 @@ def _message(record: Any, ids: Iterable[int]) -> Message:
     return message
 
 
-def _in_order(records: Iterable[Any], run: Any) -> Iterator[Any]:
-    """Yield the records as long as each call has its results in the records directly after it, and
-    no call waits for an approval. The messages of the yielded records can be sent to a run
-    unchanged.
+def _records_in_order(records: Iterable[Any], run: Any) -> Iterator[Any]:
+    """Yield records until a call waits for an approval, or has no results directly after it.
+
+    The messages of the yielded records can be sent to a run unchanged.
     """
     if any(
         content.type in _ANSWERS for message in run.input_messages for content in message.contents

@@ -2,10 +2,10 @@
 
     options = ClaudeAgentOptions(session_store=FoldlogSessionStore("sqlite:///history.db"))
 
-The transcript of a session is a conversation in the format ``claude-code``, and the transcript of a
-sub-agent is another conversation. So ``foldlog view``, ``why`` and ``export`` work on transcripts
-while the session runs. Claude Code decides what its model is shown: a condensation of foldlog does
-not change the entries from which a session is resumed.
+The transcript of a session, and the transcript of a sub-agent, is a conversation in the format
+``claude-code``. So ``foldlog view``, ``why`` and ``export`` work on a transcript while the session
+runs. Claude Code decides what its model is shown. A condensation of foldlog does not change the
+entries from which Claude Code resumes a session.
 """
 
 from __future__ import annotations
@@ -52,18 +52,14 @@ from foldlog.runtimes import JsonLines, note_left_behind, record_in, text_or_non
 
 _FORMAT = "claude-code"
 _SUMMARY = "session summary"
-"""The name under which the SDK's summary of a session is stored beside the session's
-conversation.
-"""
-_TOGETHER = 1_000
-"""The number of lines that are imported in one transaction."""
-_SESSION = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-"""The name of a session's file from Claude Code."""
+"""The name of the stored value with the SDK's summary of a session."""
+_LINES_OF_A_TRANSACTION = 1_000
+_SESSION_FILE_NAME = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
 class ImportedSessions(NamedTuple):
-    """The outcome of an import: the number of sessions, the number of new entries, and the lines
-    that were left out.
+    """The outcome of an import: the number of sessions, the number of new entries, and a text about
+    each line that was left out.
     """
 
     sessions: int
@@ -72,14 +68,15 @@ class ImportedSessions(NamedTuple):
 
 
 class FoldlogSessionStore(OpenHistories):
-    """Stores the transcripts of sessions. ``histories`` is the URL of a store, or open histories,
-    sync or async. ``attributes`` are the attributes of each new conversation, such as ``{"user":
-    "u7"}``.
+    """Stores the transcripts of Claude Code's sessions.
 
-    The conversation of a session is ``PREFIX/PROJECT/SESSION``, and the conversation of a sub-agent
-    is ``PREFIX/PROJECT/SESSION/SUBPATH``. Each part of the id is quoted as in a URL. Any number of
-    tasks, processes and stores may write to one session. A store that was opened by its URL is
-    closed by ``close`` or ``async with``.
+        histories   the URL of a store, or open histories, sync or async; ``close`` and
+                    ``async with`` close a store that was opened by its URL
+        attributes  attributes of each new conversation, such as ``{"user": "u7"}``
+
+    A session's conversation has the id ``PREFIX/PROJECT/SESSION``. A sub-agent's conversation has
+    the id ``PREFIX/PROJECT/SESSION/SUBPATH``. The parts of an id are quoted as in a URL. Many
+    tasks, processes and stores may write to the same session.
     """
 
     def __init__(
@@ -88,63 +85,60 @@ class FoldlogSessionStore(OpenHistories):
         super().__init__(histories, attributes)
         self._prefix = prefix
         self._written: dict[str, History] = {}
-        """The histories of the conversations to which this object wrote."""
         self._calls: dict[str, list[tuple[str, str, str, dict[str, Any]]]] = {}
-        """The calls of each tool with effects that a hook announced and that have not begun yet, by
-        the name of the tool.
-        """
+        """By the name of a tool, the calls that a hook announced and that have not begun yet."""
 
     @to_its_end
     def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
-        """Append entries, all or none. Entries whose ``uuid`` the session already has are left out.
+        """Append all of the entries, or none if an error is raised. An entry is left out if the
+        session already has its ``uuid``.
 
-        A session that was deleted begins again. The entries are on disk when the method returns.
-        Raises ``ConversationErased`` if other code deleted the session since this store wrote to
-        the session.
+        The entries are on disk when the method returns. An append to a deleted session begins the
+        session again. Raises ``ConversationErased`` if other code deleted the session after this
+        store wrote to it.
         """
         if entries:
             self._append(key, entries)
 
     @to_its_end
     def import_folder(self, folder: str | os.PathLike[str]) -> ImportedSessions:
-        """Import the transcripts that Claude Code wrote: ``~/.claude/projects``, or the folder of
-        one project.
+        """Import the transcripts that Claude Code wrote. The folder is ``~/.claude/projects``, or
+        the folder of a single project.
 
-        Each session has the key that Claude Code gives it. The sub-agents of the sessions are
-        imported too. A second import adds only new entries, also to sessions that were mirrored to
-        this store. A line that is not an entry is left out and reported as a finding. Each import
-        reads all lines.
+        A session is stored under the key that Claude Code uses, and its sub-agents are imported
+        too. Every import reads all lines, and adds only entries that the store does not have. A
+        line that is not an entry is left out and reported as a finding.
         """
         findings: list[str] = []
         sessions = items = 0
         for key, path in _transcripts(Path(folder).expanduser()):
-            entries = list(_lines(path, findings))
+            entries = list(_entries_of_transcript(path, findings))
             stored = _entries(self.histories.sync[self.conversation(key)]) or []
             new = entries[len(stored) :]
-            # the session was mirrored, which leaves out lines without a uuid
+            # the SDK mirrored this session, and a mirror leaves out lines without a uuid
             if entries[: len(stored)] != stored:
                 known = {_uuid(entry) for entry in stored} | {None}
                 new = [entry for entry in entries if _uuid(entry) not in known]
-            for start in range(0, len(new), _TOGETHER):
-                self._append(key, new[start : start + _TOGETHER])
+            for start in range(0, len(new), _LINES_OF_A_TRANSACTION):
+                self._append(key, new[start : start + _LINES_OF_A_TRANSACTION])
             sessions += "subpath" not in key
             items += len(new)
         return ImportedSessions(sessions, items, tuple(findings))
 
     @in_thread
     def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
-        """Return all entries in their order and in the form in which they were appended; None if
-        the session has no entries.
+        """Return all entries of a session, in order and as they were appended. Return None if the
+        session has no entries.
         """
         conversation = self.conversation(key)
-        # Claude Code closes open calls as interrupted
+        # Claude Code itself closes open calls as interrupted
         note_left_behind(self.histories.sync, conversation)
         return _entries(self.histories.sync[conversation])
 
     @in_thread
     def list_sessions(self, project_key: str) -> list[SessionStoreListEntry]:
-        """Return the sessions of a project, each with the time of its last entry by the store's
-        clock.
+        """Return the sessions of a project. ``mtime`` is the time of a session's last entry by the
+        store's clock.
         """
         rows = below(self.histories.sync, self._below(project_key))
         return [
@@ -155,12 +149,11 @@ class FoldlogSessionStore(OpenHistories):
 
     @in_thread
     def list_session_summaries(self, project_key: str) -> list[SessionSummaryEntry]:
-        """Return the SDK's summary of each session of a project.
-
-        Only the entries that were appended since the last call are read.
+        """Return the SDK's summary of every session of a project. Only entries that were appended
+        since the last call are read.
         """
         start = self._below(project_key)
-        summarize = partial(self._summarized, project_key)
+        summarize = partial(self._update_summary, project_key)
         return [
             {
                 "session_id": self._session(conversation),
@@ -174,8 +167,8 @@ class FoldlogSessionStore(OpenHistories):
 
     @to_its_end
     def delete(self, key: SessionKey) -> None:
-        """Erase a session with its sub-agents, or a single sub-agent. ``maintenance.vacuum`` then
-        removes the bytes of the session from a SQLite file.
+        """Erase a session with its sub-agents, or a single sub-agent. Then ``maintenance.vacuum``
+        removes the erased bytes from a SQLite file.
         """
         conversation = self.conversation(key)
         rows = with_those_below(self.histories.sync, conversation)
@@ -190,8 +183,8 @@ class FoldlogSessionStore(OpenHistories):
         return [unquoted(row.id.removeprefix(start)) for row in below(self.histories.sync, start)]
 
     def conversation(self, key: SessionKey) -> str:
-        """Return the id of a transcript's conversation, for
-        ``histories[store.conversation(key)]``.
+        """Return the id of a transcript's conversation. ``histories[store.conversation(key)]`` is
+        its history.
         """
         name = f"{self._below(key['project_key'])}{quoted(key['session_id'])}"
         if key.get("subpath"):
@@ -202,14 +195,14 @@ class FoldlogSessionStore(OpenHistories):
     # ----------------------------------------------------------------------------------------------
 
     def effect_hooks(self) -> dict[str, list[HookMatcher]]:
-        """Return ``hooks`` for ``ClaudeAgentOptions``. The hooks announce each call to the tools
-        from ``with_effects``.
+        """Return ``hooks`` for ``ClaudeAgentOptions``. The hooks announce calls of tools from
+        ``with_effects``.
         """
         return {"PreToolUse": [HookMatcher(hooks=[self._before_tool])]}
 
     def with_effects(self, tool: SdkMcpTool[Any]) -> SdkMcpTool[Any]:
-        """Return a tool of this process for ``create_sdk_mcp_server``. If ``foldlog.effect`` marks
-        its handler, each call runs at most once.
+        """Return a copy of a tool for ``create_sdk_mcp_server``. If ``foldlog.effect`` marks the
+        tool's handler, every call runs at most once.
         """
 
         async def handler(args: Any) -> dict[str, Any]:
@@ -263,10 +256,11 @@ class FoldlogSessionStore(OpenHistories):
         history = self._written.get(conversation, self.histories.sync[conversation])
         self._written[conversation], _ = self._append_or_begin(history, append)
 
-    def _summarized(self, project_key: str, row: ConversationRow, before: Any) -> Any:
-        """Return the time and the data of a session's summary, and the version up to which the
-        summary describes the session. The new summary is made from the summary ``before`` and the
-        entries since then. Return None for a session without entries.
+    def _update_summary(self, project_key: str, row: ConversationRow, before: Any) -> Any:
+        """Return a session's summary with its time and the version that it describes. Return None
+        for a session without entries.
+
+        The summary ``before`` and the entries since then are enough to make the new summary.
         """
         key: SessionKey = {"project_key": project_key, "session_id": self._session(row.id)}
         history = self.histories.sync[row.id]
@@ -301,9 +295,6 @@ def _mtime(row: ConversationRow) -> int:
 
 
 def _transcripts(folder: Path) -> Iterator[tuple[SessionKey, Path]]:
-    """Yield the transcripts in a folder, each with its key. Raises ``ValueError`` if the folder
-    does not exist.
-    """
     if not folder.is_dir():
         raise ValueError(
             f"{folder} is not a folder; give Claude Code's projects, such as ~/.claude/projects"
@@ -314,7 +305,7 @@ def _transcripts(folder: Path) -> Iterator[tuple[SessionKey, Path]]:
         projects = sorted(each for each in folder.iterdir() if each.is_dir())
     for project in projects:
         for path in sorted(project.glob("*.jsonl")):
-            if not _SESSION.fullmatch(path.stem):
+            if not _SESSION_FILE_NAME.fullmatch(path.stem):
                 continue
             key: SessionKey = {"project_key": project.name, "session_id": path.stem}
             yield key, path
@@ -323,8 +314,8 @@ def _transcripts(folder: Path) -> Iterator[tuple[SessionKey, Path]]:
                 yield {**key, "subpath": subpath}, each
 
 
-def _lines(path: Path, findings: list[str]) -> Iterator[Any]:
-    """Yield the entries of a transcript, and the description of a sub-agent from the file next to
+def _entries_of_transcript(path: Path, findings: list[str]) -> Iterator[Any]:
+    """Yield the entries of a transcript. The description of a sub-agent comes from the file next to
     the transcript.
     """
     beside = path.with_name(f"{path.stem}.meta.json")

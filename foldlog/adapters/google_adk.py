@@ -1,12 +1,12 @@
 """Sessions of Google's Agent Development Kit in foldlog: a session service.
 
-    runner = Runner(agent=agent, app_name="app",
-    session_service=FoldlogSessionService("sqlite:///history.db"))
+    service = FoldlogSessionService("sqlite:///history.db")
+    runner = Runner(agent=agent, app_name="app", session_service=service)
 
-The conversation of a session is ``PREFIX/APP/USER/SESSION``, in the format ``google-adk``. The
-state of a session is its document ``state``. The state of a user is the document ``state`` of
-``PREFIX/APP/USER/+state``, and the state of an app is the document ``state`` of
-``PREFIX/APP/+state``.
+A session is the conversation ``PREFIX/APP/USER/SESSION`` in the format ``google-adk``. The document
+``state`` of the conversation has the state of the session. The conversation
+``PREFIX/APP/USER/+state`` has the state of a user, and ``PREFIX/APP/+state`` has the state of an
+app.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ _TIMES = ("start_timestamp", "end_timestamp")
 
 
 class _Stored(NamedTuple):
-    """A stored session at a version. ``about`` has the time at which it was ``created``, and
-    ``unordered`` if an event is older than the event before it.
+    """A stored session at a version. ``about["created"]`` is the session's time of creation.
+    ``about["unordered"]`` means that an event is older than the event before it.
     """
 
     history: History
@@ -89,16 +89,19 @@ class _Stored(NamedTuple):
 
 
 class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[misc]
-    """Stores sessions. ``uri`` is the URL of a store, or open histories, sync or async. If
-    ``condense`` is true and the condenser of the histories finds a condensation due before a model
-    is called, the service makes a compaction in the SDK's format. ``attributes`` are further
-    attributes of each new conversation, such as ``{"tenant": "acme"}``, besides ``runtime``,
-    ``app`` and ``user``.
+    """Stores sessions of the Agent Development Kit.
 
-    Any number of tasks, processes and services may use one store. ``delete_session`` erases a
-    session, and its id may be used again; ``maintenance.vacuum`` then removes the bytes from a
-    SQLite file. A store that was opened by its URL is closed by ``close`` or ``async with``. In
-    ``services.yaml``, ``foldlog:///history.db`` is a SQLite file; ``foldlog+`` may precede any URL.
+        uri         the URL of a store, or open histories, sync or async; ``close`` and
+                    ``async with`` close a store that was opened by its URL
+        condense    whether to make a compaction in the SDK's format before a model call, if the
+                    condenser of the histories finds a condensation due
+        attributes  attributes of each new conversation besides ``runtime``, ``app`` and ``user``,
+                    such as ``{"tenant": "acme"}``
+
+    Many tasks, processes and services may use the same store. ``delete_session`` erases a session,
+    and a new session may use its id. Then ``maintenance.vacuum`` removes the erased bytes from a
+    SQLite file. In ``services.yaml``, ``foldlog:///history.db`` is a SQLite file, and ``foldlog+``
+    may precede any URL.
     """
 
     def __init__(
@@ -117,9 +120,11 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         self._prefix = prefix
 
     def conversation(self, app_name: str, *names: str) -> str:
-        """Return the id of a conversation. An app, a user and a session id name the conversation of
-        the session. An app and a user, or an app alone, name the conversation with the state of the
-        user or of the app.
+        """Return the id of a conversation.
+
+        An app, a user and a session id name the conversation of a session. An app and a user name
+        the conversation with the user's state. An app alone names the conversation with the app's
+        state.
         """
         return self._below(app_name, *names).removesuffix("/") + ("" if len(names) == 2 else _STATE)
 
@@ -135,8 +140,8 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         state: _Values | None = None,
         session_id: str | None = None,
     ) -> Session:
-        """Begin a session. Raises ``AlreadyExistsError``."""
-        names = self._named(app_name, user_id, session_id or "")
+        """Begin a session. Raises ``AlreadyExistsError`` if the session exists."""
+        names = self._session_names(app_name, user_id, session_id or "")
         if names[2]:
             names = names
         else:
@@ -154,10 +159,10 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         session_id: str,
         config: GetSessionConfig | None = None,
     ) -> Session | None:
-        """Return a session with all its events, or with its newest events. Only the returned events
-        are read.
+        """Return a session with the events that ``config`` selects, by default with all events.
+        Only the returned events are read.
         """
-        names = self._named(app_name, user_id, session_id)
+        names = self._session_names(app_name, user_id, session_id)
         stored = self._stored(names)
         if stored is None:
             return None
@@ -165,15 +170,15 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
 
     @in_thread
     def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
-        """Return the sessions of an app or a user, with the states of the sessions, in the order of
-        their last updates.
+        """Return the sessions of an app or a user with their states, the last updated
+        session last.
         """
         start = self._below(app_name)
         below = start if user_id is None else self._below(app_name, user_id)
         app = _prefixed(State.APP_PREFIX, self._shared_state(app_name))
         users: dict[str, _Values] = {}
         sessions: list[tuple[_Names, _Values]] = []
-        listing = partial(self._listing, app_name, len(start))
+        listing = partial(self._list_entry, app_name, len(start))
         for conversation, values in kept(self.histories.sync, _FORMAT, below, listing):
             user, *session = map(
                 unquoted, conversation[len(start) :].removesuffix(_STATE).split("/")
@@ -193,8 +198,8 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
 
     @to_its_end
     def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
-        """Erase a session; the states of its user and its app stay."""
-        conversation = self.conversation(*self._named(app_name, user_id, session_id))
+        """Erase a session. The states of its user and of its app stay."""
+        conversation = self.conversation(*self._session_names(app_name, user_id, session_id))
         with suppress(ConversationNotFound, ConversationErased):
             self.histories.sync.erase(
                 conversation, reason="the session was deleted", detach_forks=True
@@ -206,12 +211,13 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         return self._shared_state(app_name, user_id)
 
     async def append_event(self, session: Session, event: AdkEvent) -> AdkEvent:
-        """Append an event together with its changes of state, or append nothing. An event that is
-        appended twice is stored once. The event is on disk when the method returns.
+        """Append an event with its changes of state, or append nothing if an error is raised. The
+        event is on disk when the method returns. A second append of the same event changes nothing.
 
-        Raises ``SessionNotFoundError``, and ``StaleSessionError`` if the stored session is newer
-        than ``session``. With ``condense`` the method also raises ``NoCondensationAvailable``,
-        after the event is stored, if a condensation is required and impossible.
+        Raises ``SessionNotFoundError`` if the store does not have the session. Raises
+        ``StaleSessionError`` if the stored session is newer than ``session``. With ``condense``,
+        the method raises ``NoCondensationAvailable`` if a required condensation is impossible. The
+        event is stored before this last error.
         """
         if event.partial:
             return event
@@ -229,7 +235,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         appended = await super().append_event(session, event)
         # the next step calls a model
         if self._condense and (event.author == "user" or event.get_function_responses()):
-            prepared = await self._prepared(names)
+            prepared = await self._make_compaction(names)
             if isinstance(prepared, EventActions):
                 about = {"author": "user", "invocation_id": AdkEvent.new_id(), "actions": prepared}
                 await self.append_event(
@@ -250,16 +256,16 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
     async def before_tool_callback(
         self, tool: Any, args: dict[str, Any], tool_context: Any
     ) -> None:
-        """Make tools with the mark ``foldlog.effect`` run at most once. Use it as
-        ``LlmAgent(before_tool_callback=…)``.
+        """Make tools that ``foldlog.effect`` marks run at most once for each call. Use the method
+        as ``LlmAgent(before_tool_callback=…)``.
         """
         session = tool_context.session
         conversation = self.conversation(session.app_name, session.user_id, session.id)
         begin_effect(self, conversation, tool_context.function_call_id, tool.name, args)
 
     async def copy_from(self, other: BaseSessionService, *, app_name: str) -> int:
-        """Copy the sessions of an app from another service, with the states of the sessions, of the
-        app and of its users. Return the number of new sessions.
+        """Copy the sessions of an app from another service. The states of the sessions, their users
+        and their app are copied too. Return the number of new sessions.
         """
         copied = 0
         for listed in (await other.list_sessions(app_name=app_name)).sessions:
@@ -280,7 +286,9 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
     # ------------------------------------------------------------------------------------------
 
     def _stored(self, names: _Names) -> _Stored | None:
-        """Return a session; None if the session does not exist or is incomplete."""
+        """Return a session at its newest version. Return None if the session does not exist or is
+        incomplete.
+        """
         history = self.histories.sync[self.conversation(*names)]
         try:
             version = history.version()
@@ -296,9 +304,9 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
             return None
         return _Stored(history, version, state, about)
 
-    def _named(self, app_name: str, user_id: str, session_id: str) -> _Names:
-        """Return the app, the user and the id of a session. Blanks around the id are removed,
-        unless a session has this id with blanks.
+    def _session_names(self, app_name: str, user_id: str, session_id: str) -> _Names:
+        """Return the app, the user and the session id. Blanks around the session id are removed,
+        unless a stored session has the id with blanks.
         """
         names = (app_name, user_id, session_id)
         stripped = (app_name, user_id, session_id.strip())
@@ -311,7 +319,6 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         return float(stored.about["created"] if newest is None else newest["timestamp"])
 
     def _records(self, stored: _Stored, config: GetSessionConfig | None) -> list[_Values]:
-        """Return the requested events, in the order of their times."""
         count = None if config is None else config.num_recent_events
         after = None if config is None else config.after_timestamp
         if stored.about.get("unordered") or (count is None and not after):
@@ -327,22 +334,18 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         return taken[::-1]
 
     def _session(self, names: _Names, stored: _Stored, events: list[Any]) -> Session:
-        """Return a session of the SDK, with its own state and the states of its app and its
-        user.
-        """
         app = self._shared_state(names[0])
         user = self._shared_state(*names[:2])
         shared = {**_prefixed(State.APP_PREFIX, app), **_prefixed(State.USER_PREFIX, user)}
         return _session(names, stored.state, self._updated(stored), shared, events)
 
     def _shared_state(self, app_name: str, *user: str) -> _Values:
-        """Return the state of a user, or of an app."""
         return _values(self._shared(self.conversation(app_name, *user))[2])
 
     def _shared(self, conversation: str) -> tuple[History, int, _Values]:
-        """Return the history of a state that several sessions share, the version of the history,
-        and the state as JSON. If the conversation was erased, an append at version 0 begins the
-        conversation again.
+        """Return the history, the version and the JSON of a state that several sessions share.
+
+        If the conversation with the state was erased, an append at version 0 begins it again.
         """
         history = self.histories.sync[conversation]
         history._generation.replaces_erased = True
@@ -353,10 +356,10 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
             state = document(history, "state", {}, version) if version else {}
         return history, version, state
 
-    def _listing(
+    def _list_entry(
         self, app_name: str, start: int, row: ConversationRow, before: object
     ) -> _Values | None:
-        """Return the state and the last update of a session for a list, or the state of a user."""
+        """Return the state and the last update of a session, or the state of a user."""
         user, *session = map(unquoted, row.id[start:].split("/"))
         if row.id.endswith(_STATE):
             return {"state": self._shared(row.id)[2]}
@@ -369,10 +372,11 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         return {"state": stored.state, "updated": self._updated(stored)}
 
     @in_thread
-    def _prepared(self, names: _Names) -> EventActions | _Values:
-        """Return the compaction that the condenser makes now. If the condenser makes no compaction,
-        return the changed records by their ids: each record as it is sent to a model, or None for a
-        record that is not sent.
+    def _make_compaction(self, names: _Names) -> EventActions | _Values:
+        """Return the compaction that the condenser makes now.
+
+        Without a compaction, return the changed records by their ids. The value of an id is the
+        record that a model is sent, or None if the model is not sent the record.
         """
         handler = self.histories.sync._handler
         history = self.histories.sync[self.conversation(*names)]
@@ -400,7 +404,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
             }
         if paid := [report for report in reports_of(result.action) if cost_something(report)]:
             history.append(annotation(paid, handler._condenser.type))
-        return EventActions(compaction=_compacted(history, view, result.action))
+        return EventActions(compaction=_as_compaction(history, view, result.action))
 
     # -- writing, in threads
     # ------------------------------------------------------------------------------------------
@@ -408,7 +412,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
     def _begin(
         self, created: float, events: list[AdkEvent], names: _Names, state: _Values
     ) -> _Stored:
-        own, shared = self._by_scope(names, state)
+        own, shared = self._split_by_scope(names, state)
         about: _Values = {"created": created}
         attributes = {**self._attributes, "runtime": _FORMAT, "app": names[0], "user": names[1]}
         records = [_record_of(each) for each in events]
@@ -429,10 +433,9 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
 
     @to_its_end
     def _append(self, names: _Names, known: float, event: AdkEvent) -> bool:
-        """Append an event unless the session already has it. Return whether the event was
-        appended.
-        """
-        own, shared = self._by_scope(names, event.actions.state_delta if event.actions else {})
+        own, shared = self._split_by_scope(
+            names, event.actions.state_delta if event.actions else {}
+        )
         record = _record_of(event)
         while True:
             stored = self._stored(names)
@@ -464,10 +467,10 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         documents: _Values,
         shared: Mapping[str, _Values],
     ) -> None:
-        """Append records and documents to a session at a version. ``shared`` are the changes of the
-        states of the session's app and user, by the conversations of the states. Records, documents
-        and changes are written in one transaction. Raises ``VersionConflict`` and
-        ``ConversationErased``.
+        """Append records and documents to a session at a version, in one transaction.
+
+        The transaction also writes ``shared``: the changes of states of the session's app and user,
+        by conversation. Raises ``VersionConflict`` and ``ConversationErased``.
         """
         store = history._store
         together = list[Appending]()
@@ -493,9 +496,9 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         )
         self.histories.sync._recording.keep(history, recorder)
 
-    def _by_scope(self, names: _Names, state: _Values) -> tuple[_Values, dict[str, _Values]]:
-        """Split a state into the values of the session and the changes of shared states, by the
-        conversations of the shared states. The values are JSON, and temporary values are left out.
+    def _split_by_scope(self, names: _Names, state: _Values) -> tuple[_Values, dict[str, _Values]]:
+        """Split a state into the session's values and the changes of shared states, by
+        conversation. Temporary values are left out.
         """
         scopes: dict[str, _Values] = {
             State.APP_PREFIX: {},
@@ -514,16 +517,19 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         }
 
 
-def _compacted(history: History, view: View, action: CondensationAction) -> EventCompaction:
-    """Return a condensation as a compaction of the SDK, which forgets all messages between two
-    times. The compaction covers the first run of consecutive forgotten messages. The run is
-    shortened if messages with the same time would be separated. Raises ``NoCondensationAvailable``.
+def _as_compaction(history: History, view: View, action: CondensationAction) -> EventCompaction:
+    """Return a condensation as a compaction of the SDK. The SDK's compaction forgets all messages
+    between two times.
+
+    Only the first run of consecutive forgotten messages is compacted. The run is shortened if its
+    end would separate messages with the same time. Raises ``NoCondensationAvailable`` if no message
+    remains.
     """
     intervals, summaries = action.forgotten
     earlier = {
         summary_id(condensation.id): condensation.metadata for condensation in view.condensations
     }
-    # the times of each message: a summary has two different times, an event has one
+    # A summary has two times, the first and the last of its messages; an event has one.
     times: list[tuple[float, float]] = []
     gone: list[bool] = []
     for events, records in shown_records(view, _FORMAT, history):
@@ -554,22 +560,19 @@ def _compacted(history: History, view: View, action: CondensationAction) -> Even
 def _records_of(
     shown: Iterable[tuple[Sequence[Event], Sequence[Any]]],
 ) -> Iterator[tuple[str, _Values]]:
-    """Yield the id and the record of each event that is not a summary."""
     records = (record for events, records in shown if events[0].id >= 0 for record in records)
     return ((record["id"], record) for record in records if "id" in record)
 
 
 class _Sent(AdkEvent):  # type: ignore[misc] # the SDK is not installed where types are checked
-    """An event of a running session in the form that is sent to the model. ``_whole`` is the stored
-    event.
-    """
+    """A running session's event as a model is sent it. ``_whole`` is the stored event."""
 
     _whole: AdkEvent = PrivateAttr()
 
 
 def _sent(event: AdkEvent, changed: Mapping[str, _Values | None], waiting: set[str]) -> AdkEvent:
-    """Return an event in the form that is sent to a model: see ``_prepared`` for ``changed``.
-    Events with a call in ``waiting`` stay whole, because the SDK still reads such events.
+    """Return an event as a model is sent it. ``_make_compaction`` returns ``changed``. Events with
+    a call in ``waiting`` stay whole, because the SDK still reads such events.
     """
     whole = event._whole if isinstance(event, _Sent) else event
     calls = (*whole.get_function_calls(), *whole.get_function_responses())
@@ -599,7 +602,6 @@ def _values(plain: _Values) -> _Values:
 
 
 def _record_of(event: AdkEvent) -> _Values:
-    """Return the stored form of an event of the SDK, without its temporary state."""
     record: _Values = to_plain(event.model_dump(mode="python", exclude_none=True), unknown=True)
     for content in (
         record.get("content"),

@@ -1,10 +1,12 @@
 """Chat histories of LangChain in foldlog: a ``BaseChatMessageHistory``.
 
-    histories = foldlog.open("history.db") chain = RunnableWithMessageHistory(model, lambda
-    session_id: FoldlogChatMessageHistory(session_id, histories))
+    histories = foldlog.open("history.db")
+    chain = RunnableWithMessageHistory(
+        model, lambda session_id: FoldlogChatMessageHistory(session_id, histories)
+    )
 
-A session is a conversation in the format ``langchain``. Messages that ``clear`` removes are
-retracted, and stay in the log. Agents of LangGraph store their messages in checkpoints: see
+A session is a conversation in the format ``langchain``. ``clear`` retracts messages, and they stay
+in the log. Agents of LangGraph store their messages in checkpoints: see
 ``foldlog.adapters.langgraph``.
 """
 
@@ -37,22 +39,21 @@ _FORMAT = "langchain"
 
 
 class FoldlogChatMessageHistory(WithHistories, BaseChatMessageHistory):  # type: ignore[misc]
-    """The messages of one session. The function that you pass to a ``RunnableWithMessageHistory``
-    returns a ``FoldlogChatMessageHistory``.
+    """The messages of a session. A ``RunnableWithMessageHistory`` gets this object from the
+    function that you pass to it.
 
-    ``session_id``  the id of the session; its conversation is ``PREFIX/SESSION``, quoted as in a
-                    URL, and ``history`` is its history
-    ``histories``   the URL of a store, or open histories, sync or async. A store that was opened by
-                    its URL is closed by ``close``, ``with`` or ``async with``. A function that is
-                    called often should pass open histories
-    ``condense``    whether ``messages`` condenses, if the condenser of ``histories`` finds a
-                    condensation due. Otherwise ``messages`` are the messages of ``history.sent``
-    ``clear``       whether ``clear`` retracts all messages, or erases the conversation with its
-                    bytes
-    ``attributes``  the attributes of a new conversation, such as ``{"user": "u7", "title":
-                    "Refunds"}``
+        session_id  the id of the session; the conversation's id is ``PREFIX/SESSION``, quoted as in
+                    a URL
+        histories   the URL of a store, or open histories, sync or async; ``close``, ``with`` and
+                    ``async with`` close a store that was opened by its URL; pass open histories if
+                    your function is called often
+        condense    whether ``messages`` condenses when the condenser of ``histories`` finds a
+                    condensation due
+        clear       the effect of ``clear``: ``"retract"`` keeps all messages in the log,
+                    ``"erase"`` removes their bytes
+        attributes  attributes of a new conversation, such as ``{"user": "u7", "title": "Refunds"}``
 
-    Any number of tasks, processes and objects may use one conversation.
+    Many tasks, processes and objects may use the same conversation.
     """
 
     def __init__(
@@ -73,10 +74,11 @@ class FoldlogChatMessageHistory(WithHistories, BaseChatMessageHistory):  # type:
 
     @property
     def messages(self) -> list[BaseMessage]:
-        """The messages of the View, in order, as they were added. A message of the user with the
-        summary replaces condensed messages. Only the returned messages are read.
+        """The messages that a model is shown, the oldest message first. A message of the user with
+        the summary replaces condensed messages.
 
-        Raises ``NoCondensationAvailable`` if a condensation is required and impossible.
+        Only the returned messages are read. Raises ``NoCondensationAvailable`` if a required
+        condensation is impossible.
         """
         return self._read()
 
@@ -84,7 +86,7 @@ class FoldlogChatMessageHistory(WithHistories, BaseChatMessageHistory):  # type:
         for _ in range(2):
             with suppress(ConversationErased):
                 return _messages(sent_records(self.history, _FORMAT, condense=self._condense))
-            # another session with this id may have begun
+            # Another session with the same id may have begun since.
             self.history = self._sync[self.history.id]
         return []
 
@@ -92,9 +94,8 @@ class FoldlogChatMessageHistory(WithHistories, BaseChatMessageHistory):  # type:
         """Append all of ``messages``, or none if an error is raised. The messages are on disk when
         the method returns.
 
-        If the session was erased before this object read or wrote the session, a new session
-        begins. Raises ``ConversationErased`` if other code erased the session after this object
-        read or wrote it.
+        If the session was erased before this object used the session, a new session begins. Raises
+        ``ConversationErased`` if other code erased the session after this object read or wrote it.
         """
         records = [to_plain(message_to_dict(message)) for message in messages]
 
@@ -105,7 +106,7 @@ class FoldlogChatMessageHistory(WithHistories, BaseChatMessageHistory):  # type:
             self.history, _ = self._append_or_begin(self.history, append)
 
     def clear(self) -> None:
-        """Retract or erase all messages: see the argument ``clear`` of the class."""
+        """Retract or erase all messages; the argument ``clear`` of the class decides."""
         self.history = empty_session(self._sync, self.history.id, self._clear)
 
     aget_messages = in_thread(_read)
@@ -114,11 +115,11 @@ class FoldlogChatMessageHistory(WithHistories, BaseChatMessageHistory):  # type:
 
     def copy_from(self, other: BaseChatMessageHistory) -> int:
         """Copy the messages of another history, such as a ``SQLChatMessageHistory``. Return the
-        number of new messages.
+        number of added messages.
 
-        A second copy adds only new messages. Raises ``ValueError`` if the other history does not
-        begin with the messages of this session, because this session was condensed or has messages
-        of its own.
+        A second copy adds only messages that are new in ``other``. Raises ``ValueError`` if
+        ``other`` does not begin with the messages of this session. This happens if this session was
+        condensed or has messages of its own.
         """
         new = not_here_yet(self.session_id, self.messages, list(other.messages), "messages")
         self.add_messages(new)

@@ -1,11 +1,11 @@
-"""Compute the messages of a ``DeltaChannel``. A checkpoint of a ``DeltaChannel`` has no list of
-messages, only the writes that are stored with the parent checkpoint.
+"""Compute the messages of a ``DeltaChannel`` of LangGraph. A checkpoint of a ``DeltaChannel`` has
+no list of messages; the parent checkpoint has the writes that change the list.
 
-The list after the writes is computed like the list of LangGraph's ``_messages_delta_reducer``,
-which ``deepagents`` uses: a message replaces the message with the same id, and a ``RemoveMessage``
-removes the message with its id. The computed list is only for the history. A graph reads the value
-that LangGraph computes from the writes with the graph's own reducer. Now and then a checkpoint has
-the whole value, a snapshot. At a snapshot, the history has the messages of the snapshot.
+The writes are applied as by LangGraph's ``_messages_delta_reducer``, the reducer of ``deepagents``.
+A message replaces the message with the same id. A ``RemoveMessage`` removes the message with its
+id. Only foldlog's history uses the computed list. A graph computes its own list with its own
+reducer. Some checkpoints have a snapshot with the whole list: the history then takes the messages
+of the snapshot.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ except AttributeError:  # LangGraph before 1.2 has no such channels
 
 
 def messages_in(written: Any) -> list[BaseMessage] | None:
-    """Return the messages of one write to the channel; None if the write has no messages."""
+    """Return the messages of one write to the channel. Return None if the write has no messages."""
     try:
         messages: list[BaseMessage] = convert_to_messages(
             written if type(written) is list else [written]
@@ -47,8 +47,8 @@ def after_writes(
     record: Callable[[BaseMessage], Any],
     record_before: Callable[[int], Any],
 ) -> Listed:
-    """Return the list that results if ``writes`` change the list ``before``. ``record_before(n)``
-    returns the record at the place ``n`` of the list ``before``.
+    """Return the list that results when ``writes`` change the list ``before``. ``record_before(n)``
+    returns the record at the index ``n`` of ``before``.
     """
     order: list[int | BaseMessage | None] = [*range(len(before.keys))]
     places = {name: place for place, name in enumerate(before.ids) if name is not None}

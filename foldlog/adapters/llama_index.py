@@ -3,8 +3,9 @@
     store = FoldlogChatStore(histories="sqlite:///history.db")
     memory = ChatMemoryBuffer.from_defaults(chat_store=store, chat_store_key="user-7")
 
-The messages of a key are a conversation in the format ``llama-index``. Deleted messages, and
-messages that ``set_messages`` replaces, are forgotten or retracted, and stay in the log.
+The messages of a key are a conversation in the format ``llama-index``. Foldlog forgets or retracts
+the messages that ``delete_message`` deletes or ``set_messages`` replaces. These messages stay in
+the log.
 """
 
 from __future__ import annotations
@@ -41,24 +42,23 @@ _REASON = "the runtime took these messages out of its list"
 
 
 class _Shown(NamedTuple):
-    """A message that a View shows: the ids of the message's events, and the message's record."""
-
     ids: list[int]
     record: Any
 
 
 class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not installed where types are checked
-    """Stores the messages of any number of keys.
+    """Stores the messages of chats, by a key of LlamaIndex.
 
-    ``histories``   the URL of a store, or open histories, sync or async. A store that was opened by
-                    its URL is closed by ``close``, ``with`` or ``async with``
-    ``condense``    whether ``get_messages`` condenses, if the condenser of ``histories`` finds a
+        histories   the URL of a store, or open histories, sync or async; ``close``, ``with`` and
+                    ``async with`` close a store that was opened by its URL
+        condense    whether ``get_messages`` condenses when the condenser of ``histories`` finds a
                     condensation due
-    ``clear``       whether ``delete_messages`` retracts all messages, or erases the conversation
-    ``attributes``  the attributes of each new conversation, such as ``{"user": "u7"}``
+        clear       the effect of ``delete_messages``: ``"retract"`` keeps all messages in the log,
+                    ``"erase"`` removes their bytes
+        attributes  attributes of each new conversation, such as ``{"user": "u7"}``
 
-    The conversation of a key is ``PREFIX/KEY``, quoted as in a URL: ``store.history(key)``. Any
-    number of threads, processes and stores may use one conversation.
+    The messages of a key are the conversation ``PREFIX/KEY``, quoted as in a URL:
+    ``store.history(key)``. Many threads, processes and stores may use the same conversation.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -79,12 +79,13 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not in
         return "FoldlogChatStore"
 
     def history(self, key: str) -> History:
-        """Return the history of a key."""
+        """Return the history of a key's messages."""
         return self._opened._sync[f"{self.prefix}/{quoted(key)}"]
 
     def get_messages(self, key: str) -> list[ChatMessage]:
-        """Return the messages of a key in the View, in order. A message of the user with the
-        summary replaces condensed messages. Only the returned messages are read.
+        """Return the messages of a key that a model is shown, the oldest message first. A message
+        of the user with the summary replaces condensed messages. Only the returned messages are
+        read.
         """
         history = self.history(key)
         with suppress(ConversationErased):
@@ -101,9 +102,10 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not in
         self._opened._append_or_begin(self.history(key), append)
 
     def set_messages(self, key: str, messages: list[ChatMessage]) -> None:
-        """Replace the messages of a key, in one transaction. Old messages that are also at the
-        beginning of ``messages`` stay. Old messages that do not stay are forgotten, or retracted if
-        they are at the end. New messages are appended.
+        """Replace the messages of a key, in one transaction.
+
+        Old messages stay if ``messages`` begins with them. Other old messages are retracted at the
+        end of the View, and forgotten elsewhere. New messages are appended.
         """
         records = list(map(_record, messages))
 
@@ -133,20 +135,20 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not in
         return _message(deleted[0]) if deleted else None
 
     def delete_last_message(self, key: str) -> ChatMessage | None:
-        """Retract the last message and return it; None if the key has no message."""
+        """Retract the last message and return it. Return None if the key has no message."""
         return self.delete_message(key, -1)
 
     def delete_messages(self, key: str) -> list[ChatMessage] | None:
-        """Retract or erase all messages of a key: see ``clear``. Return the messages; None if the
-        key has no messages.
+        """Retract or erase all messages of a key; the setting ``clear`` of the store decides.
+        Return the messages, or None if the key has no messages.
         """
         messages = self.get_messages(key)
         empty_session(self._opened._sync, self.history(key).id, self.clear)
         return messages or None
 
     def get_keys(self) -> list[str]:
-        """Return the keys that have messages, in alphabetical order. The method reads the View of
-        each key.
+        """Return the keys that have messages, in alphabetical order. The View of every key
+        is read.
         """
         start = f"{self.prefix}/"
         rows = below(self._opened._sync, start)
@@ -157,7 +159,7 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not in
         ]
 
     def close(self) -> None:
-        """Close the store if it was opened by its URL."""
+        """Close the store if this object opened the store by its URL."""
         self._opened.close()
 
     def __enter__(self) -> FoldlogChatStore:
@@ -174,7 +176,7 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not in
 
     @property
     def histories(self) -> Any:
-        """The async interface of the histories."""
+        """The async interface of the store's histories."""
         return self._opened.histories
 
     aget_messages = in_thread(get_messages)
@@ -189,9 +191,10 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not in
 def _change(
     history: History, decide: Callable[[Sequence[_Shown]], tuple[list[int], list[Any]]]
 ) -> None:
-    """Change which messages a View shows. ``decide`` is called with the shown messages. ``decide``
-    returns the indices of the messages that stay, and the records of new messages that come after
-    these messages.
+    """Change the messages that a View shows.
+
+    ``decide`` gets the shown messages. It returns the indices of the messages that stay, and the
+    records of new messages after them.
     """
     while True:
         view = history.view()

@@ -1,12 +1,11 @@
-"""Sessions of the OpenAI Agents SDK in foldlog, and condensing within a run.
+"""Sessions of the OpenAI Agents SDK in foldlog, and condensing during a run.
 
     session = FoldlogSession("user-7", "sqlite:///history.db", condense=True)
     await Runner.run(agent, "hello", **session.run_options())
 
-A session is a conversation in the format ``openai-responses``. Items that the SDK takes back
-(``pop_item``, a rewind, ``clear_session``) are retracted, and stay in the log. The SDK reads a
-session once, at the start of a run. So condensing within a run needs the filter, and recording the
-usage of a call of the model needs the hooks.
+A session is a conversation in the format ``openai-responses``. If the SDK takes items back, foldlog
+retracts the items, and they stay in the log. The SDK reads a session only at the start of a run. So
+condensing during a run needs the filter ``input_filter``, and recording usage needs ``hooks``.
 """
 
 from __future__ import annotations
@@ -63,24 +62,23 @@ _FORMAT = "openai-responses"
 
 
 class FoldlogSession(OpenHistories):
-    """One session. Use it as ``Runner.run(..., session=...)``.
+    """A session for the SDK: ``Runner.run(..., session=session)``.
 
-    ``session_id``        the id of the session; its conversation is ``PREFIX/SESSION``, quoted as
-                          in a URL
-    ``histories``         the URL of a store, or open histories, sync or async. A store that was
-                          opened by its URL is closed by ``close`` or ``async with``
-    ``condense``          whether ``get_items`` and ``input_filter`` condense, if the condenser of
-                          ``histories`` finds a condensation due. Otherwise both return the items of
-                          ``history.sent``
-    ``clear``             whether ``clear_session`` retracts all items, or erases the conversation
-                          with its bytes. Items that are added after an erasure begin another
-                          conversation with the same id
-    ``session_settings``  the settings of every session: ``SessionSettings(limit=50)``, or
-                          ``{"limit": 50}``
-    ``attributes``        the attributes of a new conversation, such as ``{"user": "u7", "title":
+        session_id        the SDK's id of the session; the conversation's id is ``PREFIX/SESSION``,
+                          quoted as in a URL
+        histories         the URL of a store, or open histories, sync or async; ``close`` and
+                          ``async with`` close a store that was opened by its URL
+        condense          whether ``get_items`` and ``input_filter`` condense when the condenser of
+                          ``histories`` finds a condensation due
+        clear             the effect of ``clear_session``: ``"retract"`` keeps all items in the log,
+                          ``"erase"`` removes their bytes; later items begin a new conversation with
+                          the same id
+        session_settings  the SDK's settings of the session, such as ``{"limit": 50}`` or
+                          ``SessionSettings(limit=50)``
+        attributes        attributes of a new conversation, such as ``{"user": "u7", "title":
                           "Refunds"}``
 
-    Any number of tasks, processes and sessions may use one conversation.
+    Many tasks, processes and session objects may use the same conversation.
     """
 
     def __init__(
@@ -103,12 +101,12 @@ class FoldlogSession(OpenHistories):
 
     @in_thread
     def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
-        """Return the newest ``limit`` items of the View, by default all items, in order, as they
-        were added. If the session was made with ``condense``, the View is condensed first.
-        ``history.events()`` returns all items of the log.
+        """Return the newest ``limit`` items that a model is shown, the oldest item first. Without
+        ``limit``, return all these items.
 
-        A message of the user with the summary replaces condensed items. Only the returned items are
-        read.
+        If the session was made with ``condense``, a condensation that is due is made first. A
+        message of the user with the summary replaces condensed items. ``history.events()`` still
+        returns all items of the log. Only the returned items are read from the store.
         """
         if limit is None:
             limit = _settings(self.session_settings).limit
@@ -135,11 +133,11 @@ class FoldlogSession(OpenHistories):
         """Append all of ``items``, or none if an error is raised. The items are on disk when the
         method returns.
 
-        If items with a compaction are added directly after ``clear_session``, as by the SDK's own
-        compaction, the added items replace the cleared items: a condensation forgets each cleared
-        item that is not among the added items. If the session was erased before this object read or
-        wrote the session, a new session begins. Raises ``ConversationErased`` if other code erased
-        the session after this object read or wrote it.
+        The SDK's own compaction calls ``clear_session`` and then adds fewer items. Foldlog stores
+        such a compaction as a condensation: it forgets the cleared items that were not added again.
+
+        If the session was erased before this object used the session, a new session begins. Raises
+        ``ConversationErased`` if other code erased the session after this object read or wrote it.
         """
         if items:
             self._appended(
@@ -149,7 +147,7 @@ class FoldlogSession(OpenHistories):
             )
 
     async def pop_item(self) -> TResponseInputItem | None:
-        """Retract the newest item and return it. Return None if the session has no item, or if the
+        """Retract the newest item and return it. Return None if the session is empty or if its
         newest item is a summary.
         """
         try:
@@ -165,14 +163,14 @@ class FoldlogSession(OpenHistories):
 
     @to_its_end
     def clear_session(self) -> None:
-        """Retract or erase all items: see ``clear``."""
+        """Retract or erase all items; the argument ``clear`` of the class decides."""
         empty_session(self.histories.sync, self.history.id, self._clear)
         if self._clear == "erase":
             self.history = self.histories[self.history.id]
 
     def with_effects(self, agent: Agent[Any]) -> Agent[Any]:
-        """Return a copy of the agent for runs with this session. In the copy, tools with the mark
-        ``foldlog.effect`` run at most once.
+        """Return a copy of an agent for runs with this session. Tools of the copy that
+        ``foldlog.effect`` marks run at most once for each call.
         """
         tools = [
             self._around(tool) if isinstance(tool, FunctionTool) else tool for tool in agent.tools
@@ -187,11 +185,12 @@ class FoldlogSession(OpenHistories):
         return replace(tool, on_invoke_tool=invoke)
 
     async def copy_from(self, other: Session) -> int:
-        """Copy the items of another session, such as a ``SQLiteSession``. Return the number of new
-        items.
+        """Copy the items of another session, such as a ``SQLiteSession``. Return the number of
+        added items.
 
-        A second copy adds only new items. Raises ``ValueError`` if the other session does not begin
-        with the items of this session, because this session was condensed or has items of its own.
+        A second copy adds only items that are new in ``other``. Raises ``ValueError`` if ``other``
+        does not begin with the items of this session. This happens if this session was condensed or
+        has items of its own.
         """
         new = not_here_yet(
             self.session_id, await self.get_items(), await other.get_items(), "items"
@@ -200,21 +199,23 @@ class FoldlogSession(OpenHistories):
         return len(new)
 
     async def input_filter(self, data: CallModelData[Any]) -> ModelInputData:
-        """Return the model's input with the condensed items replaced by their summary, for
-        ``RunConfig``.
+        """Replace condensed items of a model's input by their summary. Set this method as
+        ``call_model_input_filter`` of ``RunConfig``.
 
-        Items of the run that are not in the session yet stay at the end. If the session has other
-        items than the runner, the input is returned unchanged.
+        Items of the run that the session does not have yet stay at the end. If the session and the
+        run disagree about earlier items, the input is returned unchanged.
         """
         given = data.model_data
-        shown = await self.histories.pool.run(partial(self._sent, given.input), finish=False)
+        shown = await self.histories.pool.run(
+            partial(self._condensed_input, given.input), finish=False
+        )
         if shown is None:
             return given
         return ModelInputData(input=shown, instructions=given.instructions)
 
-    def _sent(self, given: Sequence[Any]) -> list[Any] | None:
-        """Return the items that are sent to a model instead of the items in ``given``; None if the
-        items in ``given`` are sent unchanged.
+    def _condensed_input(self, given: Sequence[Any]) -> list[Any] | None:
+        """Return the items that are sent to a model. Return None if the input ``given`` is sent
+        unchanged.
         """
         known = self.history.sync._asked_at
         prompt = SentRecords(self.history.sync, condense=self._condense)
@@ -226,7 +227,7 @@ class FoldlogSession(OpenHistories):
                     newest,
                     _items(prompt, [each for each in prompt.view if each.id == event.id]),
                 )
-                for rest in (_after(given, form[-1]) for form in forms if form):
+                for rest in (_items_after(given, form[-1]) for form in forms if form):
                     if rest is not None:
                         return [*_items(prompt, well_formed(prompt.view)), *rest]
                 break
@@ -234,12 +235,13 @@ class FoldlogSession(OpenHistories):
         return None
 
     def run_options(self, config: RunConfig | None = None) -> dict[str, Any]:
-        """Return the arguments of ``Runner.run`` that give a run the session, its filter and its
-        hooks: ``await Runner.run(agent, "hello", **session.run_options())``. ``config`` are other
-        settings of the run.
+        """Return the arguments of ``Runner.run`` for this session: the session, its filter and its
+        hooks.
 
-        Raises ``ValueError`` if ``config`` has a ``call_model_input_filter``: call ``input_filter``
-        in your own filter instead.
+            await Runner.run(agent, "hello", **session.run_options())
+
+        ``config`` has the other settings of the run. Raises ``ValueError`` if ``config`` has a
+        ``call_model_input_filter``. In this case, call ``input_filter`` in your own filter.
         """
         settings = config or RunConfig()
         if settings.call_model_input_filter is not None:
@@ -255,21 +257,21 @@ class FoldlogSession(OpenHistories):
 
     @property
     def hooks(self) -> RunHooks[Any]:
-        """Hooks that call ``record_usage`` for each response of a run: ``Runner.run(...,
-        hooks=session.hooks)``.
+        """Hooks that record the usage of every model call. Pass the hooks to the run:
+        ``Runner.run(..., hooks=session.hooks)``.
         """
         return _Usage(self)
 
     @to_its_end
     def record_usage(self, agent: Agent[Any], response: ModelResponse) -> None:
-        """Record the usage of a response. If you have hooks of your own, call this method in
-        ``on_llm_end``, because the SDK does not report the usage to a session. Views do not show
-        the usage; ``foldlog stats`` counts it.
+        """Record the usage of a model's response. The usage is on disk when the method returns.
 
-        Raises the errors of ``add_items``. The usage is on disk when the method returns.
+        If you have hooks of your own, call this method in ``on_llm_end``. The SDK does not report
+        usage to a session. Views do not show usage, and ``foldlog stats`` counts it. Raises the
+        errors of ``add_items``.
         """
         used = response.usage
-        model = _name_of(agent.model)
+        model = _model_name(agent.model)
         told: dict[str, Any] = {
             "input_tokens": used.input_tokens,
             "output_tokens": used.output_tokens,
@@ -283,7 +285,7 @@ class FoldlogSession(OpenHistories):
         def append_to_run(history: History) -> None:
             known = history._asked_at
             recorded = append(history)
-            # the model of a run is shown the events of this run, not those of others
+            # a model is shown only the events of its own run
             if known is not None and recorded:
                 if recorded[0].id == known:
                     history._asked_at = recorded[-1].id + 1
@@ -296,9 +298,11 @@ class FoldlogSession(OpenHistories):
 
 
 def _compacted(history: History, items: Sequence[Any]) -> tuple[Recorded, ...]:
-    """If ``items`` have a compaction and replace items that the SDK has just cleared, append
-    ``items``: the View before the clearing returns, without the events that are not among
-    ``items``. Otherwise append nothing and return an empty tuple.
+    """Store a compaction of the SDK as a condensation.
+
+    The SDK has cleared the session just before: the View from before the clearing returns, without
+    the events that are not among ``items``. If ``items`` have no compaction, append nothing and
+    return an empty tuple.
     """
     if not any(isinstance(item, dict) and item.get("type") == "compaction" for item in items):
         return ()
@@ -333,8 +337,6 @@ def _compacted(history: History, items: Sequence[Any]) -> tuple[Recorded, ...]:
 
 
 class _Usage(RunHooks[Any]):  # type: ignore[misc]
-    """Records the usage of each response in a session."""
-
     def __init__(self, session: FoldlogSession) -> None:
         self._session = session
 
@@ -343,9 +345,6 @@ class _Usage(RunHooks[Any]):  # type: ignore[misc]
 
 
 def _settings(given: SessionSettings | Mapping[str, Any] | None) -> SessionSettings:
-    """Return the settings as a ``SessionSettings``. Raises ``TypeError`` if a name is not one of
-    the SDK's settings.
-    """
     if given is None or isinstance(given, Mapping):
         known = {field.name for field in fields(SessionSettings)}
         unknown = [name for name in given or {} if name not in known]
@@ -358,9 +357,9 @@ def _settings(given: SessionSettings | Mapping[str, Any] | None) -> SessionSetti
     return given
 
 
-def _name_of(model: Any) -> str | None:
-    """Return the name of an agent's model, which is a text or an object. If the object has no name,
-    return the name of its class. Return None if the run chooses the model.
+def _model_name(model: Any) -> str | None:
+    """Return the name of an agent's model. Return None if the agent leaves the choice of a model to
+    the run.
     """
     names = (model, getattr(model, "model", None), getattr(model, "model_name", None))
     model_name = next((name for name in names if isinstance(name, str)), None)
@@ -368,10 +367,6 @@ def _name_of(model: Any) -> str | None:
 
 
 def _items(prompt: SentRecords, shown: Iterable[Event]) -> list[Any]:
-    """Return the items of the events ``shown``. If the reasoning before calls was cleared, the
-    calls have no ids, because a server that knows the id of a call requires the reasoning before
-    the call.
-    """
     items = list[Any]()
     cleared = False
     for (event, *_), records in prompt.records(shown, _FORMAT):
@@ -384,18 +379,17 @@ def _items(prompt: SentRecords, shown: Iterable[Event]) -> list[Any]:
     return items
 
 
-def _after(given: Sequence[Any], newest: Any) -> list[Any] | None:
-    """Return the items of a run after the newest item of the session; None if the run does not have
-    the newest item of the session.
+def _items_after(given: Sequence[Any], newest: Any) -> list[Any] | None:
+    """Return the items of a run after the session's newest item. Return None if the run does not
+    have the newest item.
     """
     for place in range(len(given) - 1, -1, -1):
-        if _same(given[place], newest):
+        if _are_equal_items(given[place], newest):
             return list(given[place + 1 :])
     return None
 
 
-def _same(one: Any, other: Any) -> bool:
-    """Return whether two items are equal. The SDK may send items without ids and states."""
+def _are_equal_items(one: Any, other: Any) -> bool:
     if not isinstance(one, dict) or not isinstance(other, dict):
         return bool(one == other)
     keys = (

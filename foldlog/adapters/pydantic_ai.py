@@ -1,14 +1,15 @@
 """Conversations of pydantic-ai in foldlog: a ``ConversationStore``, and a capability that saves
 every message of a run.
 
-    store = FoldlogConversationStore("sqlite:///history.db") agent = Agent(model,
-    capabilities=[FoldlogSteps(store)]) await agent.run("hello", conversation=await store.load("c7")
-    or Conversation(conversation_id="c7"))
+    store = FoldlogConversationStore("sqlite:///history.db")
+    agent = Agent(model, capabilities=[FoldlogSteps(store)])
+    conversation = await store.load("c7") or Conversation(conversation_id="c7")
+    await agent.run("hello", conversation=conversation)
 
-Each conversation is a conversation of foldlog in the format ``pydantic-ai``. The record of a
-conversation, without the messages, is the document ``record``, which is written in the same
-transaction as the messages. A fork shares the events of its parent. A branch is a retraction: the
-View returns to an earlier version, and all events stay in the log.
+A conversation of the SDK is a conversation of foldlog in the format ``pydantic-ai``. The document
+``record`` has the SDK's record of a conversation, without the messages. One transaction writes the
+record and the messages. A fork shares the events of its parent. A branch is a retraction: the View
+returns to an earlier version, and all events stay in the log.
 """
 
 from __future__ import annotations
@@ -79,21 +80,23 @@ _FORMAT = "pydantic-ai"
 _RECORD = "record"
 _NEVER = "1970-01-01T00:00:00Z"
 _NO_OFFSET = timedelta(0)
-_KNOWN = 256
-"""The number of records that stay in memory, so that most saves need not read the record."""
+_RECORDS_IN_MEMORY = 256
+"""With this number of records in memory, most saves need not read the stored record."""
 _records = TypeAdapter(ConversationRecord)
 
 
 class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignore[misc]
-    """Stores conversations. ``histories`` is the URL of a store, or open histories, sync or async.
-    ``attributes`` are further attributes of each saved conversation, such as ``{"user": "u7"}``,
-    besides ``runtime`` and ``scope``.
+    """Stores conversations of pydantic-ai.
 
-    The conversation ``ID`` is ``PREFIX/ID`` in foldlog, quoted as in a URL. Any number of tasks,
-    processes and stores may use one conversation. ``delete`` erases a conversation, and forks get
-    copies of the messages that they share with the conversation; ``maintenance.vacuum`` then
-    removes the bytes from a SQLite file. A store that was opened by its URL is closed by ``close``
-    or ``async with``.
+        histories   the URL of a store, or open histories, sync or async; ``close`` and
+                    ``async with`` close a store that was opened by its URL
+        attributes  attributes of each saved conversation besides ``runtime`` and ``scope``, such as
+                    ``{"user": "u7"}``
+
+    The SDK's conversation ``ID`` has the id ``PREFIX/ID`` in foldlog, quoted as in a URL. Many
+    tasks, processes and stores may use the same conversation. ``delete`` erases a conversation, and
+    its forks get copies of shared messages. Then ``maintenance.vacuum`` removes the erased bytes
+    from a SQLite file.
     """
 
     def __init__(
@@ -106,26 +109,28 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         super().__init__(histories, attributes)
         self._prefix = prefix
         self._entries = LinkedEntries(self.histories.sync, _FORMAT)
-        self._written = Recent[str, tuple[History, Any, int]](_KNOWN)
+        self._written = Recent[str, tuple[History, Any, int]](_RECORDS_IN_MEMORY)
         """By conversation, the history, the record that this object wrote last, in its stored form,
         and the version after this record.
         """
 
     def conversation(self, conversation_id: str) -> str:
-        """Return the id of a conversation in foldlog: ``histories[store.conversation(id)]``."""
+        """Return the id of a conversation in foldlog. ``histories[store.conversation(id)]`` is its
+        history.
+        """
         return f"{self._prefix}/{quoted(conversation_id)}"
 
     @in_thread
     def read_record(self, conversation_id: str) -> ConversationRecord | None:
-        """Return the record of a conversation; None if the conversation does not exist."""
-        return self._stored(conversation_id)[1]
+        """Return the record of a conversation. Return None if the conversation does not exist."""
+        return self._stored_record(conversation_id)[1]
 
     @in_thread
     def read_records(
         self, *, scope: str | None = None, limit: int | None = None
     ) -> list[ConversationRecord]:
-        """Return all records, or the records of a scope, the last saved record first. With
-        ``limit``, return at most ``limit`` records, and do not read older records.
+        """Return the records of a scope, or of all scopes, the last saved record first. With
+        ``limit``, older records are not read.
         """
         if limit is None:
             return self._all(scope)
@@ -134,7 +139,7 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         for row in recent(self.histories.sync, attributes) if limit else ():
             if len(found) >= limit and row.updated_at < found[limit - 1].updated_at:
                 break  # no conversation was saved after it was last active
-            record = self._record_in(self._kept_of(row.id))
+            record = self._record_in(self._stored_value_of(row.id))
             if record is not None and (scope is None or record.scope == scope):
                 found.append(record)
                 found.sort(key=lambda each: each.updated_at, reverse=True)
@@ -167,7 +172,7 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         )
         while True:
             with suppress(ConversationNotFound, VersionConflict, ConversationHasForks):
-                _, stored, version = self._stored(conversation_id)
+                _, stored, version = self._stored_record(conversation_id)
                 if stored is None or stored.revision != expected_revision:
                     raise ConversationConflict(conversation_id)
                 row = self.histories.sync.store.conversation(self.conversation(conversation_id))
@@ -177,24 +182,26 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
 
     @in_thread
     def read_entry(self, entry_id: str) -> ConversationEntry:
-        """Return an entry of any conversation. Raises ``LookupError``."""
+        """Return an entry of any conversation. Raises ``LookupError`` if the store does not have
+        the entry.
+        """
         return self._history(entry_id, 1)[0]
 
     @in_thread
     def read_history(
         self, head_id: str | None, *, limit: int | None = None
     ) -> list[ConversationEntry]:
-        """Return the entries of the branch that ends with ``head_id``, or the last ``limit``
-        entries of this branch, in order. Only the returned entries are read.
+        """Return the last ``limit`` entries of the branch that ends with ``head_id``, the oldest
+        entry first. Without ``limit``, return the whole branch. Only the returned entries are read.
         """
         return self._history(head_id, limit)
 
     async def copy_from(self, other: ConversationStore) -> int:
-        """Copy each conversation of another store that this store does not have, with all its
+        """Copy the conversations of another store that this store does not have, with all their
         branches. Return the number of copied conversations.
 
-        If the parent of a fork is older than the fork, the copies of the fork and of its parent
-        also share their events.
+        If a parent is older than its fork, the copy of the fork shares events with the copy of the
+        parent.
         """
         copied = 0
         for record in reversed(await other.list_conversations()):
@@ -209,20 +216,17 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
     # -- reading, in threads
     # ------------------------------------------------------------------------------------------
 
-    def _stored(
+    def _stored_record(
         self, conversation_id: str
     ) -> tuple[History, ConversationRecord | None, int | None]:
-        """Return the history of a conversation, the record of the conversation, and the version of
-        the history with this record. The record and the version are None if the conversation was
-        erased.
+        """Return a conversation's history, record and version. The version is the history's version
+        with this record. The record and the version are None if the conversation was erased.
         """
-        history, value, version = self._value(conversation_id)
+        history, value, version = self._stored_value(conversation_id)
         return history, self._record_in(value), version
 
-    def _value(self, conversation_id: str) -> tuple[History, Any, int | None]:
-        """Return the history, the record and the version as ``_stored`` does, but with the record
-        in its stored form.
-        """
+    def _stored_value(self, conversation_id: str) -> tuple[History, Any, int | None]:
+        """Return the same values as ``_stored_record``, with the record in its stored form."""
         conversation = self.conversation(conversation_id)
         with suppress(ConversationErased):  # another conversation may have the id now
             written = self._written.get(conversation)
@@ -244,7 +248,7 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
                 "head_id": self._entries.tip(history, version),
             }
         if value is None or value["conversation_id"] != conversation_id:
-            # if a program was killed after a fork, the fork still has the record of its parent
+            # A program that was killed after a fork leaves the parent's record in the fork.
             return history, None, version
         return history, value, version
 
@@ -257,7 +261,9 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
     def _all(self, scope: str | None) -> list[ConversationRecord]:
         records = [
             (record.updated_at, told["active"], record)
-            for _, told in kept(self.histories.sync, _FORMAT, f"{self._prefix}/", self._told)
+            for _, told in kept(
+                self.histories.sync, _FORMAT, f"{self._prefix}/", self._listed_record
+            )
             if (record := self._record_in(told["record"])) is not None
             and (scope is None or record.scope == scope)
         ]
@@ -265,18 +271,14 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
             record for *_, record in sorted(records, key=operator.itemgetter(0, 1), reverse=True)
         ]
 
-    def _told(self, row: ConversationRow, before: object) -> Any:
-        """Return the stored record of a conversation, and when it was last active. A list of
-        conversations needs the record and the time.
-        """
-        value = self._kept_of(row.id)
+    def _listed_record(self, row: ConversationRow, before: object) -> Any:
+        value = self._stored_value_of(row.id)
         return value and {"record": value, "active": row.updated_at.timestamp()}
 
-    def _kept_of(self, conversation: str) -> Any:
-        """Return the stored record of a conversation; None if the conversation has no record."""
+    def _stored_value_of(self, conversation: str) -> Any:
         if not conversation.startswith(f"{self._prefix}/"):
             return None
-        return self._value(unquoted(conversation.removeprefix(f"{self._prefix}/")))[1]
+        return self._stored_value(unquoted(conversation.removeprefix(f"{self._prefix}/")))[1]
 
     def _history(self, head_id: str | None, limit: int | None) -> list[ConversationEntry]:
         stored = list(self._entries.back(head_id, limit))[::-1]
@@ -292,7 +294,7 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
     def _write_once(
         self, record: ConversationRecord, entries: list[ConversationEntry], expected: str | None
     ) -> None:
-        history, stored, version = self._stored(record.conversation_id)
+        history, stored, version = self._stored_record(record.conversation_id)
         if (None if stored is None else stored.revision) != expected:
             raise ConversationConflict(record.conversation_id)
         start = entries[0].parent_id if entries else record.head_id
@@ -344,8 +346,8 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
             self._asked.pop(history.id, None)
 
     def _are_older(self, history: History, entries: list[ConversationEntry]) -> bool:
-        """Return whether one of the entries was read before a redaction. An entry that was read
-        before a redaction has the time of a redacted part, but not the part in its redacted form.
+        """Return whether one of the entries was read before a redaction. Such an entry has the time
+        of a redacted part, but the part's text from before the redaction.
         """
         if not self.histories.sync.store.conversation(history.id).redactions:
             return False
@@ -372,7 +374,6 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         return False
 
     async def _copy(self, other: ConversationStore, record: ConversationRecord) -> None:
-        """Copy a conversation with each of its branches."""
         revision = None
         for nth, tip in enumerate([*record.branches, record.head_id]):
             line = await other.read_history(tip)
@@ -402,8 +403,8 @@ def _plain(message: ModelMessage) -> Any:
 
 
 def _tip_of(stored: ConversationRecord | None, version: int | None) -> str | None:
-    """Return the last entry of a conversation. Return None for a new conversation, and ``UNKNOWN``
-    for a conversation with events and without a record.
+    """Return the id of a conversation's last entry. Return None for a new conversation, and
+    ``UNKNOWN`` for events without a record.
     """
     if stored is not None:
         head_id: str | None = stored.head_id
@@ -416,9 +417,7 @@ def _entry(entry: ConversationEntry) -> dict[str, Any]:
 
 
 def _messages_in(texts: Sequence[bytes]) -> list[ModelMessage]:
-    """Return the messages of records. If the records are strict JSON without foldlog's marks, the
-    SDK reads all records at once, which takes half as long as reading each record by itself.
-    """
+    """Return the messages of stored records."""
     text = b"[%b]" % b",".join(texts)
     if b'{"$' in text or b"\\ud" in text:
         return _messages(map(parse, texts))
@@ -427,13 +426,12 @@ def _messages_in(texts: Sequence[bytes]) -> list[ModelMessage]:
         for part in (message, *message.parts):
             time = getattr(part, "timestamp", None)
             if isinstance(time, datetime) and time.utcoffset() == _NO_OFFSET:
-                # the SDK's own objects have this zone too
+                # the SDK's own times have this time zone too
                 part.timestamp = time.replace(tzinfo=UTC)
     return messages
 
 
 def _messages(records: Iterable[dict[str, Any]]) -> list[ModelMessage]:
-    """Return the SDK's messages for records. The times in the messages are ``datetime`` objects."""
     values: list[Any] = []
     for record in records:
         value = from_plain(
@@ -448,19 +446,21 @@ def _messages(records: Iterable[dict[str, Any]]) -> list[ModelMessage]:
 
 
 class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
-    """Saves each message of a run immediately, under the run's ``conversation_id``, so that a
-    killed run can continue. ``store`` is a ``FoldlogConversationStore``, or its argument
-    ``histories``. ``scope`` is the scope of ``store.save``, which a run with this capability need
-    not call. If ``condense`` is true and the condenser of the histories finds a condensation due,
-    the View is condensed.
+    """Saves every message of a run immediately, so that a killed run can continue.
 
-    The View is sent to the model: a summary replaces the messages that a condensation forgot. The
-    messages of the run and of the conversation stay whole.
+        store     a ``FoldlogConversationStore``, or its argument ``histories``
+        scope     the scope of ``store.save``; a run with this capability need not call
+                  ``store.save``
+        condense  whether to condense the View before a model call, if the condenser finds a
+                  condensation due
 
-    If two runs save to one conversation at the same time, one of them fails with
-    ``ConversationConflict``. A run that does not begin with the newest stored message fails with
-    ``ConversationConflict`` too. After a conflict, load the conversation again, or ``branch`` the
-    conversation to leave messages out.
+    The run's ``conversation_id`` names the conversation. The model is sent the View: a summary
+    replaces forgotten messages. The messages of the run and of the stored conversation stay
+    complete.
+
+    A run fails with ``ConversationConflict`` if another run saves to its conversation at the same
+    time. A run also fails with ``ConversationConflict`` if it does not begin with the newest stored
+    message. After a conflict, load the conversation again, or ``branch`` it to leave messages out.
     """
 
     def __init__(
@@ -483,18 +483,18 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
         self._results: dict[str, ToolReturn[Any]] = {}
 
     async def for_run(self, ctx: RunContext[Any]) -> FoldlogSteps:
-        """Return a capability for this run only."""
+        """Return a new capability for a single run."""
         steps = FoldlogSteps(self.store, scope=self.scope, condense=self.condense)
         steps._given = tuple(ctx.messages)
         return steps
 
     async def prepare_model_request(self, ctx: RunContext[Any], request_context: Any) -> Any:
-        """Save the request before it is sent to a model, condense if a condensation is due, and
-        return the request with the messages of the View.
+        """Save the request before it is sent to a model, and replace its messages by the messages
+        of the View. A condensation that is due is made first.
 
         Messages that other hooks add stay at the end. If other hooks change earlier messages, the
-        request is returned unchanged. Raises ``NoCondensationAvailable`` if a condensation is
-        required and impossible.
+        request is returned unchanged. Raises ``NoCondensationAvailable`` if a required condensation
+        is impossible.
         """
         await self._save(ctx, ctx.messages)
         self._results.clear()
@@ -503,14 +503,14 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
         if len(given) < len(run) or not all(map(operator.is_, run, given)):
             return request_context
         history = self.store.histories.sync[self.store.conversation(ctx.conversation_id)]
-        shown = await self.store._run(partial(self._sent, history))
+        shown = await self.store._run(partial(self._condensed_messages, history))
         if shown is None:
             return request_context
         return replace(request_context, messages=[*shown, *given[len(run) :]])
 
-    def _sent(self, history: History) -> list[ModelMessage] | None:
-        """Return the messages of a conversation that are sent to a model; None if all messages are
-        sent unchanged.
+    def _condensed_messages(self, history: History) -> list[ModelMessage] | None:
+        """Return the messages that are sent to a model. Return None if all messages are sent
+        unchanged.
         """
         prompt = SentRecords(history, condense=self.condense)
         self.store._asked[history.id] = prompt.view.version
@@ -520,7 +520,7 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
         return _messages(record for _, made in records for record in made)
 
     async def after_node_run(self, ctx: RunContext[Any], *, node: Any, result: Any) -> Any:
-        """Save the response before its tools are called."""
+        """Save a model's response before its tools are called."""
         await self._save(ctx, ctx.messages)
         return result
 
@@ -544,15 +544,17 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
     async def after_run(
         self, ctx: RunContext[Any], *, result: AgentRunResult[Any]
     ) -> AgentRunResult[Any]:
-        """Save the last messages of the run."""
+        """Save the last messages of a run."""
         ended = result.conversation
-        await self._save(ctx, [*ended.messages, *self._unseen(ended)], ended.deferred_tool_requests)
+        await self._save(
+            ctx, [*ended.messages, *self._results_without_hook(ended)], ended.deferred_tool_requests
+        )
         return result
 
     async def wrap_tool_execute(
         self, ctx: RunContext[Any], *, call: Any, args: Any, handler: Any, **told: Any
     ) -> Any:
-        """Run a tool. If the tool has the mark ``foldlog.effect``, each call runs at most once."""
+        """Run a tool. If ``foldlog.effect`` marks the tool, the same call runs at most once."""
         conversation = self.store.conversation(str(ctx.conversation_id))
         with effect_of(
             self.store, conversation, call.tool_call_id, call.tool_name, call.args_as_dict()
@@ -562,15 +564,16 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
     async def after_tool_execute(
         self, ctx: RunContext[Any], *, call: Any, result: Any, **told: Any
     ) -> Any:
-        """Remember the result of a tool until the model is called again."""
+        """Remember the result of a tool until the next model call."""
         self._results[call.tool_call_id] = (
             result if isinstance(result, ToolReturn) else ToolReturn(result)
         )
         return result
 
-    def _unseen(self, ended: Conversation) -> list[ModelRequest]:
-        """Return the request with the results of the last response's calls. ``run_stream`` passes
-        the request with the results of calls to no capability.
+    def _results_without_hook(self, ended: Conversation) -> list[ModelRequest]:
+        """Return the request with the results of the last response's calls.
+
+        ``run_stream`` does not pass these results to a capability.
         """
         last = ended.messages[-1] if ended.messages else None
         waits = ended.deferred_tool_requests
@@ -607,7 +610,7 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
     ) -> None:
         if self._saved is None:
             assert ctx.conversation_id is not None  # every run has one
-            self._saved = await self._continued(ctx.conversation_id)
+            self._saved = await self._continued_conversation(ctx.conversation_id)
         saved = self._saved
         self._now = ctx
         same = len(messages) == len(saved.messages) and all(
@@ -621,10 +624,11 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
             )
             await self.store.save(saved, scope=self.scope)
 
-    async def _continued(self, conversation_id: str) -> Conversation:
-        """Return the stored conversation that the run continues, without messages. Raises
-        ``ConversationConflict`` if the run does not have the newest stored message. If the newest
-        stored message is a request without an answer, the run need not have this newest message.
+    async def _continued_conversation(self, conversation_id: str) -> Conversation:
+        """Return the stored conversation that a run continues, without its messages.
+
+        Raises ``ConversationConflict`` if the run does not have the newest stored message. A
+        request without an answer need not be in the run.
         """
         record = await self.store.read_record(conversation_id)
         if record is None or record.head_id is None:
@@ -637,18 +641,20 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
             (n for n in range(len(self._given), 0, -1) if _plain(self._given[n - 1]) == plain), None
         )
         if given is None and (
-            isinstance(newest, ModelResponse) or not await self._given_before(conversation_id)
+            isinstance(newest, ModelResponse) or not await self._retries_newest(conversation_id)
         ):
             raise ConversationConflict(conversation_id)
-        stored = await self._stored_of(record.head_id, given)
+        stored = await self._count_stored(record.head_id, given)
         return Conversation(
             conversation_id=conversation_id, revision=record.revision, new_message_index=stored
         )
 
-    async def _stored_of(self, head_id: str, given: int | None) -> int | None:
+    async def _count_stored(self, head_id: str, given: int | None) -> int | None:
         """Return how many of the last stored messages the run begins with. Return None if the run
-        begins with another message, such as a summary. After None, the caller compares all
-        messages, and stored messages that the run does not have become a branch.
+        begins with another message, such as a summary.
+
+        After None, the caller compares all messages. Stored messages that the run does not have
+        then become a branch.
         """
         if given is None:
             return None
@@ -658,9 +664,9 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
             return given
         return None
 
-    async def _given_before(self, conversation_id: str) -> bool:
-        """Return whether the run begins with all stored messages except the newest, so that only
-        the newest message is taken back.
+    async def _retries_newest(self, conversation_id: str) -> bool:
+        """Return whether the run begins with all stored messages except the newest message. Such a
+        run takes back only the newest message.
         """
         stored = await self.store.load(conversation_id)
         before = [] if stored is None else stored.messages[:-1]
