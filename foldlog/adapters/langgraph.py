@@ -5,10 +5,10 @@
         saver.copy_from(other)          # the threads of any open saver, such as a SqliteSaver
 
 The messages of a thread are a conversation in the format ``langchain``: ``saver.history(config)``.
-The other parts of a checkpoint are its documents: ``checkpoint``, with small values of channels,
-and ``channel:NAME`` for each other channel. A value that JSON cannot represent is stored in the
-form that the serializer writes. Time travel and ``update_state`` of an earlier checkpoint begin a
-fork.
+The documents of the conversation have the other parts of a checkpoint. The document ``checkpoint``
+has small values of channels, and ``channel:NAME`` has the value of another channel. If JSON cannot
+represent a value, the value is stored as the serializer writes it. Time travel, and
+``update_state`` of an earlier checkpoint, begin a fork.
 """
 
 from __future__ import annotations
@@ -74,14 +74,14 @@ from foldlog.projections import View, well_formed
 from foldlog.runtimes import Recent, companion_of, format_named
 
 _Names = tuple[str, str, str]
-"""A namespace of a thread: the id of the thread, the name of the namespace, and the id of the
-namespace's first conversation.
+"""A namespace of a thread: the thread's id, the namespace's name, and the id of the namespace's
+first conversation.
 """
 
 
 class _Listed(NamedTuple):
-    """A checkpoint in a list. ``whole`` is the checkpoint with its documents, records and notes, if
-    they were read too.
+    """A checkpoint in a list. ``whole`` also has its documents, records and notes, if they were
+    read.
     """
 
     names: _Names
@@ -90,9 +90,10 @@ class _Listed(NamedTuple):
 
 
 class _Walked(NamedTuple):
-    """The past of a checkpoint, for channels that are stored as differences. ``seeds`` has the last
-    checkpoint with the whole value of each channel, and ``written`` has the later writes of each
-    channel with their tasks. ``mark`` changes if a part of the past is redacted.
+    """The past of a checkpoint, for channels that are stored as differences.
+
+    ``seeds`` has, by channel, the last checkpoint with the whole value. ``written`` has, by
+    channel, the later writes with their tasks. A redaction of the past changes ``mark``.
     """
 
     id: str
@@ -102,27 +103,27 @@ class _Walked(NamedTuple):
 
 
 _PAGE = 20
-_THREADS = 8
-"""The number of threads for which the past of the newest checkpoint is remembered."""
+_PASTS_IN_MEMORY = 8
+"""The number of threads for which the past of the newest checkpoint stays in memory."""
 _ABOVE_ALL = chr(0x10FFFF)
 _EPOCH = datetime(1582, 10, 15, tzinfo=UTC)
-"""The time from which the times in LangGraph's ids are counted."""
+"""The times in LangGraph's ids count from this date."""
 _SHOWN = frozenset(("human", "ai", "system", "tool", "chat", "function"))
 
 
 class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignore[misc] # the SDK is not installed where types are checked
     """Stores the checkpoints of threads. Use it as ``builder.compile(checkpointer=...)``.
 
-    ``histories``  the URL of a store, or open histories, sync or async. A store that was opened by
-                   its URL is closed by ``close``, ``with`` or ``async with``
-    ``serde``      the serializer; by default LangGraph's own. Any other serializer, for example one
-                   that encrypts, also writes the messages, which then are not events of a history
-    ``messages``   the name of the channel with the messages
-    ``condense``   whether ``pre_model_hook`` condenses, if the condenser of ``histories`` finds a
-                   condensation due
-    ``attributes`` the attributes of each new conversation, such as ``{"user": "u7"}``
+        histories   the URL of a store, or open histories, sync or async; ``close``, ``with`` and
+                    ``async with`` close a store that was opened by its URL
+        serde       the serializer, by default LangGraph's own; with another serializer, such as an
+                    encrypting serializer, messages are not events of a history
+        messages    the name of the channel with the messages
+        condense    whether ``pre_model_hook`` condenses when the condenser of ``histories`` finds a
+                    condensation due
+        attributes  attributes of each new conversation, such as ``{"user": "u7"}``
 
-    Any number of tasks, threads and processes may use one thread of LangGraph.
+    Many tasks, threads and processes may use the same thread of LangGraph.
     """
 
     def __init__(
@@ -142,7 +143,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         self._hidden_too = False
         values = _Values(self.serde)
         self._prefix = prefix
-        self._deltas = Recent[str, _Walked](_THREADS)
+        self._deltas = Recent[str, _Walked](_PASTS_IN_MEMORY)
         self._checkpoints = Checkpoints(
             self._sync, "langchain", values.message, values.listed, self._attributes
         )
@@ -179,8 +180,8 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[base.CheckpointTuple]:
-        """Yield checkpoints, the newest first. The order depends on the clocks of the processes
-        that wrote the checkpoints. Checkpoints are read lazily.
+        """Yield checkpoints, the newest checkpoint first. The clocks of the writing processes
+        decide the order. Checkpoints are read while the caller iterates.
 
         With ``limit``, only the most recently active threads are read. Without ``limit``, all
         threads that the config names are read.
@@ -200,11 +201,10 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         metadata: base.CheckpointMetadata,
         new_versions: base.ChannelVersions,
     ) -> RunnableConfig:
-        """Put a checkpoint after its parent. Return the config of the checkpoint. The checkpoint is
-        on disk when the method returns.
+        """Put a checkpoint after its parent, and return the config of the checkpoint. The
+        checkpoint is on disk when the method returns.
 
-        A channel with the same version as in the parent, which is not in ``new_versions``, has the
-        parent's value.
+        A channel that is not in ``new_versions`` has the parent's value.
         """
         conf = config["configurable"]
         kept = self._values
@@ -238,9 +238,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
     def _after_writes(
         self, thread: str, parent: str | None, before: Checkpoint, records: RecordList
     ) -> Listed | None:
-        """Return the list of messages for a checkpoint that has only writes, because its channel is
-        stored as differences.
-        """
+        """Return the list of messages for a checkpoint that has only the writes to its channel."""
         kept = self._values
         notes = (
             self._checkpoints.notes_here(thread, parent) if parent and parent == before.id else ()
@@ -264,8 +262,8 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         task_id: str,
         task_path: str = "",
     ) -> None:
-        """Add writes of a task to a checkpoint, which may be put later. The writes are on disk when
-        the method returns.
+        """Add the writes of a task to a checkpoint. The checkpoint may be put later. The writes are
+        on disk when the method returns.
         """
         rows = [
             (base.WRITES_IDX_MAP.get(name, place), name, value)
@@ -280,8 +278,8 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         task_path: str,
         rows: Sequence[tuple[int, str, Any]],
     ) -> None:
-        """Add ``rows`` to the writes of a task on a checkpoint. A row is the index, the channel and
-        the value of a write.
+        """Add ``rows`` to a task's writes on a checkpoint. A row has the index, the channel and the
+        value of a write.
         """
         conf = config["configurable"]
         data = {
@@ -292,12 +290,12 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         self._checkpoints.note(self._thread(conf), conf["checkpoint_id"], "langgraph-writes", data)
 
     def delete_thread(self, thread_id: str) -> None:
-        """Erase a thread with all of its namespaces. The id of the thread may be used again. See
-        ``Histories.erase``.
+        """Erase a thread with all its namespaces; see ``Histories.erase``. A new thread may use the
+        id.
         """
         erase_all(
             self._sync,
-            with_those_below(self._sync, self._named(thread_id)),
+            with_those_below(self._sync, self._first_conversation(thread_id)),
             "the thread was deleted",
         )
 
@@ -314,24 +312,22 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
                 self._checkpoints.hide(thread, ids)
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Copy all checkpoints of a thread to another thread, with their writes. A second copy adds
-        only new checkpoints.
+        """Copy all checkpoints of a thread, with their writes, to another thread. A second copy
+        adds only new checkpoints.
         """
-        self._copied(self.list({"configurable": {"thread_id": source_thread_id}}), target_thread_id)
+        self._copy(self.list({"configurable": {"thread_id": source_thread_id}}), target_thread_id)
 
     def copy_from(self, other: base.BaseCheckpointSaver[Any]) -> int:
         """Copy all threads of another open saver, with their writes. Return the number of new
         checkpoints.
 
-        A second copy adds only new checkpoints. Each copy reads all checkpoints of the other saver.
+        A second copy adds only new checkpoints, and reads all checkpoints of the other saver again.
         """
-        return self._copied(other.list(None))
+        return self._copy(other.list(None))
 
-    def _copied(
-        self, checkpoints: Iterable[base.CheckpointTuple], target: str | None = None
-    ) -> int:
-        """Copy checkpoints with their writes to the thread ``target``. If ``target`` is None, copy
-        each checkpoint to the thread that its config names. Return the number of new checkpoints.
+    def _copy(self, checkpoints: Iterable[base.CheckpointTuple], target: str | None = None) -> int:
+        """Copy checkpoints with their writes to the thread ``target``, and return the number of new
+        checkpoints. If ``target`` is None, the config of a checkpoint names its thread.
         """
         added = 0
         for found in sorted(checkpoints, key=lambda each: str(each.checkpoint["id"])):
@@ -339,7 +335,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
             checkpoint_id = found.checkpoint["id"]
             thread_id = conf["thread_id"] if target is None else target
             namespace = conf.get("checkpoint_ns", "")
-            thread = self._named(thread_id, namespace)
+            thread = self._first_conversation(thread_id, namespace)
             if self._checkpoints.find(thread, checkpoint_id, hidden=True) is None:
                 parent = (found.parent_config or {}).get("configurable", {}).get("checkpoint_id")
                 config = _config_of(thread_id, namespace, parent)
@@ -352,7 +348,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
             tasks: dict[str, list[tuple[int, str, Any]]] = defaultdict(list)
             for task, name, value in found.pending_writes or ():
                 tasks[task].append((base.WRITES_IDX_MAP.get(name, len(tasks[task])), name, value))
-            # a saver does not return the paths of tasks
+            # A saver does not return the paths of tasks.
             for number, (task, rows) in enumerate(tasks.items()):
                 if new := [row for row in rows if (task, row[0]) not in known]:
                     self._put_rows(
@@ -361,10 +357,10 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         return added
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """Hide all checkpoints except the newest of each namespace. With the strategy ``delete``,
-        erase the threads instead.
+        """Hide all checkpoints except the newest checkpoint of each namespace. With the strategy
+        ``delete``, erase the threads instead.
 
-        Hidden checkpoints stay in the log, so channels that are stored as differences stay
+        Hidden checkpoints stay in the log. So channels that are stored as differences stay
         complete.
         """
         if strategy not in ("keep_latest", "delete"):
@@ -383,7 +379,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         """Return the writes and the seed of channels that are stored as differences: see
         ``BaseCheckpointSaver``.
 
-        The checkpoints back to the last snapshot are read, with their writes.
+        The checkpoints since the last snapshot are read, with their writes.
         """
         if not channels:
             return {}
@@ -411,7 +407,9 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         return history
 
     def _walk_on(self, thread: str, target: Checkpoint, known: _Walked) -> _Walked:
-        """Return the past of a checkpoint. ``known`` is the past of an earlier checkpoint."""
+        """Return the past of a checkpoint. The past ``known`` of an earlier checkpoint saves
+        reads.
+        """
         if target.id == known.id:
             return known
         line = list[Checkpoint]()
@@ -453,8 +451,8 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         return found.value is not None and channel in found.value["channels"]
 
     def get_next_version(self, current: Any, channel: None) -> Any:
-        """Return the version after ``current``: a whole number, or a text if the thread was copied
-        from another saver.
+        """Return the version after ``current``. A version is a whole number, or a text if the
+        thread was copied from another saver.
         """
         return next_version(current)
 
@@ -483,20 +481,20 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
     # ----------------------------------------------------------------------------------
 
     def history(self, config: RunnableConfig) -> History:
-        """Return the history of the messages of a checkpoint, by default of the newest checkpoint
-        of the thread.
+        """Return the history with the messages of a checkpoint, by default of the thread's newest
+        checkpoint.
         """
         conf = config["configurable"]
         found = self._checkpoints.find(thread := self._thread(conf), conf.get("checkpoint_id"))
         return self._sync[thread if found is None else found.branch]
 
     def pre_model_hook(self, state: Mapping[str, Any], config: RunnableConfig) -> dict[str, Any]:
-        """Return the model's input, ``{"llm_input_messages": […]}``: the messages in
-        ``history.sent``. All messages stay in the graph's state.
+        """Return the model's input as ``{"llm_input_messages": […]}``: the messages in
+        ``history.sent``. The graph's state still has all messages.
 
-        In a middleware, call this method with ``{"messages": request.messages}``. Messages that are
-        in no checkpoint yet stay at the end; with the durability ``sync`` all messages are in a
-        checkpoint. A call without its result is not sent.
+        In a middleware, call this method with ``{"messages": request.messages}``. Messages that no
+        checkpoint has yet stay at the end of the input. With the durability ``sync``, a checkpoint
+        has all messages. A call without its result is not sent.
         """
         conf = config["configurable"]
         kept = self._values
@@ -517,7 +515,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
             pass
         count = len(recorded)
         if not 0 < count <= len(messages) or recorded[-1][1] != kept.key(messages[count - 1]):
-            # the stored messages belong to another branch
+            # The stored messages belong to another branch.
             prompt = None
             recorded = []
             count = 0
@@ -545,14 +543,15 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
     # ----------------------------------------------------------------------------------------------
 
     def wrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
-        """Make tools with the mark ``foldlog.effect`` run at most once. Use it as ``ToolNode(tools,
-        wrap_tool_call=…)``, or with the middleware ``wrap_tool_call`` of ``langchain.agents``.
+        """Make tools that ``foldlog.effect`` marks run at most once for each call. Use the method
+        as ``ToolNode(tools, wrap_tool_call=…)``, or with the middleware ``wrap_tool_call`` of
+        ``langchain.agents``.
         """
         with self._effect_of(request):
             return handler(request)
 
     async def awrap_tool_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
-        """Do for an async handler what ``wrap_tool_call`` does for a sync handler."""
+        """Do the same as ``wrap_tool_call`` for an async handler."""
         with self._effect_of(request):
             return await handler(request)
 
@@ -560,50 +559,54 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         call = request.tool_call
         conf = request.runtime.config["configurable"]
         return effect_of(
-            self, self._named(conf["thread_id"]), call["id"], call["name"], call["args"]
+            self,
+            self._first_conversation(conf["thread_id"]),
+            call["id"],
+            call["name"],
+            call["args"],
         )
 
     # -- threads
     # ----------------------------------------------------------------------------------------------
 
-    def _named(self, thread_id: Any, namespace: str = "") -> str:
-        """Return the first conversation of a namespace of a thread: ``PREFIX/THREAD``,
+    def _first_conversation(self, thread_id: Any, namespace: str = "") -> str:
+        """Return the id of a namespace's first conversation: ``PREFIX/THREAD`` or
         ``PREFIX/THREAD/NAMESPACE``.
         """
         name = f"{self._prefix}/{quoted(str(thread_id))}"
         return f"{name}/{quoted(namespace)}" if namespace else name
 
     def _thread(self, conf: Mapping[str, Any]) -> str:
-        return self._named(conf["thread_id"], conf.get("checkpoint_ns", ""))
+        return self._first_conversation(conf["thread_id"], conf.get("checkpoint_ns", ""))
 
-    def _names_of(self, conversation: str) -> _Names:
-        """Return the thread and the namespace of a conversation, and the first conversation of the
-        namespace.
-        """
+    def _namespace_of(self, conversation: str) -> _Names:
         names = (
             (companion_of(conversation) or conversation).removeprefix(f"{self._prefix}/").split("/")
         )
         if names[-1].startswith("@"):
             names.pop()
         thread, namespace = (*map(unquoted, names), "")[:2]
-        return thread, namespace, self._named(thread, namespace)
+        return thread, namespace, self._first_conversation(thread, namespace)
 
     def _namespaces(self, thread_id: Any = None) -> Iterator[_Names]:
-        """Yield each namespace of one thread, or of all threads. A namespace may consist of forks
+        """Yield the namespaces of one thread, or of all threads. A namespace may consist of forks
         of an erased conversation.
         """
-        name = self._prefix if thread_id is None else self._named(thread_id)
+        name = self._prefix if thread_id is None else self._first_conversation(thread_id)
         rows = with_those_below(self._sync, name)
-        yield from dict.fromkeys(self._names_of(row.id) for row in rows if row.id != self._prefix)
+        yield from dict.fromkeys(
+            self._namespace_of(row.id) for row in rows if row.id != self._prefix
+        )
 
-    def _last_active(self) -> Iterator[tuple[str, _Names]]:
-        """Yield the namespaces of all threads, the last active first. Each namespace comes with an
-        id that is above all ids that were made up to the last activity of the namespace. The
-        conversations are read, the last active first, up to the yielded namespace.
+    def _recent_namespaces(self) -> Iterator[tuple[str, _Names]]:
+        """Yield the namespaces of all threads, the last active namespace first.
+
+        A namespace comes with an id that is above all ids from before its last activity.
+        Conversations are read only as far as the caller iterates.
         """
         seen = set[_Names]()
         for row in recent(self._sync, {}):
-            names = self._names_of(row.id)
+            names = self._namespace_of(row.id)
             if row.id.startswith(f"{self._prefix}/") and names not in seen:
                 seen.add(names)
                 yield _id_after(row.updated_at), names
@@ -615,17 +618,19 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         metadata: Mapping[str, Any],
         limit: int | None,
     ) -> Iterator[_Listed]:
-        """Yield the checkpoints that a config names, if they have this ``metadata`` and ids smaller
-        than ``before``, the newest first. Checkpoints are read lazily.
+        """Yield the checkpoints that a config names, the newest checkpoint first.
+
+        A checkpoint is left out if it does not have this ``metadata``, or if its id is not smaller
+        than ``before``. Checkpoints are read while the caller iterates.
         """
         wanted = conf.get("checkpoint_id")
         namespace = conf.get("checkpoint_ns")
         thread_id = conf.get("thread_id")
         if thread_id is None and limit is not None:
-            there = self._last_active()
+            there = self._recent_namespaces()
         else:
             there = ((_ABOVE_ALL, names) for names in self._namespaces(thread_id))
-        for each in self._walked(
+        for each in self._merge_by_age(
             (bound, names) for bound, names in there if namespace in (None, names[1])
         ):
             one = each.found
@@ -636,10 +641,11 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
             ):
                 yield each
 
-    def _walked(self, there: Iterable[tuple[str, _Names]]) -> Iterator[_Listed]:
-        """Yield the checkpoints of namespaces, the newest first. Each namespace comes with an upper
-        bound for the ids of its checkpoints and of the checkpoints of later namespaces. So
-        checkpoints above the bound are yielded before the namespace is read.
+    def _merge_by_age(self, there: Iterable[tuple[str, _Names]]) -> Iterator[_Listed]:
+        """Yield the checkpoints of namespaces, the newest checkpoint first.
+
+        A namespace comes with an upper bound for the ids of its checkpoints and of all later
+        namespaces. So checkpoints above the bound are yielded before the namespace is read.
         """
         heads: list[tuple[_Listed, Iterator[Checkpoint]]] = []
 
@@ -652,7 +658,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
                 head, walk = heads.pop()
                 yield head
                 walk_on(head.names, walk)
-            # there may be many namespaces before the first checkpoint is yielded
+            # Many namespaces may be read before the first checkpoint is yielded.
             if names is not None and bound == _ABOVE_ALL:
                 walk_on(names, self._checkpoints.walk(names[2]))
             elif names is not None:
@@ -674,8 +680,8 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
     def _tuple(
         self, thread_id: Any, namespace: str, whole: WholeCheckpoint, newest_of: str | None = None
     ) -> base.CheckpointTuple:
-        """Return a checkpoint in LangGraph's format. ``newest_of`` is the thread of the checkpoint,
-        if the checkpoint is the newest one of the thread.
+        """Return a checkpoint in LangGraph's format. For the newest checkpoint of a thread,
+        ``newest_of`` is the thread's id.
         """
         found = whole.checkpoint
         kept = self._values
@@ -699,7 +705,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
 
 
 class _Values(ChannelValues):
-    """Converts values of channels, and messages of LangChain into records of the format
+    """Converts values of channels, and converts messages of LangChain into records of the format
     ``langchain``.
     """
 
@@ -711,10 +717,10 @@ class _Values(ChannelValues):
         return self.readable and type(value) is list and all(map(_is_message, value))
 
     def key(self, message: BaseMessage) -> bytes:
-        """Return a key for a message. Different messages have different keys, and a message that is
-        changed in place gets another key. Keys are compared only within a process. A key from the
-        bytes of the serializer would take three times as long (``benchmarks.adapters``).
+        """Return a key that differs for different messages, also after a change in place. Keys are
+        compared only within a process.
         """
+        # A key from the serializer's bytes takes three times as long (``benchmarks.adapters``).
         kind: Any = type(message)
         named = kind.__qualname__, _fields_of(kind)(vars(message)), message.__pydantic_extra__
         try:
@@ -732,15 +738,15 @@ class _Values(ChannelValues):
         return bytes(kind.encode() + written)
 
     def listed(self, messages: Sequence[BaseMessage]) -> Listed:
-        """Return ``messages`` as the records of a checkpoint."""
+        """Return messages as the records of a checkpoint."""
         ids = [message.id for message in messages]
         return Listed(
             list(map(self.key, messages)), ids, lambda place: self.record(messages[place])
         )
 
     def record(self, message: BaseMessage) -> dict[str, Any]:
-        """Return the record of a message. If the message cannot be restored from the record alone,
-        add the message as the serializer writes it.
+        """Return the record of a message. If the record alone cannot restore the message, the
+        record also has the serializer's bytes.
         """
         record = message_to_dict(message)
         if is_json(record) and self._typed(messages_from_dict([record])[0]) == self._typed(message):
@@ -749,7 +755,6 @@ class _Values(ChannelValues):
         return {"type": record["type"], "data": data, "typed": self.packed(message)}
 
     def message(self, record: Mapping[str, Any]) -> BaseMessage:
-        """Return the message of a record."""
         message: BaseMessage = (
             self.unpacked(record["typed"]) if "typed" in record else messages_from_dict([record])[0]
         )
@@ -758,10 +763,9 @@ class _Values(ChannelValues):
 
 @cache
 def _fields_of(kind: type[BaseMessage]) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
-    """Return a function that returns the fields of a message of this ``kind``. The function is
-    cached, because pydantic takes longer to list the fields than to encode their values
-    (``benchmarks.adapters``).
-    """
+    """Return a function that returns the field values of a message of this class."""
+    # Cached, because pydantic takes longer to list the fields than to encode their values
+    # (``benchmarks.adapters``).
     return itemgetter(*kind.model_fields)
 
 

@@ -1,9 +1,11 @@
-"""Conversations of the OpenHands SDK in foldlog, and foldlog's condensers for its agents.
+"""Conversations of the OpenHands SDK in foldlog, and foldlog's condensers for agents of the SDK.
 
-    store = FoldlogFileStore("sqlite:///history.db", conversation_id) conversation =
-    LocalConversation(agent, workspace, conversation_id=conversation_id, file_store=store)
+    store = FoldlogFileStore("sqlite:///history.db", conversation_id)
+    conversation = LocalConversation(
+        agent, workspace, conversation_id=conversation_id, file_store=store
+    )
 
-Event files are events of the format ``openhands-v1``; ``base_state.json`` and other files are
+Event files are events of the format ``openhands-v1``. ``base_state.json`` and other files are
 documents. The View is the branch that the SDK shows its model.
 """
 
@@ -75,14 +77,13 @@ _MARKER = re.compile(r"events/\.eventlog-len-(\d+)\.marker")
 
 
 class FoldlogFileStore(WithHistories, FileStore):
-    """The files of one conversation. Any number of threads, processes and stores may use one
+    """The files of a conversation. Many threads, processes and stores may use the same
     conversation.
 
-    ``histories``        the URL of a store, or open histories, sync or async. A store that was
-                         opened by its URL is closed by ``close`` or ``with``
-    ``conversation_id``  the id of the conversation in the SDK; in foldlog the conversation is
-                         ``PREFIX/ID``
-    ``attributes``       the attributes of a new conversation, such as ``{"user": "u7", "title":
+        histories        the URL of a store, or open histories, sync or async; ``close`` and
+                         ``with`` close a store that was opened by its URL
+        conversation_id  the SDK's id of the conversation; its id in foldlog is ``PREFIX/ID``
+        attributes       attributes of a new conversation, such as ``{"user": "u7", "title":
                          "Refunds"}``
 
     An event file is written once, and cannot be changed or deleted. ``histories.erase`` erases the
@@ -100,9 +101,9 @@ class FoldlogFileStore(WithHistories, FileStore):
         super().__init__(histories, attributes)
         self.history = self.histories.sync[f"{prefix}/{quoted(str(conversation_id))}"]
         self._files = EventFiles(self.history)
-        self._told: int | None = None
-        """The number of event files in the last list for the SDK. The SDK gives the number of files
-        in the list to the next event file.
+        self._listed_files: int | None = None
+        """The number of event files in the list that the SDK read last. The SDK uses this number
+        for the next event file.
         """
         self._lock = RLock()
         self._locks: defaultdict[str, Lock] = defaultdict(Lock)
@@ -111,15 +112,17 @@ class FoldlogFileStore(WithHistories, FileStore):
         """Write a file. The file is on disk when the method returns.
 
         If the conversation was erased before this object used it, the conversation begins again.
-        Raises ``InvalidEvent`` if an event file has no event, or a number that the log already has;
-        ``ValueError`` if the contents are not UTF-8; ``ConversationErased`` if the conversation was
-        erased since this object used it.
+        Errors:
+
+            InvalidEvent          an event file has no event, or a number that the log already has
+            ValueError            the contents are not UTF-8
+            ConversationErased    the conversation was erased after this object used it
         """
         path = normal_path(path)
         text = contents if isinstance(contents, str) else contents.decode()
         named = _EVENT_FILE.fullmatch(path)
         with self._lock:
-            self._begin()
+            self._begin_again()
             if named:
                 self._write_event(path, int(named[1]), named[2], text)
             elif not _MARKER.fullmatch(path):
@@ -132,8 +135,8 @@ class FoldlogFileStore(WithHistories, FileStore):
     def with_effects(
         self, executor: ToolExecutor[Any, Any], observation: type[ToolObservation]
     ) -> ToolExecutor[Any, Any]:
-        """Return an executor for a tool whose ``__call__`` has the mark ``foldlog.effect``. Each
-        call of the tool runs at most once.
+        """Return an executor that runs the tool at most once for each call. ``foldlog.effect`` must
+        mark the ``__call__`` of ``executor``.
         """
         return _Executor(self, executor, observation)
 
@@ -141,7 +144,7 @@ class FoldlogFileStore(WithHistories, FileStore):
         """Copy the conversation of another store of the SDK. Return the number of new events.
 
         A second copy adds only new events. Raises ``InvalidEvent`` if the other store lacks an
-        event, or if its events differ from the events of this conversation.
+        event of this conversation, or has a different event.
         """
         to_copy = sorted(
             (int(named[1]), named[2])
@@ -166,7 +169,7 @@ class FoldlogFileStore(WithHistories, FileStore):
         return len(paths) - known
 
     def read(self, path: str) -> str:
-        """Return a file's text. Raises ``FileNotFoundError``."""
+        """Return a file's text. Raises ``FileNotFoundError`` if the file does not exist."""
         path = normal_path(path)
         named = _EVENT_FILE.fullmatch(path)
         with self._lock:
@@ -177,7 +180,7 @@ class FoldlogFileStore(WithHistories, FileStore):
                 path in self._files.documents
                 and (value := document(self.history, path)) is not None
             ):
-                # also if an old state is stored
+                # A state from before a redaction has an old head.
                 if path == _STATE:
                     head = {"leaf_event_id": self._files.head}
                 else:
@@ -194,7 +197,7 @@ class FoldlogFileStore(WithHistories, FileStore):
         path = normal_path(path)
         with self._lock:
             names = self._names()
-            self._told = len(self._files.names)
+            self._listed_files = len(self._files.names)
         start = f"{path}/" if path else ""
         below = (name[len(start) :].partition("/") for name in names if name.startswith(start))
         if path in names:
@@ -220,7 +223,7 @@ class FoldlogFileStore(WithHistories, FileStore):
                 )
 
     def exists(self, path: str) -> bool:
-        """Return whether a file or a folder has this ``path``."""
+        """Return whether a file or a folder has the path ``path``."""
         path = normal_path(path)
         marker = _MARKER.fullmatch(path)
         with self._lock:
@@ -229,20 +232,21 @@ class FoldlogFileStore(WithHistories, FileStore):
                 return any(name == path or is_below(name, path) for name in names)
             if int(marker[1]) != len(self._files.names):
                 return False
-            self._told = len(self._files.names)
+            self._listed_files = len(self._files.names)
             return True
 
     def get_absolute_path(self, path: str) -> str:
-        """Return an absolute name for a file of the store. The name is not the path of a file on
+        """Return an absolute name for a file of the store. This name is not the path of a file on
         disk.
         """
         return f"foldlog:{self.history.id}/{normal_path(path)}"
 
     @contextmanager
     def lock(self, path: str, timeout: float = 30.0) -> Iterator[None]:
-        """Hold a lock among the threads that use this object. Raises ``TimeoutError``.
+        """Hold a lock among the threads that use this object. Raises ``TimeoutError`` after
+        ``timeout`` seconds.
 
-        Other objects and processes need no lock: each event is appended in a transaction, after all
+        Other objects and processes need no lock, because a transaction appends an event after all
         events of other writers.
         """
         lock = self._locks[normal_path(path)]
@@ -255,9 +259,9 @@ class FoldlogFileStore(WithHistories, FileStore):
         finally:
             lock.release()
 
-    def _begin(self) -> None:
-        """Begin another conversation with the same id if the conversation was erased before this
-        object used it.
+    def _begin_again(self) -> None:
+        """If the conversation was erased before this object used it, begin another conversation
+        with the same id.
         """
         if not self._files.version:
             history, _ = self._append_or_begin(self.history, History.version)
@@ -276,7 +280,7 @@ class FoldlogFileStore(WithHistories, FileStore):
                 " written"
             )
         self._files.catch_up()
-        told = len(self._files.names) if self._told is None else self._told
+        told = len(self._files.names) if self._listed_files is None else self._listed_files
         if number < told or self._files.has(source_id):
             raise InvalidEvent(
                 f"{path}: conversation {self.history.id!r} has {len(self._files.names)} events, and"
@@ -286,8 +290,6 @@ class FoldlogFileStore(WithHistories, FileStore):
 
 
 class _Executor(ToolExecutor[Any, Any]):
-    """The executor of a tool that runs at most once."""
-
     def __init__(
         self,
         store: FoldlogFileStore,
@@ -323,11 +325,11 @@ class FoldlogCondenser(CondenserBase):
     """A condenser of foldlog for an agent of the SDK: ``Agent(llm=llm,
     condenser=FoldlogCondenser())``.
 
-    ``config`` is the configuration of the condenser, such as ``{"type": "digest", "max_size":
-    100}``. The default is foldlog's default condenser, which needs no model. The SDK stores
-    ``config`` in ``base_state.json``, so ``config`` must not contain keys: a model's key comes from
-    the environment. The prompt also stays below the limit of the agent's model, by an estimate of
-    tokens.
+    ``config`` configures the condenser, for example ``{"type": "digest", "max_size": 100}``.
+    Without ``config``, the condenser is foldlog's default condenser, and it needs no model. The SDK
+    stores ``config`` in ``base_state.json``. So ``config`` must not contain keys; a model's key
+    comes from the environment. The prompt also stays below the limit of the agent's model, by an
+    estimate of tokens.
     """
 
     config: dict[str, Any] = Field(default_factory=dict)
@@ -349,12 +351,12 @@ class FoldlogCondenser(CondenserBase):
     async def acondense(
         self, view: SdkView, agent_llm: LLM | None = None
     ) -> SdkView | SdkCondensation:
-        """Call ``condense`` in a thread."""
+        """Call ``condense`` in a worker thread."""
         return await asyncio.to_thread(self.condense, view, agent_llm)
 
     def condense(self, view: SdkView, agent_llm: LLM | None = None) -> SdkView | SdkCondensation:
         """Return the view that the agent uses next, or a condensation. Raises the SDK's
-        ``NoCondensationAvailableException``.
+        ``NoCondensationAvailableException`` if a required condensation is impossible.
         """
         records = [json.loads(event.model_dump_json(exclude_none=True)) for event in view.events]
         for record in records:
@@ -372,12 +374,12 @@ class FoldlogCondenser(CondenserBase):
             raise NoCondensationAvailableException(str(error)) from error
         tell_of_failures("of the SDK", condenser.type, reports)
         if isinstance(result, Condensation):
-            return _theirs(result, shown, view)
-        return _sent(result, shown, view)
+            return _as_sdk_condensation(result, shown, view)
+        return _as_sdk_view(result, shown, view)
 
 
 class _Model:
-    """The agent's model, with its own limits and an estimate of tokens."""
+    """The agent's model with its limits. Its token counts are estimates."""
 
     def __init__(self, llm: LLM) -> None:
         self.model = str(llm.model)
@@ -386,9 +388,9 @@ class _Model:
         self.token_sums = ESTIMATE.token_sums
 
 
-def _theirs(result: Condensation, shown: View, view: SdkView) -> SdkCondensation:
-    """Return a condensation with the SDK's ids. The offset of the condensation counts the events
-    that stay in the SDK's view.
+def _as_sdk_condensation(result: Condensation, shown: View, view: SdkView) -> SdkCondensation:
+    """Return a condensation with the SDK's ids. Its offset counts the events that stay in the SDK's
+    view.
     """
     action = result.action
     intervals, summaries = action.forgotten
@@ -411,22 +413,19 @@ def _theirs(result: Condensation, shown: View, view: SdkView) -> SdkCondensation
     return SdkCondensation(forgotten_event_ids=gone, **about)
 
 
-def _sent(result: View, shown: View, view: SdkView) -> SdkView:
-    """Return the SDK's view with the changes in foldlog's View ``result``: without hidden events,
-    and with masks and shortened texts.
-    """
+def _as_sdk_view(result: View, shown: View, view: SdkView) -> SdkView:
+    """Return the SDK's view without hidden events, and with masked and shortened texts."""
     hidden = {source_id_of(event) for event in shown}.difference(map(source_id_of, result))
     masks = {source_id_of(event): event for event in result if is_masked(event)}
     if not masks and not hidden:
         return view
-    events = [_masked(each, masks.get(each.id)) for each in view.events if each.id not in hidden]
+    events = [
+        _apply_mask(each, masks.get(each.id)) for each in view.events if each.id not in hidden
+    ]
     return view.model_copy(update={"events": events})
 
 
-def _masked(event: Any, mask: Event | None) -> Any:
-    """Return an event of the SDK with the content from its mask. Return the event unchanged if it
-    has no mask.
-    """
+def _apply_mask(event: Any, mask: Event | None) -> Any:
     if isinstance(mask, Action) and isinstance(event, ActionEvent):
         call = event.tool_call.model_copy(update={"arguments": json_text(mask.arguments)})
         return event.model_copy(update={"tool_call": call})

@@ -4,9 +4,9 @@
     agent = Agent(session_manager=RepositorySessionManager("7", repository))
     agent("hello")
 
-The conversation of an agent is ``PREFIX/SESSION/AGENT``, in the format ``strands``. The state of
-the agent is its document ``agent``. Messages that the agent's conversation manager removes or
-summarizes are forgotten, and stay in the log.
+An agent's messages are the conversation ``PREFIX/SESSION/AGENT`` in the format ``strands``. The
+document ``agent`` of the conversation has the agent's state. If the agent's conversation manager
+removes or summarizes messages, the View forgets these messages. Forgotten messages stay in the log.
 """
 
 from __future__ import annotations
@@ -49,24 +49,25 @@ if TYPE_CHECKING:
 _FORMAT = "strands"
 _AGENT = "agent"
 _REWRITTEN = "rewritten"
-"""The document with the messages that were updated. The keys of this document are the ids of the
-messages' first events. A value has the ids of all events of the message, and the new record.
+"""The document with updated messages. A key is the id of a message's first event. A value has the
+ids of all events of the message, and the new record.
 """
 _MANAGER = "conversation_manager_state"
 _TIME = {"updated_at": None}
 _SUMMARY = "condensation"
-"""The key in an agent's state with the id of a condensation. The summary of the conversation
-manager is stored only in the condensation with this id.
+"""The key in an agent's state with the id of a condensation. Only this condensation has the summary
+of the conversation manager.
 """
 _GONE: Any = {"role": "user", "content": [{"text": REDACTED}]}
 _REPLACED = "the runtime replaced the message"
 
 
 class _Held:
-    """The facts about a conversation that this process remembers for an agent. ``version`` is the
-    version at which the agent was begun or read. ``messages`` are the messages that the SDK still
-    has, by the ids of their first events; a mark on one of these messages pins the message.
-    ``state`` is the state of the agent at the version ``state_at``.
+    """The facts about an agent's conversation that this process remembers.
+
+    ``version`` is the version at which the agent was begun or read. ``messages`` are the messages
+    that the SDK still has, by the id of a message's first event. A mark on a message pins it.
+    ``state`` is the agent's state at the version ``state_at``.
     """
 
     state: dict[str, Any] | None = None
@@ -83,13 +84,13 @@ class _Held:
 class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignore[misc]
     """Stores sessions. Use it as the ``session_repository`` of a ``RepositorySessionManager``.
 
-    ``histories``   the URL of a store, or open histories, sync or async. A store that was opened by
-                    its URL is closed by ``close`` or ``with``
-    ``attributes``  the attributes of each new conversation, such as ``{"user": "u7"}``
+        histories   the URL of a store, or open histories, sync or async; ``close`` and ``with``
+                    close a store that was opened by its URL
+        attributes  attributes of each new conversation, such as ``{"user": "u7"}``
 
-    Any number of threads, processes and repositories may use one store. When a method returns, its
-    changes are on disk. A session that was deleted or erased can begin again. If this repository
-    read or created an agent before the agent's session was erased, later calls for the agent raise
+    Many threads, processes and repositories may use the same store. When a method returns, its
+    changes are on disk. A session that was deleted or erased can begin again. If an agent's session
+    is erased after this repository used the agent, later calls for the agent raise
     ``ConversationErased``.
     """
 
@@ -101,15 +102,15 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
         self._held: dict[str, _Held] = {}
 
     def conversation(self, session_id: str, *agent_id: str) -> str:
-        """Return the id of an agent's conversation, or, without ``agent_id``, the id of the
+        """Return the id of an agent's conversation. Without ``agent_id``, return the id of the
         conversation with the session's other data.
         """
         name = "/".join((self._prefix, *map(quoted, (session_id, *agent_id))))
         return name if agent_id else companion(name, "session")
 
     def register_hooks(self, registry: HookRegistry, **kwargs: Any) -> None:
-        """Make tools with the mark ``foldlog.effect`` run at most once. Use it as
-        ``Agent(hooks=[repository])``.
+        """Make tools that ``foldlog.effect`` marks run at most once for each call. Pass the
+        repository as ``Agent(hooks=[repository])``.
         """
         registry.add_callback(BeforeToolCallEvent, self._before_tool)
 
@@ -127,9 +128,9 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
         return session
 
     def read_session(self, session_id: str, **kwargs: Any) -> Session | None:
-        """Return a session; None if the session does not exist."""
+        """Return a session. Return None if the session does not exist."""
         redacted = {"session_id": session_id, "session_type": SessionType.AGENT}
-        session = _kept(
+        session = _read_document(
             self._holding(self.conversation(session_id), begins=True).history, "session", redacted
         )
         return None if session is None else Session.from_dict(session)
@@ -157,19 +158,18 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
         )
 
     def read_agent(self, session_id: str, agent_id: str, **kwargs: Any) -> SessionAgent | None:
-        """Return the state of an agent; None if the agent does not exist."""
+        """Return the state of an agent. Return None if the agent does not exist."""
         conversation = self.conversation(session_id, agent_id)
-        # the SDK reports open calls as interrupted
+        # The SDK itself reports open calls as interrupted.
         note_left_behind(self._sync, conversation)
-        state = _state(self._holding(conversation, begins=True).history, agent_id)
+        state = _agent_state(self._holding(conversation, begins=True).history, agent_id)
         if state is None:
             return None
         return SessionAgent.from_dict(from_plain(state))
 
     def update_agent(self, session_id: str, session_agent: SessionAgent, **kwargs: Any) -> None:
-        """Write the state of an agent and, in the same transaction, forget the messages that the
-        agent's conversation manager has removed since the last state. Raises ``SessionException``
-        if the agent does not exist.
+        """Write the state of an agent. The same transaction forgets the messages that the agent's
+        conversation manager has removed. Raises ``SessionException`` if the agent does not exist.
         """
         agent_id = session_agent.agent_id
         held = self._holding(self.conversation(session_id, session_agent.agent_id))
@@ -179,14 +179,14 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
                 if held.state_at == version:
                     before = held.state
                 else:
-                    before = _state(held.history, agent_id)
+                    before = _agent_state(held.history, agent_id)
                 if before is None:
                     raise SessionException(
                         f"Agent {agent_id} in session {session_id} does not exist"
                     )
                 session_agent.created_at = before.get("created_at", session_agent.created_at)
                 kept = to_plain(session_agent.to_dict())
-                events = _reduced(held, kept[_MANAGER], before[_MANAGER])
+                events = _condense_removed(held, kept[_MANAGER], before[_MANAGER])
                 if events or _SUMMARY in before:
                     kept[_MANAGER].pop("summary_message", None)
                     kept[_SUMMARY] = version if events else before[_SUMMARY]
@@ -210,7 +210,7 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
     def create_message(
         self, session_id: str, agent_id: str, session_message: SessionMessage, **kwargs: Any
     ) -> None:
-        """Append a message."""
+        """Append a message to an agent's conversation."""
         records = [to_plain(session_message.to_dict())]
         held = self._holding(self.conversation(session_id, agent_id))
         append = partial(History.append_records, records=records, format=_FORMAT)
@@ -222,8 +222,8 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
     def read_message(
         self, session_id: str, agent_id: str, message_id: int, **kwargs: Any
     ) -> SessionMessage | None:
-        """Return a message; None if the message does not exist. All messages of the agent are
-        read.
+        """Return a message. Return None if the message does not exist. All messages of the agent
+        are read.
         """
         found = self._found(self._sync[self.conversation(session_id, agent_id)], message_id)
         if found is None:
@@ -233,9 +233,10 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
     def update_message(
         self, session_id: str, agent_id: str, session_message: SessionMessage, **kwargs: Any
     ) -> None:
-        """Replace the content of a message. The old content is erased for good: see
-        ``History.redact``. Raises ``SessionException`` if the message does not exist. The call
-        takes as long as ``History.redact``.
+        """Replace the content of a message, and erase the old content as ``History.redact`` does.
+
+        The call takes as long as ``History.redact``. Raises ``SessionException`` if the message
+        does not exist.
         """
         history = self._holding(self.conversation(session_id, agent_id)).history
         found = self._found(history, session_message.message_id)
@@ -251,7 +252,7 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
                 version = history.version()
                 rewritten = document(history, _REWRITTEN, {}, version)
                 new = {f"{events[0]}": {"events": events, "record": record}}
-                instead = _replaced(history, events, _text_of(record["message"]))
+                instead = _condense_updated(history, events, _text_of(record["message"]))
                 history.append(
                     instead, expected_version=version, documents={_REWRITTEN: {**rewritten, **new}}
                 )
@@ -267,15 +268,15 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
         offset: int = 0,
         **kwargs: Any,
     ) -> list[SessionMessage]:
-        """Return the messages of an agent in order, also removed messages. Raises
-        ``SessionException`` if the agent does not exist. All messages of the agent are read.
+        """Return the messages of an agent in order, also removed messages. All messages of the
+        agent are read. Raises ``SessionException`` if the agent does not exist.
         """
         conversation = self.conversation(session_id, agent_id)
         if conversation not in self._sync:
             raise SessionException(f"Agent {agent_id} in session {session_id} does not exist")
         remembered = self._holding(conversation).messages
         stop = None if limit is None else offset + limit
-        records = islice(_records(self._sync[conversation]), offset, stop)
+        records = islice(_records_by_events(self._sync[conversation]), offset, stop)
         messages = {
             events[0]: SessionMessage.from_dict(from_plain(record)) for events, record in records
         }
@@ -297,18 +298,18 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
     def read_multi_agent(
         self, session_id: str, multi_agent_id: str, **kwargs: Any
     ) -> dict[str, Any] | None:
-        """Return the state of agents that work together; None if no state was written."""
+        """Return the state of agents that work together. Return None if no state was written."""
         held = self._holding(self.conversation(session_id), begins=True)
         state: dict[str, Any] | None = from_plain(
-            _kept(held.history, f"multi-agent/{multi_agent_id}")
+            _read_document(held.history, f"multi-agent/{multi_agent_id}")
         )
         return state
 
     def update_multi_agent(
         self, session_id: str, multi_agent: MultiAgentBase, **kwargs: Any
     ) -> None:
-        """Write the state of agents that work together again. Raises ``SessionException`` if no
-        state was written before.
+        """Write a new state of agents that work together. Raises ``SessionException`` if no state
+        was written before.
         """
         if (
             self._holding(self.conversation(session_id)).history.document(
@@ -336,14 +337,15 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
     def _found(self, history: History, message_id: int) -> tuple[list[int], Any] | None:
         with suppress(ConversationErased):
             return {
-                record["message_id"]: (events, record) for events, record in _records(history)
+                record["message_id"]: (events, record)
+                for events, record in _records_by_events(history)
             }.get(message_id)
         return None
 
 
-def _kept(history: History, name: str, redacted: Any = None) -> Any:
-    """Return a document; None if the document does not exist, and ``redacted`` if all values of the
-    document were redacted.
+def _read_document(history: History, name: str, redacted: Any = None) -> Any:
+    """Return a document. Return None if the document does not exist, and ``redacted`` if all its
+    values were redacted.
     """
     try:
         value = history.document(name)
@@ -352,10 +354,10 @@ def _kept(history: History, name: str, redacted: Any = None) -> Any:
         return None
 
 
-def _state(history: History, agent_id: str) -> Any:
-    """Return the state of an agent. The summary in the state comes from a condensation."""
+def _agent_state(history: History, agent_id: str) -> Any:
+    """Return the state of an agent. A condensation has the summary in this state."""
     manager = SlidingWindowConversationManager().get_state()
-    kept = _kept(history, _AGENT, {"agent_id": agent_id, "state": {}, _MANAGER: manager})
+    kept = _read_document(history, _AGENT, {"agent_id": agent_id, "state": {}, _MANAGER: manager})
     if kept is not None and _SUMMARY in kept:
         event: Any = next(history.events(kept[_SUMMARY], kept[_SUMMARY] + 1))
         kept = {
@@ -365,8 +367,8 @@ def _state(history: History, agent_id: str) -> Any:
     return kept
 
 
-def _records(history: History) -> Iterator[tuple[list[int], Any]]:
-    """Yield, for each message, the ids of its events and its record, in the order of the log."""
+def _records_by_events(history: History) -> Iterator[tuple[list[int], Any]]:
+    """Yield the ids of a message's events, and the message's record, in the order of the log."""
     rewritten = document(history, _REWRITTEN, {})
     instead = {event_id: each for each in rewritten.values() for event_id in each["events"]}
     ours = (
@@ -379,7 +381,7 @@ def _records(history: History) -> Iterator[tuple[list[int], Any]]:
     for events, records in shown_records(ours, _FORMAT, history):
         other = instead.get(events[0].id)
         if other is None and records:
-            # count as the SDK does
+            # A record that is not the stored record has no message id: count on, as the SDK does.
             if stored.record(events) is not None:
                 before = records[0]["message_id"]
             else:
@@ -390,11 +392,12 @@ def _records(history: History) -> Iterator[tuple[list[int], Any]]:
             yield other["events"], other["record"]
 
 
-def _reduced(held: _Held, now: Any, then: Any) -> list[Event]:
+def _condense_removed(held: _Held, now: Any, then: Any) -> list[Event]:
     """Return the condensation after which a View shows only the messages that a conversation
-    manager has left. The manager removes the first messages that are not pinned. If content was
-    redacted after the agent read the content, the manager's new summary may contain the content, so
-    the summary is not stored.
+    manager left.
+
+    The manager removes the first messages that are not pinned. If the agent read content before its
+    redaction, the manager's new summary may contain this content. Such a summary is not stored.
     """
     history = held.history
     names = ("removed_message_count", "summary_message")
@@ -408,7 +411,7 @@ def _reduced(held: _Held, now: Any, then: Any) -> list[Event]:
     if (removed, summary) == before:
         return []
     view = history.view()
-    messages = [events for events, _ in _records(history)]
+    messages = [events for events, _ in _records_by_events(history)]
     marked: Any = [
         each.to_message() if (each := held.messages.get(events[0])) else {} for events in messages
     ]
@@ -428,10 +431,11 @@ def _reduced(held: _Held, now: Any, then: Any) -> list[Event]:
     return [] if change is None else [change]
 
 
-def _replaced(history: History, events: list[int], text: str) -> list[Event]:
-    """Return the condensation that replaces ``events`` by a text in the View. Return no event if
-    the text is empty, as for a tool's result, which stays with its call, or if the View shows none
-    of ``events``.
+def _condense_updated(history: History, events: list[int], text: str) -> list[Event]:
+    """Return the condensation that replaces ``events`` by a text in the View.
+
+    Return no event if the View shows none of ``events``. Return no event for an empty text either,
+    such as the text of a tool's result: a result stays with its call.
     """
     shown = [event.id for event in history.view()]
     if not text.strip() or set(events).isdisjoint(shown):

@@ -1,7 +1,9 @@
 """Store the checkpoints of LangGraph.
 
-checkpoints     finds, reads, writes and hides checkpoints, which are versions of conversations
-branches        finds the branches of a thread, and the checkpoints of each branch
+checkpoints     finds, reads, writes and hides checkpoints; a checkpoint is a version of a
+                conversation
+branches        finds the branches of a thread, and the checkpoints of a branch
 channels        converts the values of a graph's channels into JSON and documents
-record_lists    stores a list of records, which changes from checkpoint to checkpoint, as events
+record_lists    stores a list of records as events, while the list changes from checkpoint to
+                checkpoint
 """

@@ -1,9 +1,9 @@
-"""Find the checkpoints of a thread of LangGraph: the newest checkpoint of each branch, and any
+"""Find the checkpoints of a thread of LangGraph: the newest checkpoint of every branch, and any
 checkpoint by its id.
 
-A *thread* is named by the id of its first conversation. All other branches of a thread are forks,
-``THREAD/@CHECKPOINT``. A fork is named after its first own checkpoint. A checkpoint is a version of
-a branch. The events of a checkpoint are found by an idempotency key, which is made of the
+A *thread* has the id of its first conversation. All other branches of a thread are forks with the
+id ``THREAD/@CHECKPOINT``: the id of a fork ends with its first own checkpoint. A checkpoint is a
+version of a branch. The events of a checkpoint are found by an idempotency key, made of the
 checkpoint's id and a number.
 """
 
@@ -38,20 +38,20 @@ from foldlog.eventstore.inside import (
 from foldlog.runtimes import REDACTED, Recent
 
 CHECKPOINT = "checkpoint"
-"""The name of the document that marks a version of a branch as a checkpoint."""
+"""The document with this name marks a version of a branch as a checkpoint."""
 
 HIDDEN = "hidden"
-"""The name of the document of a branch that says which checkpoints of its thread are hidden."""
+"""The document with this name tells which checkpoints of a branch's thread are hidden."""
 
 _FORKS = "/@"
 KEPT = 64
-"""The number of threads, and the number of branches, that stay in memory."""
+"""The number of threads, and also of branches, that stay in memory."""
 
 _id_of = attrgetter("id")
 
 
 class Checkpoint(NamedTuple):
-    """A version of a branch. ``value`` is the checkpoint's document; ``value`` is None if the
+    """A version of a branch. ``value`` is the document of the checkpoint. ``value`` is None if the
     branch has no checkpoint yet.
     """
 
@@ -61,7 +61,7 @@ class Checkpoint(NamedTuple):
 
     @property
     def id(self) -> str:
-        """The id of the checkpoint; empty if the branch has no checkpoint yet."""
+        """The id of the checkpoint. The id is empty if the branch has no checkpoint yet."""
         return "" if self.value is None else str(self.value["id"])
 
     @property
@@ -75,35 +75,33 @@ class Checkpoint(NamedTuple):
 
     @property
     def ranges(self) -> list[int] | None:
-        """The ids of the events of the checkpoint's records; None if the checkpoint has no list of
+        """The ids of the events of the checkpoint's records. None if the checkpoint has no list of
         records.
         """
         return None if self.value is None else self.value["records"]
 
     @property
     def delta(self) -> str:
-        """``WRITES`` if the checkpoint has only writes, and ``SNAPSHOT`` if it has the whole list;
-        empty if the list is not stored as differences.
+        """``WRITES`` if the checkpoint has only writes, ``SNAPSHOT`` if it has the whole list.
+        Empty if the list is not stored as differences.
         """
         return "" if self.value is None else self.value.get("delta", "")
 
     @property
     def removed(self) -> int:
-        """The id of the last event that forgot records before the end of the list; -1 if no event
-        forgot such records.
-        """
+        """The id of the last event that forgot records before the end of the list, or -1."""
         return -1 if self.value is None else self.value.get("removed", -1)
 
     def precedes(self, parent: str | None, checkpoint_id: str) -> bool:
-        """Return whether this checkpoint can come directly before ``checkpoint_id`` in a branch:
-        whether it is the ``parent`` and has a smaller id.
+        """Return whether this checkpoint can come directly before ``checkpoint_id`` in a branch.
+        This checkpoint must be ``parent`` and have a smaller id.
         """
         return self.value is not None and self.id == parent and parent < checkpoint_id
 
 
 class ThreadBranch(NamedTuple):
-    """A branch: its newest checkpoint, the version at which its own events begin, and which
-    checkpoints are hidden.
+    """A branch: its newest checkpoint, the version at which its own events begin, and the hidden
+    checkpoints.
 
     ``documents`` are all documents of the branch, or None if only the checkpoint was read. The
     caller may change ``documents``.
@@ -132,13 +130,13 @@ class ThreadBranches:
         self._known = Recent[str, tuple[bytes | None, ThreadBranch]](KEPT)
 
     def of(self, thread: str) -> list[ThreadBranch]:
-        """Return the branches of a thread, as they are at one moment. Each branch that has grown
-        since the last call is read.
+        """Return the branches of a thread at one moment. Only branches that have grown since the
+        last call are read.
         """
         return query_all(self._store.database, partial(self.at_moment, thread))
 
     def at_moment(self, thread: str, moment: Moment) -> list[ThreadBranch]:
-        """Return the branches of a thread, read in the transaction ``moment``."""
+        """Return the branches of a thread. The transaction ``moment`` reads them."""
         branches: list[ThreadBranch] = []
         with suppress(ConversationErased, ConversationNotFound):
             first = moment.conversation(thread)
@@ -156,9 +154,10 @@ class ThreadBranches:
         return self._store.query(branch, lambda reading: _tip_at(reading, version))
 
     def led_to(self, checkpoint: Checkpoint, limit: int) -> list[Checkpoint]:
-        """Return at most ``limit`` ancestors of ``checkpoint`` in its branch, the nearest first.
-        Stop at a checkpoint whose parent is not in the branch. The returned checkpoints are read in
-        one transaction.
+        """Return at most ``limit`` ancestors of a checkpoint in its branch, the nearest ancestor
+        first. One transaction reads them.
+
+        The list ends at a checkpoint whose parent is not in the branch.
         """
 
         def read(reading: ReadTransaction) -> list[Checkpoint]:
@@ -173,20 +172,21 @@ class ThreadBranches:
         return self._store.query(checkpoint.branch, read)
 
     def walk(self, branches: list[ThreadBranch]) -> Iterator[Checkpoint]:
-        """Yield the checkpoints of ``branches``, the newest first. Only the yielded checkpoints are
-        read.
+        """Yield the checkpoints of branches, the newest checkpoint first. Only the yielded
+        checkpoints are read.
 
-        A fork that was detached, or copied from another store, also contains the checkpoints that
-        it shared with its parent. Each checkpoint is yielded once.
+        A detached or copied fork also has the checkpoints that it shared with its parent. A shared
+        checkpoint is yielded once.
         """
         lines = [self._line(branch) for branch in branches]
         return (next(same) for _, same in groupby(merge(*lines, key=_id_of, reverse=True), _id_of))
 
     def locate(self, branches: list[ThreadBranch], checkpoint_id: str) -> Checkpoint | None:
-        """Return the checkpoint with an id; None if the thread does not have the checkpoint. If the
-        checkpoint is redacted, return the last earlier checkpoint that is not redacted, without the
-        channels of the earlier checkpoint, or None. The newest checkpoint of a branch needs no
-        read; any other checkpoint needs a read of each newer branch.
+        """Return the checkpoint with an id. Return None if the thread does not have the checkpoint.
+
+        If the checkpoint is redacted, return the last earlier checkpoint that is not redacted,
+        without its channels, or None. The newest checkpoint of a branch needs no read. Any other
+        checkpoint needs a read of all newer branches.
         """
         for branch in branches:
             if branch.tip.value is not None and branch.tip.id == checkpoint_id:
@@ -196,8 +196,8 @@ class ThreadBranches:
                 last = appended[-1]
                 checkpoint = self.at(name, last.first_id + last.events)
                 return checkpoint if checkpoint.value is not None else None
-        # A fork that was detached or copied has copies of the events that it shared, but no keys by
-        # which a checkpoint can be found. So walk back through it until the ids are smaller.
+        # A detached or copied fork has copies of the events that it shared, but no keys of these
+        # events. So no key finds a checkpoint: walk back through the fork until ids are smaller.
         copies = (
             self._line(branch)
             for branch in branches
@@ -218,12 +218,12 @@ class ThreadBranches:
         )
 
     def to_continue(self, thread: str, checkpoint_id: str, parent: str | None) -> Checkpoint:
-        """Return the newest checkpoint of the branch to which a new checkpoint is appended.
+        """Return the newest checkpoint of the branch that gets a new checkpoint.
 
-        The branch ends in ``parent``, or already has the new checkpoint, or was begun for the new
-        checkpoint. If no branch does, and the parent is an earlier checkpoint, a fork begins at the
-        parent. If the parent does not exist, the thread itself begins, or, if the thread has a
-        checkpoint already, a branch without a past.
+        The branch ends in ``parent``, already has the new checkpoint, or was begun for it. Without
+        such a branch, a fork begins at the parent, if the parent is an earlier checkpoint. If the
+        parent does not exist, the thread itself begins. If the thread already has a checkpoint, a
+        branch without a past begins instead.
         """
         branches = self.of(thread)
         name = f"{thread}{_FORKS}{checkpoint_id}"
@@ -234,27 +234,27 @@ class ThreadBranches:
         if origin is not None:
             with suppress(VersionConflict):  # another writer began the fork
                 self._store.fork(origin.branch, origin.version, name, replace_erased=True)
-            return self._begun(name)
+            return self._newest_or_begin(name)
         is_thread_begun = any(
             branch.tip.branch == thread and branch.tip.value is not None for branch in branches
         )
-        return self._begun(name if is_thread_begun else thread)
+        return self._newest_or_begin(name if is_thread_begun else thread)
 
     def begin(self, conversation: str) -> None:
-        """Begin a conversation. An erased conversation may have had the same id."""
+        """Begin a conversation. An erased conversation with the same id is replaced."""
         begin(self._histories, conversation, self._attributes)
 
     def begin_new(self, conversation: str) -> None:
-        """Begin a conversation with the attributes, if there are attributes and the conversation
-        has no events.
+        """Begin a conversation with the attributes of this object. Do nothing if there are no
+        attributes, or if the conversation has events.
         """
         with suppress(ConversationErased):
             if self._attributes and not self._histories[conversation].version():
                 self.begin(conversation)
 
-    def _begun(self, branch: str) -> Checkpoint:
+    def _newest_or_begin(self, branch: str) -> Checkpoint:
         """Return the newest checkpoint of a branch. If the branch was erased, begin a new
-        conversation with the branch's id.
+        conversation with its id.
         """
         self.begin_new(branch)
         try:
@@ -310,8 +310,8 @@ def standing_documents(reading: ReadTransaction, version: int | None = None) -> 
 
 
 def _before_redacted(documents: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the document of the last checkpoint before a redacted checkpoint, without the
-    channels: every channel may have had another value in the redacted checkpoint.
+    """Return the document of the last checkpoint before a redacted checkpoint. The channels are
+    left out, because their values may differ in the redacted checkpoint.
     """
     if CHECKPOINT in documents:
         return {**copied(documents[CHECKPOINT]), "channels": [], "small": {}}
@@ -319,8 +319,8 @@ def _before_redacted(documents: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def appended_for(moment: Moment, conversation: str, checkpoint_id: str) -> list[RecalledKey]:
-    """Return the events that were appended to a conversation for a checkpoint, in order, read in
-    the transaction ``moment``.
+    """Return the events that were appended to a conversation for a checkpoint, in order. The
+    transaction ``moment`` reads them.
     """
     appended: list[RecalledKey] = []
     with suppress(ConversationErased, ConversationNotFound):
@@ -331,7 +331,6 @@ def appended_for(moment: Moment, conversation: str, checkpoint_id: str) -> list[
 
 
 def copied(value: Any) -> Any:
-    """Return a copy of a JSON value."""
     return to_builtins(value, builtin_types=(bytes,))
 
 

@@ -1,5 +1,5 @@
-"""Convert the values of a graph's channels into JSON. Small values are in the document of a
-checkpoint. Each larger value is a document.
+"""Convert the values of a graph's channels into JSON. The document of a checkpoint has small
+values. A larger value is a document of its own.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _SHORT = 64
 
 
 class ChannelValues:
-    """Converts values into JSON and back, with the types that the serializer of LangGraph
-    preserves.
+    """Converts values into JSON and back. The types that LangGraph's serializer preserves are
+    preserved.
 
-    If ``readable`` is true, a value that JSON can represent is stored as JSON. Otherwise, for
-    example with a serializer that encrypts, every value is stored as the serializer writes it.
+    If ``readable`` is true, a value that JSON can represent is stored as JSON. Otherwise every
+    value is stored as the serializer writes it, for example encrypted.
     """
 
     def __init__(self, serde: Any, *, readable: bool) -> None:
@@ -31,7 +31,7 @@ class ChannelValues:
         self.readable = readable
 
     def packed(self, value: Any) -> dict[str, Any]:
-        """Return a value as JSON: unchanged if JSON can represent it, otherwise as the serializer
+        """Return a value as JSON. A value that JSON cannot represent is returned as the serializer
         writes it.
         """
         if self.readable and is_json(value):
@@ -45,19 +45,16 @@ class ChannelValues:
         return self.serde.loads_typed((packed["type"], b64decode(packed["base64"])))
 
     def fresh(self, packed: Mapping[str, Any]) -> Any:
-        """Return a copy of a packed value, which the caller may change although the value is used
-        again.
-        """
+        """Return a copy of a packed value. The caller may change the copy."""
         return self.unpacked(copied(packed) if "json" in packed else packed)
 
     def metadata(self, found: Checkpoint) -> dict[str, Any]:
-        """Return the metadata of a checkpoint."""
         if found.value:
             return dict(self.unpacked(found.value["metadata"]))
         return {}
 
     def channels(self, documents: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the values of the channels of a checkpoint, given its documents."""
+        """Return the values of a checkpoint's channels from the checkpoint's documents."""
         value = documents["checkpoint"]
         small = value["small"]
         kept = {name: documents[_CHANNEL + name] for name in value["channels"] if name not in small}
@@ -75,11 +72,11 @@ class ChannelValues:
         new: Container[str],
         before: Checkpoint,
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the fields about channels in the document of a checkpoint, and the documents of
-        channels that have changed since the checkpoint ``before``.
+        """Return the fields about channels for a checkpoint's document, and the documents of
+        changed channels.
 
-        A channel has not changed if it has the same version in both checkpoints and is not in
-        ``new``.
+        A channel is unchanged since the checkpoint ``before`` if both checkpoints have the same
+        version and the channel is not in ``new``.
         """
         old = before.value or {"channels": (), "small": {}}
         if before.value:
@@ -105,7 +102,7 @@ class ChannelValues:
 
 
 def next_version(current: Any) -> Any:
-    """Return the version of a channel that follows ``current``. The next version has the type of
+    """Return the version of a channel after ``current``. The next version has the type of
     ``current``: ``int``, or the text that some savers use.
     """
     if isinstance(current, str):
@@ -114,11 +111,11 @@ def next_version(current: Any) -> Any:
 
 
 def pending_writes(notes: Iterable[Mapping[str, Any]]) -> list[tuple[str, str, Any]]:
-    """Return the writes of a checkpoint in LangGraph's order. A write is returned as a task, a
-    channel and a packed value.
+    """Return the writes of a checkpoint in LangGraph's order: for a write its task, its channel and
+    its packed value.
 
-    If a task has several writes with the same index, the first write counts. For an index below 0,
-    such as the index of an error, the last write counts.
+    If a task has several writes with the same index, the first write counts. Below index 0, as for
+    an error, the last write counts.
     """
     writes: dict[tuple[str, int], tuple[str, str, Any]] = {}
     for note in notes:

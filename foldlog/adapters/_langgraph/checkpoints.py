@@ -1,9 +1,9 @@
 """Store the checkpoints of a runtime as versions of conversations.
 
 The records of a checkpoint, in the format of an adapter, are events of its branch. All values that
-are not records are documents, mainly ``checkpoint``. Checkpoints that follow one another are in the
-same branch. A second child of a checkpoint begins a fork. Notes on a checkpoint may come before the
-checkpoint and after its children, so notes are in a separate conversation, ``THREAD/+writes``.
+are not records are documents, mainly ``checkpoint``. Consecutive checkpoints are in the same
+branch. A second child of a checkpoint begins a fork. A note on a checkpoint may come before the
+checkpoint or after its children. So notes are in a conversation of their own, ``THREAD/+writes``.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ _NOTES = "writes"
 """The name of the companion conversation with the notes of a thread."""
 
 _PLACE = frozenset(("checkpoint", "number"))
-"""The fields of a note that foldlog adds: the checkpoint of the note, and the number of earlier
-notes on the same checkpoint.
+"""The fields that foldlog adds to a note: the note's checkpoint, and the number of earlier notes on
+this checkpoint.
 """
 _NONE = Listed((), (), lambda place: None)
 
@@ -69,8 +69,8 @@ _NONE = Listed((), (), lambda place: None)
 class WholeCheckpoint(NamedTuple):
     """A checkpoint with its documents, records and notes.
 
-    ``spans`` are the ids of the events of each record, and ``values`` are the runtime's values of
-    the records. ``notes`` are in the order in which they were appended.
+    ``spans`` are the ids of the events of the records, and ``values`` are the runtime's values of
+    the records. ``notes`` are in the order of their appends.
     """
 
     checkpoint: Checkpoint
@@ -84,7 +84,7 @@ class WholeCheckpoint(NamedTuple):
 class _Newest:
     """The newest checkpoint of a branch with its records.
 
-    ``history`` remembers which conversation has the id of the branch; ``history`` is None if the
+    ``history`` remembers which conversation has the id of the branch. ``history`` is None if the
     branch was only read. As far as this process knows, no shown event with an id below ``alone``
     follows the records.
     """
@@ -98,10 +98,10 @@ class _Newest:
 class Checkpoints:
     """Reads and writes the checkpoints of all threads of a store.
 
-    ``format`` is the format of the records. In this format each record can be read by itself.
-    ``value`` returns the runtime's value of a record, and ``listed`` returns the keys and ids of
-    the runtime's values. New conversations get ``attributes``. Any number of threads and processes
-    may use the checkpoints.
+    ``format`` is the format of the records. A record of this format can be read without other
+    records. ``value`` returns the runtime's value of a record. ``listed`` returns the keys and ids
+    of the runtime's values. New conversations get ``attributes``. Many threads and processes may
+    use the checkpoints.
     """
 
     def __init__(
@@ -119,8 +119,8 @@ class Checkpoints:
         self._listed = listed
         self._newest = Recent[str, _Newest](KEPT)
         self._noted = Recent[tuple[str, str], tuple[History, list[Any]]](KEPT)
-        """By thread and checkpoint, the history and the notes that this process wrote, if no other
-        process wrote notes on the checkpoint.
+        """By thread and checkpoint, the history and the notes that this process wrote. An entry is
+        absent if another process wrote notes on the checkpoint.
         """
 
     # -- reading
@@ -129,8 +129,8 @@ class Checkpoints:
     def find(
         self, thread: str, checkpoint_id: str | None = None, *, hidden: bool = False
     ) -> Checkpoint | None:
-        """Return a checkpoint, by default the newest one; None if the checkpoint does not exist or
-        is hidden.
+        """Return a checkpoint, by default the newest checkpoint. Return None if the checkpoint does
+        not exist or is hidden.
 
         The branches of the thread are read.
         """
@@ -142,12 +142,12 @@ class Checkpoints:
         return self.branches.locate(branches, checkpoint_id)
 
     def walk(self, thread: str, *, hidden: bool = False) -> Iterator[Checkpoint]:
-        """Yield the checkpoints of a thread, the newest first. The branches of the thread and the
-        yielded checkpoints are read.
+        """Yield the checkpoints of a thread, the newest checkpoint first. The branches of the
+        thread and the yielded checkpoints are read.
         """
-        return self._shown(self.branches.of(thread), hidden)
+        return self._shown_events(self.branches.of(thread), hidden)
 
-    def _shown(self, branches: list[ThreadBranch], hidden: bool) -> Iterator[Checkpoint]:
+    def _shown_events(self, branches: list[ThreadBranch], hidden: bool) -> Iterator[Checkpoint]:
         walked = self.branches.walk(branches)
         if hidden:
             return walked
@@ -158,8 +158,10 @@ class Checkpoints:
         self, thread: str, *, hidden: bool = False
     ) -> tuple[WholeCheckpoint | None, Iterator[Checkpoint]]:
         """Return the newest checkpoint with its documents, records and notes, read at one moment,
-        and an iterator over the earlier checkpoints, which reads them lazily. The call itself reads
-        the branches of the thread and the newest checkpoint.
+        and an iterator over earlier checkpoints.
+
+        The call reads the branches of the thread and the newest checkpoint. The iterator reads the
+        earlier checkpoints.
         """
 
         def work(moment: Moment) -> tuple[list[ThreadBranch], WholeCheckpoint | None]:
@@ -174,7 +176,7 @@ class Checkpoints:
             return branches, self._whole(thread, branch.tip, moment, branch.documents)
 
         branches, whole = query_all(self.histories.store.database, work)
-        walked = self._shown(branches, hidden)
+        walked = self._shown_events(branches, hidden)
         found = next(walked, None)
         if whole is None and found is not None:
             whole = self.whole(thread, found)
@@ -204,9 +206,8 @@ class Checkpoints:
     def _records(
         self, checkpoint: Checkpoint, read: Callable[[Any], Any], moment: Moment
     ) -> tuple[list[Span], list[Any]]:
-        """Return the ids of the events of each record of a checkpoint, and the results of ``read``
-        for the records. Each record is read before the next record is parsed: many objects at once
-        would start Python's garbage collection.
+        """Return the ids of the events of a checkpoint's records, and the results of ``read`` for
+        the records.
         """
         found = checkpoint.ranges
         if not found:
@@ -222,9 +223,11 @@ class Checkpoints:
                     spans.append((span.start, span.stop))
                     texts.append(text)
             if _are_stored(ranges_of, spans):
+                # Read a record before the next record is parsed: many objects at once would start
+                # Python's garbage collection.
                 return spans, [read(parse(text)) for text in texts]
         intervals = [(start, stop - 1) for start, stop in ranges_of]
-        shown = _shown(checkpoint.branch, intervals, moment)
+        shown = _shown_events(checkpoint.branch, intervals, moment)
         encoder = Encoder(self._format, stored=stored)
         spans = []
         values = list[Any]()
@@ -240,8 +243,8 @@ class Checkpoints:
         return spans, values
 
     def mark(self, thread: str, branch: str) -> list[tuple[int, int]]:
-        """Return a value that changes if a part of a branch or of the notes is redacted, or if the
-        conversation of the branch or of the notes is erased and begun again.
+        """Return a value that a redaction or an erasure changes. Redactions and erasures of the
+        branch and of its notes count.
         """
 
         def read(moment: Moment) -> list[tuple[int, int]]:
@@ -255,7 +258,9 @@ class Checkpoints:
         return query_all(self.histories.store.database, read)
 
     def line(self, thread: str, checkpoint: Checkpoint) -> Iterator[Checkpoint]:
-        """Yield the ancestors of a checkpoint, the nearest first, also hidden ones."""
+        """Yield the ancestors of a checkpoint, the nearest ancestor first. Hidden ancestors are
+        yielded too.
+        """
         each: Checkpoint | None = checkpoint
         count = 1
         while each is not None and each.parent is not None:
@@ -267,8 +272,8 @@ class Checkpoints:
             count = min(2 * count, KEPT)
 
     def all_notes(self, thread: str, ids: Sequence[str]) -> dict[str, list[Any]]:
-        """Return the data of the notes on the checkpoints ``ids``, in the order in which the notes
-        were appended. All notes since the first note on one of the checkpoints are read.
+        """Return the data of the notes on the checkpoints ``ids``, in the order of their appends.
+        All notes since the first of these notes are read.
         """
 
         def read(moment: Moment) -> dict[str, list[Any]]:
@@ -299,9 +304,11 @@ class Checkpoints:
     # --------------------------------------------------------------------------------------
 
     def newest_records(self, thread: str, branch: str, version: int) -> list[tuple[Span, bytes]]:
-        """Return the event ids and the key of each record of a thread's newest checkpoint that a
-        branch has at a version. If the newest checkpoint is in another branch, return an empty
-        list. A checkpoint that is in memory is not read again.
+        """Return the event ids and the keys of the records of a thread's newest checkpoint, as far
+        as a branch has them at a version.
+
+        Return an empty list if the newest checkpoint is in another branch. A checkpoint in memory
+        is not read again.
         """
         newest = self.find(thread)
         if newest is None or newest.branch != branch:
@@ -314,9 +321,7 @@ class Checkpoints:
         ]
 
     def remember(self, thread: str, whole: WholeCheckpoint) -> None:
-        """Keep the newest checkpoint in memory for the next call, unless it is in memory
-        already.
-        """
+        """Keep the newest checkpoint in memory for the next call."""
         newest = self._newest.get(thread)
         found = whole.checkpoint
         if newest is None or newest.checkpoint != found:
@@ -336,12 +341,13 @@ class Checkpoints:
         channels: Callable[[Checkpoint], tuple[Mapping[str, Any], Mapping[str, Any]]],
         listed: Callable[[Checkpoint, RecordList], Listed | None],
     ) -> None:
-        """Write a checkpoint after its parent, in one transaction: the checkpoint's document
-        ``body``, its changed documents, and its records. ``channels`` is called with the checkpoint
-        before the new one, and returns further fields of ``body``, and the changed documents.
-        ``listed`` is called with the checkpoint before the new one and the records of that
-        checkpoint. ``listed`` returns the records of the new checkpoint, or None if the new
-        checkpoint has no list of records.
+        """Write a checkpoint after its parent, in one transaction: its document ``body``, its
+        changed documents, and its records.
+
+        ``channels`` gets the checkpoint before the new checkpoint. It returns further fields of
+        ``body``, and the changed documents. ``listed`` gets the checkpoint before the new
+        checkpoint, and the records of that earlier checkpoint. It returns the records of the new
+        checkpoint, or None for a checkpoint without a list.
 
         The checkpoint is on disk when the method returns.
         """
@@ -391,11 +397,11 @@ class Checkpoints:
             except VersionConflict:
                 pass  # other writers appended: find the newest checkpoint again
             except (ConversationErased, ConversationNotFound):
-                # the thread was deleted: this checkpoint begins it again
+                # The thread was deleted, so this checkpoint begins it again.
                 number = 0
                 known = None
             else:
-                # a repeated note adds nothing
+                # The same note again adds nothing.
                 version = recorded[-1].id + 1 if recorded else before.version
                 checkpoint = Checkpoint(before.branch, version, value)
                 is_alone = recorder is not None or (not events and newest.alone == before.version)
@@ -452,8 +458,9 @@ class Checkpoints:
 
     def hide(self, thread: str, ids: Iterable[str] = (), *, below: str = "") -> None:
         """Hide the checkpoints ``ids``, and all checkpoints whose ids are smaller than ``below``.
-        Hidden checkpoints stay in the log. Each branch records which checkpoints are hidden,
-        because all other branches may be deleted later.
+
+        Hidden checkpoints stay in the log. Every branch stores the hidden ids, because all other
+        branches may be deleted later.
         """
         for branch in self.branches.of(thread):
             self._hide(self.histories[branch.tip.branch], {*ids}, below)
@@ -473,9 +480,11 @@ class Checkpoints:
     def _changes(
         self, newest: _Newest, history: History, new: Listed
     ) -> tuple[list[Event], RecordList, HistoryRecorder | None]:
-        """Return the events that turn the records of a checkpoint into the new records, the list of
-        the new records, and the recorder that decoded the new records; None if no record is new.
-        Raises ``VersionConflict``.
+        """Return the events that turn the records of a checkpoint into new records, the list of new
+        records, and the recorder.
+
+        The recorder decoded the new records; it is None if no record is new. Raises
+        ``VersionConflict``.
         """
         before = newest.checkpoint
         taken = list[HistoryRecorder]()
@@ -485,12 +494,12 @@ class Checkpoints:
             return taken[0]
 
         def joins(start: int, stop: int) -> bool:
-            asked = partial(_shown, before.branch, [(start, stop - 1)])
+            asked = partial(_shown_events, before.branch, [(start, stop - 1)])
             return max(start, newest.alone) >= stop or not query_all(
                 self.histories.store.database, asked
             )
 
-        keys = self._standing(newest, new)
+        keys = self._keys_despite_redactions(newest, new)
         events, spans = changes(
             newest.records,
             keys,
@@ -506,16 +515,15 @@ class Checkpoints:
             taken_by,
         )
 
-    def _standing(self, newest: _Newest, new: Listed) -> Sequence[bytes]:
-        """Return the keys of the new records. If the runtime still has a record that was redacted
-        since, return the key of the redacted record in its place. The redacted record is found by
-        its id.
+    def _keys_despite_redactions(self, newest: _Newest, new: Listed) -> Sequence[bytes]:
+        """Return the keys of the new records. The runtime may still have a record that was redacted
+        since. Such a record gets the key of the redacted record with the same id.
         """
         old = newest.records
         instead = dict[Any, bytes]()
         gone = without(old.spans, staying(old.keys, new.keys))
         asked = partial(
-            _shown, newest.checkpoint.branch, [(start, stop - 1) for start, stop in gone]
+            _shown_events, newest.checkpoint.branch, [(start, stop - 1) for start, stop in gone]
         )
         if gone:
             events = {event.id: event for event in query_all(self.histories.store.database, asked)}
@@ -535,8 +543,8 @@ class Checkpoints:
         return new.keys
 
     def _loaded(self, checkpoint: Checkpoint, known: _Newest | None) -> _Newest:
-        """Return a checkpoint with its records. If ``known`` is the same checkpoint, use the
-        records of ``known``. Otherwise read the records from the log.
+        """Return a checkpoint with its records. Records are read from the log unless ``known`` is
+        the same checkpoint.
         """
         history = self.histories[checkpoint.branch]
         if known is not None and known.checkpoint.value == checkpoint.value:
@@ -550,21 +558,21 @@ class Checkpoints:
         )
 
     def record(self, checkpoint: Checkpoint, place: int) -> Any:
-        """Return one of the records of a checkpoint. All records of the checkpoint are read."""
+        """Return the record at an index of a checkpoint. All records of the checkpoint are read."""
         return query_all(self.histories.store.database, partial(self._records, checkpoint, _same))[
             1
         ][place]
 
 
-def _shown(branch: str, intervals: list[Span], moment: Moment) -> list[Event]:
+def _shown_events(branch: str, intervals: list[Span], moment: Moment) -> list[Event]:
     """Return the events of inclusive intervals that a View may show."""
     some = [interval for interval in intervals if interval[0] <= interval[1]]
     return moment.conversation(branch).shown_events(some) if some else []
 
 
 def _are_stored(ranges_of: Iterable[Span], spans: Sequence[Span]) -> bool:
-    """Return whether each range begins and ends with one of the stored records, which have
-    ``spans``. If each range does, all records of the ranges are stored.
+    """Return whether every range begins and ends with a stored record, so that all its records are
+    stored.
     """
     starts = {start for start, _ in spans}
     stops = {stop for _, stop in spans}
@@ -576,7 +584,6 @@ def _same(record: Any) -> Any:
 
 
 def _notes(thread: str, checkpoint_id: str, moment: Moment) -> list[Any]:
-    """Return the data of the notes on a checkpoint, in the order of their appends."""
     conversation = companion(thread, _NOTES)
     with suppress(ConversationErased, ConversationNotFound):
         reading = moment.conversation(conversation)
@@ -591,7 +598,6 @@ def _notes(thread: str, checkpoint_id: str, moment: Moment) -> list[Any]:
 
 
 def _is_hidden(branches: Iterable[ThreadBranch]) -> Callable[[str], bool]:
-    """Return a function that says whether a checkpoint is hidden."""
     hidden = [branch.hidden for branch in branches if branch.hidden is not None]
     ids = {each for one in hidden for each in one["ids"]}
     below = max((one["below"] for one in hidden), default="")

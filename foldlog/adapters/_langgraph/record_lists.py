@@ -1,8 +1,8 @@
-"""Store a list of records, which changes from checkpoint to checkpoint, as events of a
-conversation.
+"""Store a list of records as events of a conversation, while the list changes from checkpoint to
+checkpoint.
 
-New records are appended. ``change_of_prompt`` decides whether removed records are retracted or
-forgotten, so that the View follows the list. Ranges of ids say which events are in the list.
+New records are appended. ``change_of_prompt`` retracts or forgets removed records, so that the View
+follows the list. Ranges of event ids tell which events are in the list.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from foldlog.eventstore import Event, summary_of
 from foldlog.runtimes import HistoryRecorder, change_of_prompt, staying
 
 Span = tuple[int, int]
-"""The ids of the events of a record: the first id, and the id after the last one."""
+"""The ids of a record's events: the first id, and the id after the last event."""
 
 _REASON = "the runtime took these messages out of its state"
 
 WRITES = "writes"
 SNAPSHOT = "snapshot"
-"""If a list is stored as differences, a checkpoint has only writes (``WRITES``), or the whole value
-(``SNAPSHOT``).
+"""In a list that is stored as differences, a checkpoint has only writes (``WRITES``) or the whole
+list (``SNAPSHOT``).
 """
 
 
 class Listed(NamedTuple):
-    """The records of a new checkpoint: their keys and source ids. ``record(n)`` returns the record
-    at the place ``n``, if the record is new.
+    """The records of a new checkpoint: their keys and source ids. ``record(n)`` returns a new
+    record by its index.
     """
 
     keys: Sequence[bytes]
@@ -39,8 +39,8 @@ class Listed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RecordList:
-    """The records of a checkpoint: the ids of the events of each record, the key that identifies
-    the record, and the record's id in the source.
+    """The records of a checkpoint. ``spans`` are the ids of the records' events, ``keys`` identify
+    the records, and ``ids`` are their ids in the source.
     """
 
     spans: Sequence[Span] = ()
@@ -58,12 +58,12 @@ def changes(
     summaries: Callable[[], Mapping[int, Sequence[Span]]],
 ) -> tuple[list[Event], list[Span]]:
     """Return the events that turn one list of records into another list, and the ids of the events
-    of each record in the other list.
+    of the new list's records.
 
-    If there are new records, ``recorder()`` and ``record(n)`` are called; the recorder is at the
-    version of the next event. ``removed`` is the id of the last event that forgot records before
-    the end of the list, or -1. ``summaries()`` returns the shown summaries. A summary that replaces
-    no remaining record is forgotten too.
+    ``recorder()`` and ``record(n)`` are called only for new records. The recorder is at the version
+    of the next event. ``removed`` is the id of the last event that forgot records before the end of
+    the list, or -1. ``summaries()`` returns the shown summaries. A summary that replaces no
+    remaining record is forgotten too.
     """
     places = staying(old.keys, new)
     spans = [old.spans[place] for place in places]
@@ -118,6 +118,6 @@ def ranges(old: RecordList, spans: Sequence[Span], joins: Callable[[int, int], b
 
 
 def without(spans: Sequence[Span], places: Sequence[int]) -> list[Span]:
-    """Return all spans except the spans at ``places``."""
+    """Return all spans except the spans at the indices ``places``."""
     left_out = set(places)
     return [span for place, span in enumerate(spans) if place not in left_out]

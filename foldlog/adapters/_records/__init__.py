@@ -1,8 +1,9 @@
-"""The formats in which SDKs write their messages: a ``Format`` for each adapter that stores an
-SDK's messages unchanged. Files with an SDK's messages can be imported without the adapter, so this
-package imports no SDK.
+"""The formats in which SDKs write their messages. An adapter that stores an SDK's messages
+unchanged has a ``Format`` here. Files with an SDK's messages can be imported without the SDK, so
+this package imports no SDK.
 
-agent_framework.py google_adk.py langchain.py llama_index.py pydantic_ai.py strands.py parts.py:
-code for formats whose records are made of parts; openhands_files.py: events of OpenHands as files
-of its SDK
+    agent_framework.py  google_adk.py  langchain.py  llama_index.py  pydantic_ai.py  strands.py
+
+    parts.py            code for formats whose records are made of parts
+    openhands_files.py  events of OpenHands as files of its SDK
 """

@@ -2,19 +2,17 @@
 list of contents.
 
     {"type": "message", "role": "user", "contents": [{"type": "text", "text": "hi", …}],
-    "additional_properties": {}}
+     "additional_properties": {}}
 
-The contents, and the events that they become:
+A content becomes one event, as in ``parts.py``:
 
-    text                 Message, from the user or the agent; a SystemMessage if the role is system
+    text                 Message from the user or the agent; a SystemMessage if the role is system
                          or developer
-    function_call        Action; the calls of a message share their ``response_id``
+    function_call        Action; all calls of a message have the same ``response_id``
     function_result      Observation
     data, uri            Message with the image, or with another file if its bytes are present
     text_reasoning       Annotation that stays with the next content of its message
-    every other content  Annotation; so is a message without contents
-
-Each content is one event: see ``parts.py``.
+    any other content    Annotation; also for a message without contents
 """
 
 from __future__ import annotations
@@ -58,7 +56,6 @@ def _role(record: dict[str, Any]) -> str | None:
 
 
 def _accepts(record: Any) -> bool:
-    """Return whether ``record`` is a message with a role and contents that name their types."""
     is_message = _is_message(record) and _role(record) is not None and record.get("type") in _KINDS
     return is_message and all(map(_is_content, record["contents"]))
 
@@ -85,7 +82,7 @@ def _read(content: dict[str, Any] | None, record: dict[str, Any]) -> Made:
     if (file := _file(content)) is not None:
         return Message, {"content": (file,)}
     signature = text_or_empty(content.get("protected_data"))
-    # the value of OpenAI's server is JSON text
+    # OpenAI's server writes this value as JSON text.
     signed = None if signature.startswith(("{", "[")) else signature or None
     if name == "text_reasoning":
         return thought(text, signed)

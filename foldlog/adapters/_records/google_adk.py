@@ -1,28 +1,28 @@
 """Events of Google's Agent Development Kit, in the format of
 ``event.model_dump_json(exclude_none=True)``.
 
-    {"content": {"parts": [{"text": "hi"}], "role": "user"}, "invocation_id": …, "author": "user",
-    "actions": {…}, …}
+    {"content": {"parts": [{"text": "hi"}], "role": "user"}, "invocation_id": …,
+     "author": "user", "actions": {…}, …}
 
-The parts of an event's content, and the events of foldlog that they become:
+A part of an event's content becomes one event of foldlog, as in ``parts.py``:
 
-    text                  Message, from the user or the agent, whichever is the author
-    function_call         Action; the calls of an event share their ``response_id``
+    text                  Message from the author: the user or the agent
+    function_call         Action; all calls of an event have the same ``response_id``
     function_response     Observation
-    inline_data           Message with the image, or another file; so is file_data at a web address
+    inline_data           Message with the image or another file
+    file_data             Message with the file, if the file is at a web address
     a thought             Annotation that stays with the next part of its event
-    every other part      Annotation; so is an event without parts, such as a change of state, which
-                          is not shown
+    any other part        Annotation
+    no parts              Annotation that is not shown, for example a change of state
 
-    actions.compaction                    CondensationAction that forgets the events between its two
-                                          times
-    actions.rewind_before_invocation_id   Retraction of that invocation and of all later events,
-                                          after the Annotation
+    actions.compaction                    CondensationAction that forgets the events between the
+                                          compaction's two times
+    actions.rewind_before_invocation_id   an Annotation, and then a Retraction of that invocation
+                                          and of all later events
 
-The SDK's server writes the names of fields in camel case (``functionCall``), which foldlog also
-reads. As in the SDK, a compaction within the times of an earlier compaction changes nothing, and
-becomes an Annotation. Each part is one event of foldlog: see ``parts.py``. An adapter writes the
-bytes of a tool as ``{"$bytes": base64}``.
+The SDK's server writes the names of fields in camel case (``functionCall``). Foldlog reads both
+spellings. As in the SDK, a compaction within the times of an earlier compaction changes nothing,
+and becomes an Annotation. An adapter writes the bytes of a tool as ``{"$bytes": base64}``.
 """
 
 from __future__ import annotations
@@ -100,9 +100,6 @@ _USAGE = {
 
 
 def _accepts(record: Any) -> bool:
-    """Return whether ``record`` names its author and its invocation, and whether the content of
-    ``record``, if it has a content, has parts.
-    """
     if type(record) is dict:
         named = {"invocation_id": record.get("invocationId"), **record}
     else:
@@ -136,8 +133,8 @@ def _snake_case(record: Any, levels: int = 8) -> Any:
 
 
 class _Span(NamedTuple):
-    """The times of a shown event. The two times are equal, except for a summary, which is about the
-    events between the two times.
+    """The times of a shown event. Only a summary has two different times: the summary is about the
+    events between them.
     """
 
     first: datetime
@@ -145,8 +142,8 @@ class _Span(NamedTuple):
 
 
 class _Decoder(PartsDecoder):
-    """Makes events, and condensations and retractions for compactions and rewinds. The tag of a
-    shown event has its times.
+    """Makes events from parts, condensations from compactions, and retractions from rewinds. The
+    tag of a shown event has its times.
     """
 
     keeps_shown = True
@@ -154,7 +151,7 @@ class _Decoder(PartsDecoder):
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self._invocations: dict[str, int] = {}
-        """The version before each invocation."""
+        """By invocation, the version before its first event."""
 
     def events(self, record: Any) -> list[Event]:
         return super().events(_snake_case(record))
@@ -179,8 +176,8 @@ class _Decoder(PartsDecoder):
             read.add(Retraction, version=version)
 
     def _condense(self, read: RecordEvents, record: dict[str, Any]) -> bool:
-        """Add the condensation of a compaction. As in the SDK, the summary has the time of the last
-        event that the summary replaces. Return whether a condensation was added.
+        """Add the condensation of a compaction, and return whether a condensation was added. As in
+        the SDK, the summary has the time of the last event that it replaces.
         """
         compaction = within(record, "actions", "compaction")
         span = _span_in(compaction)
@@ -208,7 +205,6 @@ class _Decoder(PartsDecoder):
 
 
 def _span_in(compaction: Any) -> _Span | None:
-    """Return the times of a compaction, or of the metadata of its condensation."""
     times = compaction if type(compaction) is dict else {}
     first, last = (time_at(times.get(name)) for name in _TIMES)
     return None if first is None or last is None else _Span(first, last)
@@ -262,8 +258,8 @@ def _read(part: dict[str, Any] | None, record: dict[str, Any]) -> Made:
 
 
 def _signature(part: dict[str, Any]) -> str | None:
-    """Return the signature of Anthropic's server, which is a text. Return None if there is no
-    signature, or if the signature comes from Google's server.
+    """Return a signature of Anthropic's server. Such a signature is text, and a signature of
+    Google's server is not.
     """
     with suppress(ValueError):
         data = text_or_empty(part.get("thought_signature")).replace("-", "+").replace("_", "/")
@@ -304,7 +300,6 @@ def _parts(event: Any) -> list[dict[str, Any]]:
 
 
 def _file(part: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the file in a part, or at the web address in the part."""
     url, kind = (text_or_empty(within(part, "file_data", key)) for key in ("file_uri", "mime_type"))
     is_there = url.startswith(("https://", "http://")) and kind
     return file_at(url, kind) if is_there else file_of(part.get("inline_data"))

@@ -1,21 +1,21 @@
 """Messages of LangChain, in the format of ``message_to_dict``: an object with the ``type`` and the
 ``data`` of a message.
 
-    human, ai, chat, function, and their chunks    Message, from the user, the agent or the
-                                                   environment
-    system, and chat with that role                SystemMessage
-    ai with tool calls                             an Action for each call, all of the same
-                                                   response; the text is the thought
-    tool                                           Observation
-    every other type, such as remove               Annotation, which no View shows
+    human, ai, chat, function             Message from the user, the agent or the environment
+    the chunks of these types             Message, as the whole type
+    system, and chat with role system     SystemMessage
+    ai with tool calls                    an Action for every call, all of the same response; the
+                                          text is the thought
+    tool                                  Observation
+    any other type, such as remove        Annotation that no View shows
 
-LangChain accepts any role in a chat message. A message whose role foldlog does not know
-(``critic``) is from the environment, because its author is neither the user nor the agent. An
-export to another format writes a message of an unknown role with the role of the user.
+LangChain accepts any role in a chat message. A message with an unknown role, such as ``critic``,
+comes from the environment: its author is neither the user nor the agent. An export to another
+format gives such a message the role of the user.
 
-Each message is read and written separately, so any part of a history can be written. A message may
-have other keys besides ``data``, which are stored: ``foldlog.adapters.langgraph`` writes a key of
-its own for values that JSON cannot represent.
+A message is read and written without other messages, so any part of a history can be written. A
+message may have other keys besides ``data``, and foldlog stores them.
+``foldlog.adapters.langgraph`` adds a key for values that JSON cannot represent.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ _SPOKEN = ("human", "ai", "chat", "function")
 _ROLES = {"human": "user", "ai": "assistant"}
 _TYPES = {"system": "system", "user": "human", "assistant": "ai", "tool": "tool"}
 _CALLS = frozenset(("tool_call", "tool_call_chunk", "tool_use", "function_call"))
-"""Types of blocks with calls, which are also in ``tool_calls``."""
+"""Types of blocks that repeat the calls in ``tool_calls``."""
 
 
 def _kind(named: str) -> str:
-    """Return the type of a message; for a chunk, the type of the whole message."""
+    """Return the type of a message. For a chunk, return the type of the whole message."""
     if named.endswith(_CHUNK):
         return _KINDS.get(named.removesuffix(_CHUNK), named)
     return named
@@ -73,9 +73,7 @@ _names_tool = has(name=str, args=dict)
 
 
 def _matches(record: Any) -> bool:
-    """Return whether ``record`` can only be a message of LangChain: whether it has a known type,
-    and a content.
-    """
+    """Return whether ``record`` can only be a message of LangChain."""
     if not _accepts(record):
         return False
     data = record["data"]
@@ -84,8 +82,6 @@ def _matches(record: Any) -> bool:
 
 
 class _Decoder(FollowingDecoder):
-    """Makes events of messages, one message after the other."""
-
     keeps_shown = False
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
@@ -102,12 +98,14 @@ class _Decoder(FollowingDecoder):
         content = data.get("content")
         invalid = dicts_in(data.get("invalid_tool_calls"))
         if invalid:
-            # LangChain could not parse the arguments of these calls, so no tool is called, and no
-            # result comes. They become parts of the content, because an Action would wait for an
-            # Observation forever.
+            # LangChain could not parse the arguments of these calls, so no tool runs and no result
+            # comes. An Action would wait for an Observation forever. So these calls become parts of
+            # the content.
             blocks = content if type(content) is list else [content]
             content = [*blocks, *(call for call in invalid if call not in blocks)]
-        content, thinking = _said(content, _CALLS if calls else (), thinks=kind == "ai")
+        content, thinking = _content_and_thinking(
+            content, _CALLS if calls else (), thinks=kind == "ai"
+        )
         if calls:
             if len(calls) > 1:
                 read.response = text_or_empty(data.get("id")) or f"response-{self.next_id}"
@@ -138,11 +136,11 @@ def _is_call(call: Any) -> bool:
     return _names_tool(call) and "id" in call and (call["id"] is None or type(call["id"]) is str)
 
 
-def _said(
+def _content_and_thinking(
     content: Any, told: Collection[str], *, thinks: bool
 ) -> tuple[Content, tuple[dict[str, Any], ...]]:
-    """Return a message's content without blocks of the types in ``told``, and its thinking
-    blocks.
+    """Return the content of a message without blocks of the types ``told``, and the thinking blocks
+    of the message.
     """
     if type(content) is not list:
         return text_or_empty(content), ()

@@ -4,13 +4,13 @@
     {"role": "user", "additional_kwargs": {}, "blocks": [{"block_type": "text", "text": "hi"}]}
 
     user                           Message of the user
-    assistant, chatbot, model      an Action for each call, all of the same response; without calls
-                                   a Message of the agent
-    tool, function                 Observation; the id of its call is in ``additional_kwargs``
+    assistant, chatbot, model      an Action for every call, all of the same response; a Message of
+                                   the agent if there are no calls
+    tool, function                 Observation; ``additional_kwargs`` has the id of its call
     system, developer              SystemMessage
 
-Calls are blocks ``tool_call``, or ``tool_calls`` in ``additional_kwargs`` in OpenAI's format. Each
-message is read and written separately. This module imports no SDK.
+Calls are blocks ``tool_call``, or ``tool_calls`` in ``additional_kwargs`` in OpenAI's format. A
+message is read and written without other messages. This module imports no SDK.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ def _thought(block: dict[str, Any]) -> dict[str, Any]:
 
 
 def _part_of(block: dict[str, Any]) -> dict[str, Any] | None:
-    """Return a block as a part of a content. Return None for a thought, a call or a mark of the
-    cache.
+    """Return a block as a part of a content. Return None for a thought, a call, or a mark for the
+    prompt cache.
     """
     match block:
         case {"block_type": "thinking" | "tool_call" | "cache"}:

@@ -1,9 +1,9 @@
 """Read and write the events of a conversation as files of the OpenHands SDK, and follow the head of
-its tree.
+the SDK's tree.
 
-The SDK's events are a tree, and the SDK shows its model the branch that ends in the head. The View
-of the conversation is this branch that ends in the head: before an event that continues another
-branch, a retraction returns the View to the version after the event's parent.
+The SDK's events are a tree. The SDK shows its model the branch that ends in the head, and the View
+of the conversation is this branch. Before an event that continues another branch, a retraction
+restores the View at the version after the event's parent.
 """
 
 from __future__ import annotations
@@ -38,18 +38,17 @@ if TYPE_CHECKING:
     from foldlog import History
 
 T = TypeVar("T")
-_TOGETHER = 500
-"""The number of events that are copied in one transaction."""
+_EVENTS_OF_A_TRANSACTION = 500
+"""A copy writes this number of events in a transaction."""
 _ASIDE = 2
-"""A step to another branch has at most this number of events: a condensation that declines a
-request, and the retraction.
+"""A step to another branch has at most two events: a condensation that declines a request, and the
+retraction.
 """
 _AHEAD = 64
-"""The number of events that are read together."""
 _ROOT = "__root__"
-"""The parent that the SDK gives to an event that begins another tree."""
+"""The SDK gives this parent to an event that begins another tree."""
 _NOT_A_HEAD = "ConversationStateUpdateEvent"
-"""The kind of events that do not move the SDK's head."""
+"""Events of this kind do not move the SDK's head."""
 
 
 class EventFiles:
@@ -60,32 +59,29 @@ class EventFiles:
         self.version = 0
         self._redactions = 0
         self._moment: int | None = None
-        """The ``Database.data_version`` at which the conversation was read last."""
+        """The ``Database.data_version`` at the last read of the conversation."""
         self.names: list[str] = []
         self.documents: set[str] = set()
         self.head: str | None = None
         self._heads: tuple[list[int], list[str | None]] = ([], [])
-        """The ids of the events that moved the head, and for each the event to which the head
-        moved.
-        """
+        """The ids of the events that moved the head, and the events to which the head moved."""
         self._events: dict[str, int] = {}
         self._read: dict[int, Event] = {}
         self._stored = history._stored_records()
         self._read_at = 0
-        """The version at which ``_read`` and ``_stored`` were read. Both are read again at a later
-        version, because a redaction may have changed them.
+        """The version at which ``_read`` and ``_stored`` were read. A later version may have a
+        redaction, so both are then read again.
         """
         self._counted: dict[str, int] | None = None
-        """The number of calls of models in the last state, by the use of the model; None before a
-        state was written.
+        """The number of model calls in the last state, by the use of the model. None before a state
+        was written.
         """
 
     def catch_up(self) -> None:
         """Read the events that were appended since the last call.
 
-        A conversation that was erased before this object read it has no events. The log is read
-        only if a program has committed since the last call, because the SDK reads its files one by
-        one.
+        A conversation that was erased before this object read it has no events. The SDK reads its
+        files one by one. So the log is read only if a program has committed since the last call.
         """
         moment = self._history._store.database.data_version()
         if moment == self._moment:
@@ -118,8 +114,8 @@ class EventFiles:
         return source_id in self._events
 
     def text(self, source_id: str) -> str | None:
-        """Return the text of an event; None if the conversation does not have the event. Only the
-        events of the event's record are read.
+        """Return the text of an event. Return None if the conversation does not have the event.
+        Only the events of a single record are read.
         """
         self.catch_up()
         event_id = self._events.get(source_id)
@@ -139,7 +135,7 @@ class EventFiles:
         for before in asides:
             if stored.count(begin) or not is_step_aside(before):
                 break
-            # a step to another branch belongs to the record
+            # A step to another branch belongs to the record.
             begin = before
             first = before.id
         encoder = Encoder(NAME, stored=stored)
@@ -156,9 +152,6 @@ class EventFiles:
         return json_text(record if head is None else {**record, "parent_id": head})
 
     def _event(self, event_id: int) -> Event:
-        """Return an event. The later events are read too, because the SDK reads its files in
-        order.
-        """
         if event_id not in self._read:
             self._read = {
                 event.id: event for event in self._history.events(event_id, event_id + _AHEAD)
@@ -166,8 +159,8 @@ class EventFiles:
         return self._read[event_id]
 
     def append(self, records: Sequence[dict[str, Any]]) -> None:
-        """Append events, all or none, after all events of other writers. The first new event
-        continues the branch that it names. Each later event continues the event before it.
+        """Append all of the events, or none, after all events of other writers. The first new event
+        continues the branch that it names. A later event continues the event before it.
         """
         parent = records[0].get("parent_id")
 
@@ -179,11 +172,13 @@ class EventFiles:
         self.follow(self._at_the_end(appended))
 
     def append_all(self, records: Iterable[dict[str, Any]]) -> None:
-        """Append events. Each event continues the branch that it names."""
+        """Append events. An event continues the branch that it names."""
         run: list[dict[str, Any]] = []
         head: str | None = None
         for record in records:
-            if run and (len(run) == _TOGETHER or record.get("parent_id") not in (None, head)):
+            if run and (
+                len(run) == _EVENTS_OF_A_TRANSACTION or record.get("parent_id") not in (None, head)
+            ):
                 self.append(run)
                 run = []
             run.append(record)
@@ -195,9 +190,10 @@ class EventFiles:
             self.append(run)
 
     def write_state(self, name: str, state: dict[str, Any]) -> None:
-        """Store the SDK's state and show the branch that the state names, in one transaction. If
-        the event that the state names is absent, the View stays. Each call of a model that is in
-        the new state and not in the last state becomes an event, which no View shows.
+        """Store the SDK's state and show the branch that the state names, in one transaction.
+
+        If the event that the state names is absent, the View stays. A model call that only the new
+        state has becomes an event that no View shows.
         """
         head = state.get("leaf_event_id")
         metrics = metrics_in(state)
@@ -221,7 +217,7 @@ class EventFiles:
                 else:
                     before = None
                 self._counted = _counted(metrics_in(before))
-            events: list[Event] = [*moves, *_used(metrics, self._counted)]
+            events: list[Event] = [*moves, *_uncounted_usage(metrics, self._counted)]
             return self._history.append(
                 events, documents={name: state}, expected_version=self.version
             )
@@ -238,9 +234,7 @@ class EventFiles:
                 continue  # another process appended
 
     def _go_to(self, head: str | None) -> None:
-        """Retract the events that are not on the branch that ends in ``head``, or bring the branch
-        back.
-        """
+        """Return to the branch that ends in ``head``, by a retraction or by its reversal."""
         if head is not None and head not in self._events:
             raise InvalidEvent(
                 f"conversation {self._history.id!r} has no event {head!r} to continue from"
@@ -291,9 +285,11 @@ def _counted(metrics: dict[str, dict[str, Any]]) -> dict[str, int]:
     return {use: len(dicts_in(each.get("token_usages"))) for use, each in metrics.items()}
 
 
-def _used(metrics: dict[str, dict[str, Any]], counted: dict[str, int]) -> Iterator[Annotation]:
-    """Yield the usage of the calls that were not counted yet. If the state has a cost for each
-    call, the usage has a cost.
+def _uncounted_usage(
+    metrics: dict[str, dict[str, Any]], counted: dict[str, int]
+) -> Iterator[Annotation]:
+    """Yield the usage of calls that were not counted yet. The usage has a cost if the state has
+    costs of calls.
     """
     for use, each in metrics.items():
         calls = dicts_in(each.get("token_usages"))
@@ -308,7 +304,7 @@ def _used(metrics: dict[str, dict[str, Any]], counted: dict[str, int]) -> Iterat
 
 
 def source_id_of(event: Event) -> str | None:
-    """Return the id that the SDK gave an event; None for an event that foldlog added."""
+    """Return the id that the SDK gave an event. Return None for an event that foldlog added."""
     origin = event.origin
     if origin is not None and origin.format == NAME and type(origin.id) is str:
         return origin.id
@@ -316,7 +312,7 @@ def source_id_of(event: Event) -> str | None:
 
 
 def parsed(text: str) -> Any:
-    """Return the value of a JSON text, or the text itself if it is not JSON."""
+    """Return the value of a JSON text. A text that is not JSON is returned unchanged."""
     try:
         return parse(text.encode())
     except ValueError:

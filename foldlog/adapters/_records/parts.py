@@ -1,7 +1,7 @@
-"""Convert records that are made of parts: one event for each part, and back.
+"""Convert records that are made of parts into events, one event for every part, and back.
 
-A record is read and written without the records before it. So any part of a history that begins
-with the first event of a record can be written.
+A record is read and written without the records before it. So a part of a history can be written if
+it begins with the first event of a record.
 """
 
 from __future__ import annotations
@@ -23,12 +23,10 @@ from foldlog.eventstore import Action, Annotation, Event, Message, Observation, 
 
 Record = dict[str, Any]
 Made = tuple[type[Event], dict[str, Any]]
-"""The kind of the event that a part becomes, and its fields."""
+"""The class of the event that a part becomes, and the event's fields."""
 
 
 class PartsDecoder(FollowingDecoder):
-    """Reads records part by part."""
-
     keeps_shown = False
     rules: PartsFormat
 
@@ -66,7 +64,7 @@ _NO_PARTS = (None,)
 
 
 class PartsEncoder(RepliesEncoder):
-    """Writes a record for each message, for the calls of a reply and for their results. For a
+    """Writes a record for a message, for the calls of a reply, and for their results. For a
     redacted record, the encoder also writes parts that are annotations.
     """
 
@@ -79,7 +77,7 @@ class PartsEncoder(RepliesEncoder):
         parts = [
             part
             for event in events
-            for part in (*_before(self.rules, event), *self.rules.part(event))
+            for part in (*_parts_before(self.rules, event), *self.rules.part(event))
         ]
         return [self.rules.written(events[0], parts)] if parts else []
 
@@ -99,10 +97,8 @@ class PartsEncoder(RepliesEncoder):
         return super().records(event)
 
 
-def _before(format: PartsFormat, event: Any) -> list[Any]:
-    """Return the parts with the model's thinking before an event, and with its text before a
-    call.
-    """
+def _parts_before(format: PartsFormat, event: Any) -> list[Any]:
+    """Return the parts before an event: the model's thinking, and the text before a call."""
     thinking = event.thinking if isinstance(event, Action | Message) else ()
     parts = [
         part
@@ -121,19 +117,21 @@ def _before(format: PartsFormat, event: Any) -> list[Any]:
 class PartsFormat(Format):
     """A format whose records have a list of parts at ``Format.parts``.
 
-    ``noun``      the word for a record, from which the id of a response is made if the record has
-                  no id; the calls of a record have the same response
-    ``source``    the source of a record
-    ``read``      the event that a part becomes; the part is None for a record without parts
-    ``part``      the parts of an event that was not imported
-    ``thought``   the part for thinking, from its text and its signature. A redacted block has an
-                  empty text, and its data as the signature. The result is empty if the format has
-                  no such part
-    ``written``   the record of an event that was not imported, with the given parts
-    ``response``  the id of a record's response, if the response has another id than ``source_id``
-    ``part_time``  the time of a part at a place, if a part has another time than its record
-    ``usage``     the ``meta`` with a record's usage
-    ``again``     the parts for an annotation from ``kept``, which may be redacted
+        noun       the word for a record; a record without an id gets the id of its response from
+                   this word
+        source     the source of a record
+        read       the event that a part becomes; the part is None for a record without parts
+        part       the parts of an event that was not imported
+        thought    the part for thinking, from its text and its signature; for a redacted block the
+                   text is empty and the signature is the block's data; the result is empty if the
+                   format has no such part
+        written    the record of an event that was not imported, with the given parts
+        response   the id of a record's response, if it differs from ``source_id``
+        part_time  the time of a part at an index, if it differs from the record's time
+        usage      the ``meta`` with a record's usage
+        again      the parts for an annotation from ``kept``; the annotation may be redacted
+
+    All calls of a record have the same response.
     """
 
     decoder: Callable[[Options], RecordDecoder] = PartsDecoder
@@ -164,8 +162,8 @@ def called(tool: str, arguments: Any, call_id: Any) -> Made:
 def answered(
     call_id: Any, content: Any, *, is_error: bool, tool: str = "", parts: Sequence[Any] = ()
 ) -> Made:
-    """Return the result of a call. The content of the result is a text, or a value as JSON. If one
-    of ``parts`` is a file, the content is ``parts``.
+    """Return the result of a call. The content is a text, or a value as JSON. If one of ``parts``
+    is a file, the content is ``parts``.
     """
     result = tuple(parts) if any(map(file_in, parts)) else text_of(content)
     return Observation, {
@@ -177,13 +175,13 @@ def answered(
 
 
 def kept(name: str, data: Any, *, shown: bool = True) -> Made:
-    """Return an annotation for a part that only the format of the record knows."""
+    """Return an annotation for a part that has no meaning outside the record's format."""
     return Annotation, {"name": name, "data": data, "shown": shown}
 
 
 def thought(text: Any, signature: Any = None, *, is_redacted: bool = False) -> Made:
-    """Return an annotation with the model's thinking, which stays with the next part. If the block
-    is redacted, the annotation has the data of the block as the signature.
+    """Return an annotation with the model's thinking. The annotation stays with the next part. For
+    a redacted block, the annotation has the block's data as its signature.
     """
     if is_redacted:
         data = {"type": "redacted_thinking", "data": signature}
@@ -196,8 +194,8 @@ _THOUGHT = "reasoning"
 
 
 def named(key: str, event: Event) -> dict[str, Any]:
-    """Return a dict with the id of an event's record under ``key``; an empty dict if the record has
-    no id.
+    """Return a dict with the id of an event's record under ``key``. Return an empty dict if the
+    record has no id.
     """
     known = id_of_source(event)
     return {} if known is None else {key: known}
@@ -218,9 +216,10 @@ def text_of(value: Any) -> str:
 
 
 def file_of(held: Any) -> dict[str, Any] | None:
-    """Return a part with the file in ``held``, which has the type and the bytes of the file. The
-    bytes are base64, base64 for URLs, or marked by an adapter (``{"$bytes": base64}``). Return None
+    """Return a content part with the file in ``held``, from the file's type and bytes. Return None
     for other values.
+
+    The bytes are base64, base64 for URLs, or marked by an adapter (``{"$bytes": base64}``).
     """
     data, *kinds = (dict_or_empty(held).get(key) for key in ("data", "media_type", "mime_type"))
     kind = text_or_empty(kinds[0] or kinds[1])

@@ -1,22 +1,22 @@
 """Messages of pydantic-ai, in the format of its ``ModelMessagesTypeAdapter``: requests and
-responses, which are made of parts.
+responses that are made of parts.
 
     {"parts": [{"content": "hi", …, "part_kind": "user-prompt"}], …, "kind": "request"}
 
-The parts, and the events that they become:
+A part becomes one event, as in ``parts.py``:
 
     system-prompt                   SystemMessage
-    user-prompt                     Message from the user; so is a summary in a request, because it
-                                    is sent to models as a user's message
+    user-prompt                     Message from the user
+    a summary in a request          Message from the user, because models get it as the user's
     text                            Message from the agent
-    tool-call                       Action; the calls of a response share their ``response_id``
-    tool-return, retry-prompt       Observation; if a retry answers no call, a Message from the
-                                    environment
+    tool-call                       Action; all calls of a response have the same ``response_id``
+    tool-return, retry-prompt       Observation; a retry that answers no call is a Message from
+                                    the environment
     thinking                        Annotation that stays with the next part of its response
-    every other part                Annotation; so is a message without parts
+    any other part                  Annotation; also for a message without parts
 
-Each part is one event: see ``parts.py``. An adapter adds ``entry_id`` and ``parent_id``, the place
-of a message in a conversation store, and writes the bytes of a tool as ``{"$bytes": base64}``.
+An adapter adds ``entry_id`` and ``parent_id``: the place of a message in a conversation store. An
+adapter writes the bytes of a tool as ``{"$bytes": base64}``.
 """
 
 from __future__ import annotations
@@ -160,8 +160,9 @@ def _read(part: dict[str, Any] | None, record: dict[str, Any]) -> Made:
 
 
 def _is_of_claude(part: dict[str, Any], record: dict[str, Any]) -> bool:
-    """Return whether Anthropic's server made the signature of a part, also through Bedrock.
-    Responses of 2025 do not say which server made a signature.
+    """Return whether Anthropic's server made the signature of a part, directly or through Bedrock.
+
+    A response of 2025 does not name the server that made its signatures.
     """
     provider = part.get("provider_name")
     system = record.get("canonical_system")
@@ -182,7 +183,7 @@ def _time(record: dict[str, Any], part: dict[str, Any] | None, place: int) -> So
 
 def _shown(content: Any) -> Content:
     """Return the content of a user's message: a text, or texts and files. An item that is neither a
-    text nor a file becomes a text with the name of its kind.
+    text nor a file becomes the name of its kind.
     """
     if type(content) is list:
         return tuple(map(_shown_item, content))
@@ -208,7 +209,7 @@ def _file(item: Any) -> dict[str, Any] | None:
 
 def _written(event: Any, parts: list[Any]) -> dict[str, Any]:
     is_response = role_of(event) == "assistant"
-    # for the SDK, the time of a message without a time is now
+    # The SDK reads a message without a time as a message of now.
     if is_response:
         time = stamp_of(event)
     else:
@@ -286,8 +287,8 @@ def _thought(text: str, signed: str) -> dict[str, Any]:
 
 
 def _again(event: Annotation) -> list[Any]:
-    """Return the part from which an annotation was made. If the annotation is redacted, return a
-    part with a text.
+    """Return the part from which an annotation was made. For a redacted annotation, return a part
+    with a text.
     """
     if isinstance(event.data, dict):
         return [{**event.data, "part_kind": event.name}]

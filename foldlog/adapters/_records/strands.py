@@ -1,20 +1,19 @@
-"""Messages of Strands Agents, in the format of the ``SessionMessage`` of a session repository. A
-message has a list of contents.
+"""Messages of Strands Agents, in the format of a session repository's ``SessionMessage``. A message
+has a list of contents.
 
-    {"message": {"role": "user", "content": [{"text": "hi"}]}, "message_id": 0, "redact_message":
-    null, …}
+    {"message": {"role": "user", "content": [{"text": "hi"}]}, "message_id": 0,
+     "redact_message": null, …}
 
-The contents, and the events that they become:
+A content becomes one event, as in ``parts.py``:
 
-    text                 Message, from the user or the agent
-    toolUse              Action; the calls of a message share their ``response_id``
+    text                 Message from the user or the agent
+    toolUse              Action; all calls of a message have the same ``response_id``
     toolResult           Observation
     image, document      Message, if its bytes are present
     reasoningContent     Annotation that stays with the next content of its message
-    every other content  Annotation; so is a message without contents
+    any other content    Annotation; also for a message without contents
 
-Each content is one event: see ``parts.py``. Bytes are ``{"__bytes_encoded__": true, "data":
-base64}``, as in the SDK.
+Bytes are ``{"__bytes_encoded__": true, "data": base64}``, as in the SDK.
 """
 
 from __future__ import annotations
@@ -59,7 +58,6 @@ _is_message = has(content=list)
 
 
 def _accepts(record: Any) -> bool:
-    """Return whether ``record`` has a number, and a message with a role and contents."""
     if not _is_numbered(record) or not _is_message(record["message"]):
         return False
     contents = record["message"]["content"]
