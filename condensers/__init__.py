@@ -1,5 +1,5 @@
-"""Decide what a View no longer shows: a condenser reads the View and decides, and a handler appends
-the decision.
+"""Condensers decide which events a View no longer shows. A condenser reads the View and decides,
+and a handler appends the decision.
 
     from foldlog.condensers import CondenseHandler, Condensation, load_condenser
 
@@ -16,13 +16,14 @@ the decision.
                                             prompts
     errors.py tables.py                what can go wrong; tables of configurations
 
-Importing this package is cheap: each module is imported when one of its names is first used, and
-litellm at the first model call.
+Importing this package is cheap. Python imports a module of this package when a program first uses a
+name of the module. The first call of a model imports litellm.
 """
 
 from __future__ import annotations
 
-if __name__ != "foldlog.condensers":  # from the root of a checkout: each class would be there twice
+# A second import of the package from the root of a checkout would define each class twice.
+if __name__ != "foldlog.condensers":
     raise ImportError(
         "there is no package 'condensers'; import 'foldlog.condensers'", name=__name__
     )
@@ -30,12 +31,11 @@ if __name__ != "foldlog.condensers":  # from the root of a checkout: each class 
 from foldlog import _lazy
 
 _HOMES = _lazy.homes_of(__path__[0])
-"""The module that defines each public name. The module is imported when the name is first used.
-Type checkers read the same list.
-"""
+"""The module that defines each public name. Type checkers read the same list."""
 
 __all__ = sorted(_HOMES)
-__getattr__ = _lazy.lazy_getattr(__name__, _HOMES)  # all modules at once take a third of a second
+# An import of all modules at once takes a third of a second.
+__getattr__ = _lazy.lazy_getattr(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:

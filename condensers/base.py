@@ -1,9 +1,9 @@
-"""The interface of a condenser. A condenser reads a View. The condenser returns the View that the
-agent uses next, or a condensation to append.
+"""The interface of condensers. A condenser reads a View. Then the condenser returns the View that
+the agent uses next, or a condensation to append.
 
-The functional core is ``step``: it reads a View and returns a ``Step``, and never changes the View.
-``condense`` returns only the result of a step. Condensers use models through two small protocols,
-``Summarizer`` (writes a text) and ``AgentModel`` (counts tokens and knows its limits).
+The method ``step`` of a condenser is the functional core: it returns a ``Step`` and never changes
+the View. The method ``condense`` calls ``step`` and leaves out the reports. A condenser uses models
+through two small protocols: a ``Summarizer`` writes a text, and an ``AgentModel`` counts tokens.
 ``condensers/models/client.py`` implements both protocols.
 """
 
@@ -52,7 +52,7 @@ class Reason(StrEnum):
 
 
 class Requirement(StrEnum):
-    """The urgency of a condensation. Without a hard condensation the agent's next call may fail; a
+    """How urgent a condensation is. Without a hard condensation, the agent's next call may fail. A
     soft condensation can wait.
     """
 
@@ -62,12 +62,12 @@ class Requirement(StrEnum):
 
 @dataclass(frozen=True, slots=True, init=False)
 class Condensation:
-    """A condenser's decision to forget. ``action`` is the event to append. If a handler returned
-    the condensation, ``action`` is the appended event.
+    """A condenser's decision to forget events. ``action`` is the event that the caller appends. If
+    ``CondenseHandler`` returned the condensation, ``action`` is already in the log.
 
-    ``Condensation(forgotten_event_ids=…, summary=…, summary_offset=…)`` makes an action with the
-    fields in the parentheses. Raises ``InvalidEvent`` if both an action and fields of an action are
-    given.
+    ``Condensation(forgotten_event_ids=…, summary=…, summary_offset=…)`` makes the action from these
+    three fields. Raises ``InvalidEvent`` if the caller passes an action and also a field of an
+    action.
     """
 
     action: CondensationAction
@@ -98,8 +98,8 @@ class Condensation:
 class Step(NamedTuple):
     """The result of a condenser for one View, with its reports.
 
-    ``reports`` lists the reports that no condensation stores in its metadata: reports on a mask, on
-    a failed model call, or on the cost of a call.
+    ``reports`` lists the reports that no condensation stores in its metadata, such as the report on
+    a failed model call.
     """
 
     result: View | Condensation
@@ -111,8 +111,8 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A tool call in a model's reply. ``arguments`` is the JSON text as the model wrote it; the
-    text may be malformed.
+    """A tool call in the reply of a model. ``arguments`` is the JSON text that the model wrote. The
+    JSON may be malformed.
     """
 
     name: str
@@ -122,13 +122,14 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """One reply of a model. A reply may be empty or cut off: the strategy judges whether the reply
-    is usable.
+    """A reply of a model. The reply may be empty or cut off, so the condenser that asked judges
+    whether the reply is usable.
 
-    ``finish_reason`` is one of OpenAI's values: ``stop``, ``length`` (cut off), ``tool_calls``,
-    ``content_filter`` (refused). ``usage`` counts tokens (``prompt_tokens``, ``completion_tokens``,
-    ``total_tokens`` and other counts of the server); ``cost`` is in US dollars, and None if the
-    price is unknown. ``attempts`` is 1 + the number of retries.
+    ``finish_reason`` is a value of OpenAI's API: ``stop``, ``length`` (the reply was cut off),
+    ``tool_calls`` or ``content_filter`` (the model refused). ``usage`` contains the token counts of
+    the server, such as ``prompt_tokens`` and ``completion_tokens``. ``cost`` is in US dollars, and
+    None if the price of the model is unknown. ``attempts`` is the number of calls, including the
+    retries.
     """
 
     text: str | None
@@ -163,12 +164,13 @@ class Summarizer(Protocol):
         tool_choice: str | None = None,
         response_schema: Mapping[str, Any] | None = None,
     ) -> Reply:
-        """Return one answer to ``messages`` (OpenAI chat format). A failed call is retried as the
-        model's configuration says.
+        """Return the model's answer to ``messages`` in OpenAI's chat format. The model's
+        configuration sets how often a failed call is retried.
 
-        ``tool_choice`` names the one tool that must be called; ``response_schema`` is the JSON
-        schema of the text. This method raises only ``ModelCallFailed``: if there is no reply, and
-        in some models if the reply is truncated, filtered or empty.
+        ``tool_choice`` is the name of the tool that the model must call. ``response_schema`` is the
+        JSON schema of the answer. Raises ``ModelCallFailed`` if the model does not answer, and no
+        other error. Some models also raise this error if the answer is truncated, filtered or
+        empty.
         """
         ...
 
@@ -177,8 +179,8 @@ class Summarizer(Protocol):
 class AgentModel(Protocol):
     """The methods of the agent's model that a token budget needs.
 
-    The model may also have an attribute ``dialect``, the form of messages that its server accepts:
-    see ``foldlog.projections.View.to_messages``.
+    The model may also have an attribute ``dialect``, the name of the message format that the
+    model's server accepts: see ``foldlog.projections.View.to_messages``.
     """
 
     @property
@@ -186,28 +188,28 @@ class AgentModel(Protocol):
 
     @property
     def max_input_tokens(self) -> int | None:
-        """The input limit of the model; None if the limit is unknown."""
+        """The model's limit for the tokens of a prompt; None if the limit is unknown."""
         ...
 
     @property
     def max_output_tokens(self) -> int | None: ...
 
     def token_sums(self, view: View) -> Sequence[int]:
-        """Return the token counts of the prompts of ``view[:0]``, ``view[:1]`` and so on, in
-        ascending order.
+        """Return the token counts of the prompts of ``view[:0]``, ``view[:1]``, …,
+        ``view[:len(view)]``.
 
-        The result has ``len(view) + 1`` counts. ``sums[0]`` counts the prompt without any event
-        (its tools, for example), and ``sums[i]`` the prompt of ``view[:i]``. So ``sums[-1]`` is the
-        tokenizer's own count of the whole prompt. Only rendered messages that were not counted
-        before cost time. Raises ``TokensUnknown`` if the model cannot count the tokens.
+        The counts ascend. The first count covers the parts of a prompt that are not events, such as
+        the tools. The last count is the tokenizer's own count of the whole prompt. A repeated call
+        tokenizes only the messages that are new since the last call. Raises ``TokensUnknown`` if
+        the tokens of this model cannot be counted.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Overrun:
-    """The token counts of a prompt that has more tokens than ``limit``. ``sums`` are the token
-    counts that ``counter.token_sums`` returned.
+    """The token counts of a prompt that has more tokens than ``limit``. ``sums`` are the counts
+    that ``counter.token_sums`` returned for the prompt.
     """
 
     sums: Sequence[int]
@@ -215,10 +217,10 @@ class Overrun:
     counter: AgentModel
 
     def tail(self, head: int, part: float) -> int:
-        """Return how many of the newest events may stay, so that the newest events and the first
-        ``head`` events together have fewer tokens than ``part`` (0 to 1) of the limit. Returns 0 if
-        the first ``head`` events alone have more tokens. The time grows with the logarithm of the
-        View's length.
+        """Return how many of the newest events may stay if the first ``head`` events stay too. All
+        these events together have fewer tokens than ``part`` (0 to 1) of the limit. Returns 0 if
+        the first ``head`` events alone have too many tokens. The cost grows with the logarithm of
+        the View's length.
         """
         length = len(self.sums) - 1
         room = int(self.limit * part) - 1
@@ -229,13 +231,13 @@ class Overrun:
 
 
 def setting(default: Any, description: str, **bounds: float) -> Any:
-    """Return a field for a condenser that is a dataclass. The field is a parameter of the
-    condenser's constructor and of its configuration.
+    """Return a dataclass field for a parameter of a condenser. The condenser's constructor and its
+    configuration both accept the parameter.
 
-    ``bounds`` are arguments of ``pydantic.Field``: ``ge``, ``gt``, ``lt``. Configurations and
-    constructors check the bounds. If you define a ``__post_init__``, call
-    ``Condenser.__post_init__`` in your method. If a constructor accepts smaller values than
-    configurations do, ``in_tables`` is the ``ge`` of configurations.
+    ``bounds`` are the arguments ``ge``, ``gt`` and ``lt`` of ``pydantic.Field``. Both the
+    configuration and the constructor check the bounds. A condenser that defines ``__post_init__``
+    must call ``Condenser.__post_init__`` in it, or its bounds are not checked. ``in_tables``
+    replaces ``ge`` in configurations, if a constructor accepts smaller values than a configuration.
     """
     return field(default=default, metadata={"description": description, **bounds})
 
@@ -248,9 +250,8 @@ _BOUNDS = {
 
 
 class _Batches(threading.local):
-    """The metadata that condensers set with ``add_metadata`` in this thread, by the ``id`` of the
-    condenser. The metadata is not an attribute of the condenser, so that the condenser can be
-    copied and pickled.
+    """The metadata from ``add_metadata`` in this thread, by the ``id`` of the condenser. An
+    attribute of the condenser would be copied and pickled with the condenser.
     """
 
     def __init__(self) -> None:
@@ -263,25 +264,23 @@ _Self = TypeVar("_Self")
 _Result = TypeVar("_Result")
 
 _WITH_OPTIONAL_MODEL = set[str]()
-"""The methods that foldlog calls with a View and the agent's model. A strategy may define each of
-these methods with a View as the only argument.
+"""The names of the methods that foldlog calls with a View and the agent's model. A strategy may
+define these methods with the View as their only argument.
 """
 
 
 def model_is_optional(
     method: Callable[[_Self, View, AgentModel | None], _Result],
 ) -> Callable[Concatenate[_Self, View, ...], _Result]:
-    """Let strategies define the decorated method with or without the argument ``agent_llm``. Type
-    checkers accept both forms, and callers always pass the argument.
+    """Let a strategy define the decorated method with or without the argument ``agent_llm``. Type
+    checkers accept a definition without the argument. The callers always pass the argument.
     """
     _WITH_OPTIONAL_MODEL.add(method.__name__)
     return method
 
 
 def _taking_a_model(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method that accepts the agent's model. If ``method`` accepts only a View, the
-    returned method calls it without the model.
-    """
+    """Return a method that accepts the agent's model, also if ``method`` accepts only a View."""
     if not inspect.isfunction(method) or len(inspect.signature(method).parameters) != 2:
         return method
 
@@ -298,22 +297,21 @@ class _NameOfClass:
 
 
 class Condenser:
-    """Reads a View and decides which View the agent uses next.
+    """A condenser reads a View and decides which View the agent uses next.
 
-    A strategy defines ``condense``. A strategy that also makes reports defines ``step`` instead.
-    ``condense`` and ``step`` leave the View unchanged. A condenser holds no state of a
-    conversation: one object may serve many conversations in many threads. Methods of a strategy may
-    leave the argument ``agent_llm`` out.
+    A subclass defines ``condense``, or ``step`` if it also makes reports. Neither method may change
+    the View. A condenser has no state. Many threads may use a condenser for many
+    conversations. A subclass may define its methods without the argument ``agent_llm``.
     """
 
     type: ClassVar[str] = cast(str, _NameOfClass())
-    """The name of this strategy in configurations and in the metadata of its condensations. The
+    """The name of this condenser in configurations and in the metadata of its condensations. The
     default is the name of the class.
     """
 
     config_type: ClassVar[Any] = None
-    """The class of this strategy's configurations, a ``CondenserConfig``. ``register_config`` sets
-    this attribute.
+    """The configuration class of this condenser, a subclass of ``CondenserConfig``.
+    ``register_config`` sets this attribute.
     """
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -323,21 +321,21 @@ class Condenser:
 
     @classmethod
     def register_config(cls, config_type: builtins.type[BaseModel]) -> None:
-        """Register this class as the condenser of a configuration: see
+        """Register this class as the condenser of ``config_type``: see
         ``foldlog.condensers.register_config``.
         """
         condensers.register_config(config_type, cls)
 
     @classmethod
     def from_config(cls, config: Any) -> Condenser:
-        """Return the condenser that a configuration describes, a table or a pydantic model: see
-        ``foldlog.condensers.condenser_from_config``. If a registered class defines this method, the
-        method is called with the class's configuration, and makes the condenser.
+        """Return the condenser that a table or a pydantic model describes: see
+        ``foldlog.condensers.condenser_from_config``. A subclass may override this method to make
+        its condensers from its own configuration.
         """
         return condensers.condenser_from_config(config)
 
     def __post_init__(self) -> None:
-        """Raise ``InvalidCondenser`` if a setting that has bounds is not a number, or is out of
+        """Raise ``InvalidCondenser`` if a setting with bounds is not a number or is out of its
         bounds.
         """
         fields = getattr(self, "__dataclass_fields__", {}).values()
@@ -366,18 +364,19 @@ class Condenser:
                     )
 
     def check_sizes(self) -> None:
-        """Raise ``InvalidCondenser`` if settings contradict each other. The default method never
-        raises.
+        """Raise ``InvalidCondenser`` if two settings of this condenser contradict each other. A
+        subclass overrides this method. The default method raises nothing.
         """
 
     @property
     def config(self) -> BaseModel:
-        """The configuration of this condenser. ``condenser_from_config(config.model_dump())`` makes
-        a condenser with an equal configuration.
+        """The configuration of this condenser. If you pass ``config.model_dump()`` to
+        ``condenser_from_config``, you get a condenser with an equal configuration.
 
-        API keys are ``SecretStr``: their text is not printed. Raises ``InvalidCondenser`` if the
-        class is not registered, or if the condenser holds an object that no configuration can name,
-        such as your own model class.
+        API keys are of the type ``SecretStr``, so printing the configuration does not print an API
+        key. Raises ``InvalidCondenser`` if the class is not registered. The same error is raised if
+        the condenser contains an object that a configuration cannot name, such as a model class of
+        your own.
         """
         config_type = vars(builtins.type(self)).get("config_type")
         if config_type is None:
@@ -393,8 +392,8 @@ class Condenser:
         return config
 
     def for_agent(self, agent_llm: AgentModel | None) -> Condenser:
-        """Return this condenser, with the agent's model for each strategy that names no model. By
-        default the method returns this condenser itself.
+        """Return this condenser with the agent's model in every strategy that names no model. The
+        default method returns this condenser unchanged.
 
         Raises ``InvalidCondenser`` if the condenser needs a model and ``agent_llm`` is None or
         cannot be asked.
@@ -402,26 +401,26 @@ class Condenser:
         return self
 
     def handles_condensation_requests(self) -> bool:
-        """Return whether this condenser fulfils a ``CondensationRequest``. If a prompt is too long,
-        the agent calls this method before it appends a request.
+        """Return whether this condenser can fulfil a ``CondensationRequest``. The agent asks this
+        before it appends a request for a prompt that is too long.
         """
         return False
 
     def overrun(self, view: View, agent_llm: AgentModel | None) -> Overrun | None:
-        """Return the token counts and the limit if the prompt of ``view`` exceeds this condenser's
-        limit of tokens; None if the prompt is within the limit. By default a condenser has no limit
-        of tokens, and this method returns None.
+        """Return the token counts of ``view`` if its prompt exceeds this condenser's token limit.
+        Returns None if the prompt is within the limit. The default condenser has no token limit and
+        returns None.
         """
         return None
 
     @model_is_optional
     def condense(self, view: View, agent_llm: AgentModel | None = None) -> View | Condensation:
-        """Return the View that the agent uses next, or a condensation. Append the condensation,
-        then call this method again.
+        """Return the View that the agent uses next, or a condensation. If the result is a
+        condensation, append its action, and call this method again with the new View.
 
-        Raises ``NoCondensationAvailable`` if a condensation is required (by a request or by too
-        many tokens) and impossible. Raises ``TypeError`` if ``view`` is not a View, such as a list
-        of events.
+        Raises ``NoCondensationAvailable`` if a request or a token limit requires a condensation and
+        no condensation is possible. Raises ``TypeError`` if ``view`` is not a ``View``. A list of
+        events, for example, is not a View.
         """
         if not isinstance(view, View):
             raise TypeError(
@@ -433,13 +432,13 @@ class Condenser:
     def condensed_history(
         self, state: State, agent_llm: AgentModel | None = None
     ) -> View | Condensation:
-        """Condense the View of a ``History``, or of an object with ``history`` (a list of events)
-        and ``extra_data``.
+        """Condense the View of ``state``. ``state`` is a ``History``, or an object with ``history``
+        (a list of events) and ``extra_data``.
 
-        A condensation is returned, not appended: the caller appends its ``action``. Reports and the
-        metadata from ``add_metadata`` are written to ``state``, also if an error is raised. Raises
-        the errors of ``condense``. The call costs the read of the View (for a list, one pass over
-        all its events) and the condenser's work.
+        The method does not append a condensation that it returns: the caller appends the ``action``
+        of the condensation. The method writes the reports and the metadata from ``add_metadata`` to
+        ``state``, also if it raises an error. Raises the errors of ``condense``. Cost: the method
+        reads the View, and a list is read from its start. The cost of the condenser is added.
         """
         with self.metadata_batch(state):
             try:
@@ -453,31 +452,36 @@ class Condenser:
         return result
 
     def add_metadata(self, key: str, value: Any) -> None:
-        """Set ``key`` in the report that this condenser makes in this thread. ``value`` must be a
-        JSON value.
+        """Set ``key`` in the report that this condenser is making in the current thread. ``value``
+        must be a JSON value.
         """
         _batches.by_condenser.setdefault(id(self), {})[key] = value
 
     def write_metadata(self, state: State) -> None:
-        """Write the report to ``state`` unless the report is empty, and begin a new report."""
+        """Write this condenser's report to ``state`` and begin a new report. An empty report is not
+        written.
+        """
         write_reports(state, self.take_metadata())
 
     def take_metadata(self) -> tuple[Report, ...]:
-        """Return the report unless the report is empty, and begin a new report."""
+        """Return this condenser's report, if it is not empty, and begin a new report."""
         batch = _batches.by_condenser.pop(id(self), None)
         return (batch,) if batch else ()
 
     @contextmanager
     def metadata_batch(self, state: State) -> Iterator[None]:
-        """Write the report when the block ends, also if the block ends by an error."""
+        """Write this condenser's report to ``state`` at the end of the block, also if the block
+        raises an error.
+        """
         try:
             yield
         finally:
             self.write_metadata(state)
 
     def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
-        """Condense as ``condense`` does, and return the reports too. If ``NoCondensationAvailable``
-        is raised, the error's attribute ``reports`` has the reports.
+        """Condense as ``condense`` does, and return the result with its reports. If the method
+        raises ``NoCondensationAvailable``, the reports are in the attribute ``reports`` of the
+        error.
         """
         if inspect.unwrap(builtins.type(self).condense) is Condenser.condense:
             raise TypeError(f"{builtins.type(self).__name__} must define 'condense' or 'step'")
@@ -488,16 +492,16 @@ CondenserBase = PipelinableCondenserBase = Condenser
 
 
 def stepped(condenser: Condenser, view: View, agent_llm: AgentModel | None) -> Step:
-    """Return the step of a condenser, with its metadata as a report.
+    """Return the step of a condenser, with the condenser's metadata as a report.
 
-    If the condenser returns a View with other events and reports no rule, a report with the rule
-    ``None`` is added: foldlog cannot make the same View again without a rule. Events that must stay
-    according to ``view`` are removed from the condensation. If the condensation then forgets no
-    event, the View stays larger, or ``NoCondensationAvailable`` is raised if condensing cannot
-    wait. Raises ``TypeError`` if the condenser returned neither a View nor a condensation, or a
-    View that was not made from ``view``.
+    If the condenser returns a View with other events without reporting a rule, the step gets a
+    report with the rule ``None``. Without a rule, foldlog cannot make the same View again. The
+    condensation of the step never forgets an event that ``view`` must keep. If the condensation
+    then forgets no event, the step returns the View unchanged. Raises ``NoCondensationAvailable``
+    if the condensation cannot wait. Raises ``TypeError`` if the condenser returned neither a
+    condensation nor a View that was made from ``view``.
     """
-    condenser.take_metadata()  # drop the metadata of an earlier step that failed
+    condenser.take_metadata()  # The metadata may come from an earlier step that failed.
     try:
         step = _checked_step(condenser, view, agent_llm)
     except NoCondensationAvailable as error:
@@ -517,7 +521,8 @@ def _checked_step(condenser: Condenser, view: View, agent_llm: AgentModel | None
     ):
         advice = "return view.with_events(events): another View does not know the conversation"
     elif isinstance(step, Step) and isinstance(result, View | Condensation):
-        # Events are compared last: a View with masks makes its events only when they are read.
+        # A View with masks makes its events only when they are read, so the events are compared
+        # last.
         is_reported = result is view or any(map(is_standing, step.reports))
         if is_reported or isinstance(result, Condensation) or result.events == view.events:
             return _without_kept_events(condenser, view, agent_llm, step)
@@ -536,7 +541,6 @@ def _checked_step(condenser: Condenser, view: View, agent_llm: AgentModel | None
 def _without_kept_events(
     condenser: Condenser, view: View, agent_llm: AgentModel | None, step: Step
 ) -> Step:
-    """Return the step with a condensation that forgets no event from ``view.kept_from`` on."""
     if view.kept_from is None or isinstance(step.result, View):
         return step
     try:
@@ -550,9 +554,7 @@ def _without_kept_events(
 
 
 def reported(result: View | Condensation, reports: tuple[Report, ...]) -> Step:
-    """Return a step with ``reports``. A condensation has the reports in its metadata. For a View,
-    the reports are in ``Step.reports``.
-    """
+    # A condensation stores its reports in its metadata; a View has no place for reports.
     if isinstance(result, Condensation):
         return Step(Condensation(with_reports(result.action, reports)))
     return Step(result, reports)

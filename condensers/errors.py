@@ -1,4 +1,4 @@
-"""The errors of condensers, a branch of foldlog's tree of errors.
+"""The errors of condensers, which are a branch of foldlog's tree of errors.
 
 EventStoreError
 └── CondenserError
@@ -21,13 +21,14 @@ from foldlog.eventstore import EventStoreError
 Failure = Literal[
     "timeout", "rate_limited", "context_window", "refused", "rejected", "unavailable", "bad_reply"
 ]
-"""Why a model call failed: ``refused`` by the model, ``rejected`` by its server (a bad key, a bad
-request), ``bad_reply`` if the reply was empty, cut off or malformed.
+"""The reason why a model call failed. ``refused`` means that the model refused, and ``rejected``
+that its server rejected the request (a bad key, for example). ``bad_reply`` means that the reply
+was empty, cut off or malformed.
 """
 
 OUT_OF_REACH: frozenset[Failure] = frozenset({"timeout", "rate_limited", "rejected", "unavailable"})
-"""Failures that do not depend on the prompt: the same model would not answer another prompt
-either.
+"""The failures that do not depend on the prompt. After such a failure, the model would not answer a
+different prompt either.
 """
 
 
@@ -42,12 +43,13 @@ class InvalidCondenser(CondenserError, ValueError):
 
 
 class NoCondensationAvailable(CondenserError):
-    """No event may be forgotten, or the events to forget could not be summarized.
+    """A condenser may not forget any event, or could not summarize the events to forget.
 
-    The View is unchanged. ``reports`` are the reports of the failed step, also on the cost of the
-    step (see ``Step``). If ``may_go_on`` is true, no limit of tokens requires the condensation,
-    only a request, and foldlog declines the request: go on with the View. If a part of a pipeline
-    raised the error, ``condenser`` is the type of this part; otherwise it is empty.
+    The error leaves the View unchanged. ``reports`` lists the reports of the failed step, including
+    its cost: see ``Step``. If ``may_go_on`` is true, only a request required the condensation, and
+    no token limit. Foldlog then declines the request, and the agent can go on with the View.
+    ``condenser`` is the type of the pipeline part that raised the error, and empty without a
+    pipeline.
     """
 
     may_go_on = False
@@ -59,12 +61,11 @@ class NoCondensationAvailable(CondenserError):
 
 
 class ModelCallFailed(CondenserError):
-    """The model gave no usable answer, after every retry that its configuration allows. ``failure``
-    is the kind of the failure.
+    """The model gave no usable answer, after all retries that its configuration allows.
 
-    ``report`` contains the model, the failure, the problem and, under ``metrics``, attempts,
-    latency, usage and cost. ``reports`` contains the reports on earlier calls of the same step and
-    on this call.
+    ``report`` contains the model, the failure and the problem. Its ``metrics`` contain the
+    attempts, the latency, the usage and the cost. ``reports`` contains the report on this call and
+    the reports on earlier calls of the same step.
     """
 
     def __init__(
@@ -80,6 +81,6 @@ class ModelCallFailed(CondenserError):
 
 
 class TokensUnknown(CondenserError):
-    """The tokens of a View cannot be counted for this model. Budgets then estimate the tokens, and
-    report the estimate.
+    """The tokens of a View cannot be counted for this model. A token budget then estimates the
+    tokens and reports the estimate.
     """

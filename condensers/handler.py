@@ -1,10 +1,11 @@
-"""The command handler: it reads a View, lets a condenser decide, and appends the decision. Other
-writers never wait for a model.
+"""The command handler of condensers: it reads a View, lets a condenser decide, and appends the
+decision. Other writers never wait for a model, so they may append events while a condenser asks its
+model.
 
-A condenser may take a minute to ask a model, and other writers may append in that time. The planned
-condensation is then checked against the newer View without a second model call. The plan is still
-valid if no other condensation came, and if all events that the plan forgets may still be forgotten.
-A plan that is no longer valid is dropped and reported, and the condenser plans again.
+The handler then checks the plan of the condenser against the newer View, without a second model
+call. The plan is still valid if no other condensation came, and if all events that the plan forgets
+may still be forgotten. The handler drops and reports a plan that is no longer valid, and the
+condenser plans again.
 """
 
 from __future__ import annotations
@@ -55,20 +56,20 @@ from foldlog.projections.effects import begun_among
 
 _WAIT = 10
 _WAIT_MAX = 160
-"""A model that failed once is asked again ``_WAIT`` events later. Each further failure of the model
-doubles the wait, up to ``_WAIT_MAX`` events.
+"""The highest number of events between two calls of a failing model. The first wait is ``_WAIT``
+events long, and each failure doubles the wait.
 """
 
 Append = Callable[..., tuple[Recorded, ...]]
-"""``Store.append`` for one conversation."""
+"""``Store.append`` for a fixed conversation."""
 
 
 class CondenseHandler:
-    """Condenses conversations of one store. Any number of threads and of handlers may condense at
-    the same time.
+    """Condenses the conversations of a store. Many threads and many handlers may condense at the
+    same time.
 
-    The View must fit into the input limit of ``agent_llm``. Without ``agent_llm`` the handler
-    counts events, and estimates tokens if the condenser has a limit of tokens.
+    The View must fit into the input limit of ``agent_llm``. Without ``agent_llm``, the handler
+    counts events. It estimates tokens if the condenser has a token limit.
     """
 
     def __init__(
@@ -77,22 +78,23 @@ class CondenseHandler:
         self._store, self._views, self._agent_llm = store, views, counting(agent_llm)
         self._unbound_condenser = condenser
         self._condenser = condenser.for_agent(agent_llm)
-        # An erased conversation and a later one may have the same id; their keys differ.
+        # After an erasure, a new conversation may have the id of the erased conversation, but not
+        # its key.
         self._remembered = lru_cache(_CONVERSATIONS_REMEMBERED)(
             lambda conversation, key: Remembered(conversation)
         )
 
     def with_agent(self, agent_llm: AgentModel) -> CondenseHandler:
-        """Return a handler for another model of the agent. The new handler and this handler share
-        the object ``Remembered`` of each conversation.
+        """Return a handler for another model of the agent. Both handlers share their notes on a
+        conversation: see ``Remembered``.
         """
         handler = CondenseHandler(self._store, self._views, self._unbound_condenser, agent_llm)
         handler._remembered = self._remembered
         return handler
 
     def reading(self, store: Store, views: Views) -> CondenseHandler:
-        """Return a handler that uses ``store`` and ``views``. The new handler and this handler
-        share the object ``Remembered`` of each conversation.
+        """Return a handler that uses another store and its views. Both handlers share their notes
+        on a conversation: see ``Remembered``.
         """
         handler = copy(self)
         handler._store = store
@@ -102,20 +104,20 @@ class CondenseHandler:
     def handle(
         self, conversation: str, generation: Generation | None = None
     ) -> View | Condensation:
-        """Take one step: return the View that the agent uses next, or a condensation that has been
-        appended. After a condensation, call ``handle`` again.
+        """Take a step. The result is the View that the agent uses next, or a condensation that is
+        already appended. After a condensation, call ``handle`` again.
 
-        The reports of a step without a condensation are appended as an ``Annotation``. The report
-        on a mask is appended only if the mask's rule is new. If a model failed and condensing can
-        wait, the model is asked again some events later: see ``Remembered``.
+        A step without a condensation appends its reports as an ``Annotation``. A report on a mask
+        is appended only if the rule of the mask is new. If a model fails and the condensation can
+        wait, the handler asks the model again some events later: see ``Remembered``.
 
         Raises ``NoCondensationAvailable`` if a condensation is required and impossible. Before it
-        raises, the handler appends a condensation with the outcome ``declined``. The declined
-        condensation closes the request, so the next step can go on. While the newest condensation
-        is a declined one and the prompt is still too long, each step raises the error again, and
-        appends only reports of calls that cost something. Raises the store's errors, too.
-        ``generation`` is passed to ``Store.append``. When the method returns, the appended events
-        are on disk. A step costs the read of the View, and the condenser's work.
+        raises this error, the handler appends a condensation with the outcome ``declined``. The
+        declined condensation closes the request, so the next step can go on. If the prompt is still
+        too long after a declined condensation, the next step raises the error again. Such a step
+        appends only reports on calls that cost something. Raises the errors of the store, too.
+        ``generation`` is an argument of ``Store.append``. When the method returns, the appended
+        events are on disk. Cost: a step reads the View and runs the condenser.
         """
         with span("foldlog.condense", conversation=conversation) as attributes:
             result = self._handled(conversation, generation)
@@ -176,18 +178,15 @@ class CondenseHandler:
             )
 
     def preview(self, view: View) -> Step:
-        """Return the step over ``view`` and append nothing. If the condenser needs a model, the
-        model is asked.
+        """Return the step over ``view`` without appending anything. If the condenser needs a model,
+        the preview asks the model.
 
-        Raises the errors of ``unseen.step`` and of the condenser. A preview costs the condenser's
-        work.
+        Raises the errors of ``unseen.step`` and of the condenser. Cost: a preview runs the
+        condenser.
         """
         return unseen.step(self._condenser, view, self._agent_llm)
 
     def _previewed(self, conversation: str, view: View) -> Step:
-        """Return ``preview(view)``. Adds a note with the conversation to an unexpected error of a
-        condenser.
-        """
         try:
             return self.preview(view)
         except NoCondensationAvailable:
@@ -202,11 +201,11 @@ class CondenseHandler:
     def _append(
         self, conversation: str, append: Append, view: View, action: CondensationAction
     ) -> CondensationAction:
-        """Append the condensation and return it as stored. Raise ``NoCondensationAvailable`` if the
-        condensation is no longer valid.
+        """Append the condensation and return it as the store recorded it. Raises
+        ``NoCondensationAvailable`` if the condensation is no longer valid.
 
-        The transaction of the append checks once more for redactions and for the few events that
-        came after the condenser made the plan.
+        The transaction of the append looks for redactions and for the few events that came after
+        the condenser made its plan.
         """
         if view.state.past is None:
             redactions = 0
@@ -214,7 +213,8 @@ class CondenseHandler:
             redactions = view.state.past.redactions
 
         def check(reading: ReadTransaction, newer: View | None = None) -> None:
-            if reading.redactions != redactions:  # its summary may quote the redacted event
+            # The summary of the condensation may quote the redacted event.
+            if reading.redactions != redactions:
                 raise NoCondensationAvailable("an event was redacted first")
             if newer is not None:
                 planned_before(action, newer, tuple(reading.events(newer.version)))
@@ -269,9 +269,7 @@ class CondenseHandler:
         action: CondensationAction,
         seconds: float,
     ) -> None:
-        """Log a condensation. Token counts that are missing in the condensation's metadata are
-        estimated.
-        """
+        """Token counts that are missing in the condensation's metadata are estimated."""
         if not is_told("foldlog.condensation.made"):
             return
         metadata = plan.metadata
@@ -298,15 +296,15 @@ class CondenseHandler:
     def _declined(
         self, conversation: str, append: Append, view: View, error: NoCondensationAvailable
     ) -> bool:
-        """Record that no condensation could be made. Return False if another writer appended a
-        condensation first: then a second try of the step may succeed.
+        """Append that no condensation could be made. Returns False if another writer appended a
+        condensation first, because a second try of the step may then succeed.
         """
         newest = _newest(view)
         is_recorded = (
             newest.get("outcome") == "declined" and newest.get("condenser") == self._condenser.type
         )
         if is_recorded and not view.unhandled_condensation_request:
-            # Later steps of a stuck conversation record only the calls that cost something.
+            # After the first failed step, record only the calls that cost something.
             if spent := list(filter(cost_something, error.reports)):
                 append(annotation(spent, self._condenser.type), expected_version=ANY_VERSION)
             return True
@@ -334,10 +332,10 @@ class CondenseHandler:
         return True
 
     def _may_go_on(self, view: View, error: NoCondensationAvailable) -> bool:
-        """Return whether the agent may go on with the View although a request cannot be fulfilled.
-        The agent may go on if no model failed. But if the newest condensation was declined too, the
-        agent may go on only if it has taken a turn since then: the turn shows that the prompt was
-        not too long.
+        """Return whether the agent may go on with the View although its request cannot be
+        fulfilled. The agent may go on if no model failed. If the newest condensation was declined
+        too, the agent must have taken a turn since then. The turn shows that the prompt was not too
+        long.
         """
         if not view.unhandled_condensation_request or any(
             "failure" in report for report in error.reports
@@ -358,18 +356,18 @@ class CondenseHandler:
         reports: tuple[Report, ...],
         remembered: Remembered,
     ) -> View | None:
-        """Append a step's reports and return the View. Returns None if another writer appended
-        events before the new rules: the caller must then take the step again.
+        """Append the reports of a step and return the View. Returns None if another writer appended
+        events before the new rules. The caller must then take the step again.
         """
         rules = list(filter(is_standing, reports))
         outcomes = [report for report in reports if not is_standing(report)]
         if outcomes:
             remembered.failed(view.version)
             tell_of_failures(conversation, self._condenser.type, outcomes)
-        # Each batch becomes one annotation.
+        # Each batch of reports becomes an annotation.
         batches: list[Sequence[Report]] = [outcomes] if outcomes else []
         if not rules and remembered.has_rules(self._store, view):
-            batches.insert(0, ())  # an empty annotation ends the former rules
+            batches.insert(0, ())  # An empty annotation ends the former rules.
         elif rules and self._are_new(conversation, [*map(_rule, rules)], view.version):
             batches = [[*outcomes, *rules]]
         if not batches:
@@ -387,14 +385,14 @@ class CondenseHandler:
             [annotation(batch, self._condenser.type) for batch in batches],
             expected_version=ANY_VERSION,
         )
-        if appended[0].event.id == view.version:  # no other event came in between
+        if appended[0].event.id == view.version:  # No other writer appended an event in between.
             return view.then([recorded.event for recorded in appended])
-        # A View with outdated rules must not be sent: with new rules, take the step again.
+        # If the rules changed, a View with the former rules must not be sent: take the step again.
         return view if batches[0] is outcomes else None
 
     def _are_new(self, conversation: str, rules: Sequence[str], version: int) -> bool:
-        """Return whether ``rules`` differ from the newest rules in the log, or were
-        recorded long ago.
+        """Return whether ``rules`` must be recorded: they differ from the newest rules in the log,
+        or those rules will soon expire.
         """
         recorded_at, recorded = newest_rules(self._store, conversation, version)
         return version - recorded_at > RULES_COUNT_FOR // 2 or rules != [*map(_rule, recorded)]
@@ -403,26 +401,22 @@ class CondenseHandler:
 _CONVERSATIONS_REMEMBERED = 1_000
 
 _LOOKED_BACK = 100
-"""How many of the last events of a View are searched for a turn of the agent."""
+"""How many of a View's last events are searched for a turn of the agent."""
 
 
 def _newest(view: View) -> Mapping[str, Any]:
-    """Return the metadata of the newest condensation of ``view``, or an empty mapping if ``view``
-    has no condensation. The time grows with the number of structural events.
-    """
     return view.condensations[-1].metadata if view.condensations else {}
 
 
 def planned_before(action: CondensationAction, view: View, new_events: Sequence[Event]) -> View:
-    """Return ``view`` with ``new_events`` if ``action``, which was planned on ``view``, is still
-    valid.
+    """Return ``view`` with ``new_events`` if the plan ``action``, made on ``view``, is still valid.
 
-    Raises ``NoCondensationAvailable`` if the plan is no longer valid. A plan is valid if the View
-    still shows all events that the plan forgets, if all these events may still be forgotten (see
-    ``selection.without_kept``), and if the plan's summary still stands before the same event, at a
-    cut point. A retraction makes the plan outdated. Another condensation makes the plan outdated if
-    the plan forgets nothing, or forgets an event that is no longer shown. The check makes a copy of
-    the View and of its units.
+    Raises ``NoCondensationAvailable`` if the plan is no longer valid. A valid plan forgets only
+    events that the new View still shows and that may still be forgotten: see
+    ``selection.without_kept``. The summary of a valid plan still stands before the same event, at a
+    cut point. A retraction makes every plan invalid. A condensation makes a plan invalid if the
+    plan forgets no event, or forgets an event that the new View does not show. Cost: the check
+    copies the View and its units.
     """
     newer = view.then(new_events)
     offset = action.summary_offset
@@ -448,12 +442,12 @@ def planned_before(action: CondensationAction, view: View, new_events: Sequence[
 
 
 class Remembered:
-    """The notes of a handler on one conversation. Without the notes, each step would report the
-    same rules again, and ask a failing model again.
+    """A handler's notes on a conversation. Without these notes, a handler would report the same
+    rules in each step, and would ask a failing model in each step.
 
-    If a model failed and condensing could wait, the model is asked again at the version
-    ``ask_again_at``. The wait doubles after each further failure. Several threads may use one
-    ``Remembered``: in the worst case a model is asked once too often.
+    If a model fails and the condensation can wait, the handler asks the model again at the version
+    ``ask_again_at``. Each further failure doubles the wait. Several threads may use the notes of a
+    conversation. In the worst case, a model is asked once too often.
     """
 
     def __init__(self, conversation: str) -> None:
@@ -464,15 +458,17 @@ class Remembered:
         self.ask_again_at = 0
 
     def has_rules(self, store: Store, view: View) -> bool:
-        """Return whether rules in the log, recorded by any handler, apply at the View's version and
-        may have to be ended. A call reads the events since the last call, or no events if the View
-        shows all of them.
+        """Return whether rules in the log, from any handler, apply at the View's version. Only
+        these rules may have to be ended. Cost: a call reads the events since the last call. It
+        reads nothing if the View shows all these events.
         """
-        if self._rules_read_until > view.version:  # a View of an earlier version
+        # The View is of an earlier version than the notes.
+        if self._rules_read_until > view.version:
             self._rules_read_until = 0
             self._rules_end = 0
         new_ids = range(self._rules_read_until, view.version)
-        # Views have no annotations: if the View shows every new event, none of them has rules.
+        # A View never shows an annotation. If the View shows all new events, no new event has
+        # rules.
         shows_all = [event.id for event in view.tail(len(new_ids))] == [*new_ids]
         if len(new_ids) > RULES_COUNT_FOR or not shows_all:
             recorded_at, rules = newest_rules(
@@ -480,20 +476,20 @@ class Remembered:
             )
             if rules:
                 self._rules_end = recorded_at + RULES_COUNT_FOR
-            elif recorded_at != NOT_RECORDED:  # an empty annotation ended them
+            elif recorded_at != NOT_RECORDED:  # An empty annotation ends the rules before it.
                 self._rules_end = 0
         self._rules_read_until = view.version
         return view.version <= self._rules_end
 
     def failed(self, version: int) -> None:
-        """Note that a condensation that could wait was tried at ``version`` and failed: the model
-        is asked again later.
+        """Note that an optional condensation failed at ``version``, and that the model is asked
+        again later.
         """
         self.ask_again_at = version + self._wait
         self._wait = min(2 * self._wait, _WAIT_MAX)
 
     def condensed(self) -> None:
-        """Note that a condensation was made: the next failure counts as the first."""
+        """Note that a condensation was made, so that the next failure counts as the first."""
         self._wait = _WAIT
         self.ask_again_at = 0
 

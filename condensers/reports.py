@@ -1,10 +1,9 @@
-"""The reports of a step, which are stored in events. A report records what one condenser did in one
-step, besides its decision.
+"""The reports of a condenser's steps, which are stored in events. A report describes what a
+condenser did in a step, besides its decision.
 
-A report is passed as a value: in a ``Step``, in a condensation's metadata under
-``CONDENSER_METADATA_KEY``, or in the error that says why there is no condensation. A report is
-stored in the condensation, or, if the step made no condensation, in an ``Annotation`` with the name
-``CONDENSER_METADATA_KEY``.
+A ``Step``, the metadata of a condensation or an error passes reports on to the caller. If a step
+made a condensation, the condensation stores its reports. Otherwise an ``Annotation`` with the name
+``CONDENSER_METADATA_KEY`` stores the reports.
 """
 
 from __future__ import annotations
@@ -21,13 +20,12 @@ from foldlog._usage import OF_A_CONDENSER
 from foldlog.eventstore import NOT_RECORDED, Annotation, CondensationAction, Event, Store
 
 CONDENSER_METADATA_KEY = OF_A_CONDENSER
-"""The key of reports in a condensation's metadata, and the name of the annotations that contain
-reports.
+"""The key of reports in the metadata of a condensation, and the name of annotations with reports.
 """
 
 Report = Mapping[str, Any]
-"""The report of a condenser on a step, as JSON: for example the model, usage, cost, masked events,
-or why a reply failed.
+"""The report of a condenser on a step, as JSON. It contains, for example, the model, the usage, the
+cost or the reason of a failure.
 """
 
 RULES_COUNT_FOR = 100
@@ -37,9 +35,8 @@ after half of this number of events.
 
 
 def is_standing(report: Report) -> bool:
-    """Return whether a report has a ``rule``. A report with a rule, for example on a mask, is the
-    same at every step. A handler records reports with rules only when the rules differ from the
-    rules in the log.
+    """Return whether a report has a ``rule``, for example for a mask. Such a report is equal in
+    every step. So a handler records it only if the rule differs from the rules in the log.
     """
     return "rule" in report
 
@@ -47,13 +44,13 @@ def is_standing(report: Report) -> bool:
 def newest_rules(
     store: Store, conversation: str, version: int, since: int = 0
 ) -> tuple[int, list[Report]]:
-    """Return the id of the newest annotation with rules before ``version``, and the annotation's
-    standing reports (see ``is_standing``).
+    """Return the id of the newest annotation with rules before ``version``, and its reports with a
+    rule.
 
-    An annotation without reports is returned too, because an empty annotation says that the former
-    rules no longer apply. Returns ``NOT_RECORDED`` and no reports if the last ``RULES_COUNT_FOR``
-    events, or the events since ``since``, have no annotation with rules. At most
-    ``RULES_COUNT_FOR`` events are read.
+    An annotation without reports counts too, because it says that the former rules no longer apply.
+    Returns ``NOT_RECORDED`` and no reports if the last ``RULES_COUNT_FOR`` events, or the events
+    from ``since`` on, have no such annotation. Cost: the function reads at most ``RULES_COUNT_FOR``
+    events.
     """
     for event in store.events(
         conversation, max(since, version - RULES_COUNT_FOR), version, reverse=True
@@ -69,22 +66,22 @@ def newest_rules(
 
 
 def cost_something(report: Report) -> bool:
-    """Return whether the model calls in a report cost money, or may have cost money."""
+    """Return whether the model calls in a report cost money or may have cost money."""
     metrics = report.get("metrics", {})
     return bool(metrics.get("usage")) or metrics.get("cost", 0.0) != 0.0
 
 
 def annotation(reports: Iterable[Report], condenser: str = "") -> Annotation:
-    """Return the event that stores ``reports`` if there is no condensation. If ``condenser`` is not
-    empty, each report that names no condenser gets this name.
+    """Return the event that stores ``reports`` if a step made no condensation. A report that names
+    no condenser gets the name ``condenser``, unless ``condenser`` is empty.
     """
     named = {"condenser": condenser} if condenser else {}
     return Annotation(name=CONDENSER_METADATA_KEY, data=[{**named, **report} for report in reports])
 
 
 def with_reports(action: CondensationAction, reports: Iterable[Report]) -> CondensationAction:
-    """Return ``action`` with ``reports`` added to the action's metadata, before the reports that
-    the action already has.
+    """Return ``action`` with ``reports`` in its metadata, before the reports that the metadata
+    already has.
     """
     reports = [dict(report) for report in reports]
     if not reports:
@@ -104,7 +101,7 @@ def reports_of(event: Event) -> list[Any]:
 
 
 def tell_of_failures(conversation: str, condenser: str, reports: Iterable[Report]) -> None:
-    """Log each failed call of a model among the reports of a step that condensed nothing."""
+    """Log the failed model calls of a step that made no condensation."""
     for report in reports:
         if "failure" not in report:
             continue
@@ -123,18 +120,18 @@ def tell_of_failures(conversation: str, condenser: str, reports: Iterable[Report
 
 
 def on_a_model(reports: Iterable[Report]) -> list[Report]:
-    """Return only the reports on calls of a model."""
+    """Return only the reports on model calls."""
     return [report for report in reports if "metrics" in report]
 
 
 def model_of(report: Report) -> str:
-    """Return the name of the model in a report; an empty text if the report names no model."""
+    """Return the name of the model in a report. The name is empty if the report names no model."""
     return str(report.get("response", report).get("model") or "")
 
 
 @dataclass
 class Usage:
-    """The sums over calls of models: attempts, seconds, tokens of each kind, and US dollars.
+    """The sums over model calls: attempts, seconds, tokens of each kind, and US dollars.
 
     ``cost`` is None if the price of a reply is unknown. A call without a reply costs nothing.
     """
@@ -153,7 +150,7 @@ class Usage:
         return total
 
     def add(self, metrics: Mapping[str, Any]) -> None:
-        """Add the metrics of one or more calls, in the format of a report."""
+        """Add the metrics of a call, or of several calls, in the format of a report."""
         cost = metrics.get("cost", 0.0)
         self.attempts += metrics.get("attempts", 1)
         self.latency_s += metrics.get("latency_s") or 0.0

@@ -1,4 +1,5 @@
-"""Rolling condensers: they let a View grow to a limit, forget a part of it, and let it grow again.
+"""A rolling condenser lets a View grow to a limit, forgets a part of the View, and lets it grow
+again.
 
 no reason                   the View, as it is
 soft (too many events)      a condensation; if none is available the View, and the next step tries
@@ -40,33 +41,34 @@ from foldlog.eventstore import NOT_RECORDED, CondensationAction
 from foldlog.projections import View
 
 spares_models = ContextVar("models are spared", default=False)
-"""Whether condensers ask a model only if a condensation is required, because the model's last call
+"""Whether condensers ask a model only for a hard condensation, because the model's last call
 failed.
 """
 
 
 class RollingCondenser(Condenser, ABC):
-    """A condenser that makes condensations. A strategy defines ``get_condensation``. A strategy may
-    define ``should_condense`` or ``reasons`` to decide when to condense. The reasons are stored
-    with the condensation.
+    """A condenser that makes condensations. A subclass defines ``get_condensation``. A subclass may
+    define ``should_condense`` or ``reasons`` to decide when a condensation is due. The condensation
+    stores the reasons in its metadata.
     """
 
     asks_a_model: ClassVar[bool] = False
-    """Whether a condensation needs a model's reply: a call of a model may fail and costs money."""
+    """Whether a condensation needs the reply of a model. A model's call may fail and costs money.
+    """
 
     def handles_condensation_requests(self) -> bool:
         return True
 
     def reasons(self, view: View, agent_llm: AgentModel | None = None) -> frozenset[Reason]:
-        """Return the reasons why a condensation is due now; empty if no condensation is due. The
-        default reasons are a request, and more than ``max_size`` events.
+        """Return the reasons why a condensation is due now. The set is empty if no condensation is
+        due. The default reasons are a request, and more than ``max_size`` events.
         """
         return reasons_by_size(view, getattr(self, "max_size", None))
 
     @model_is_optional
     def should_condense(self, view: View, agent_llm: AgentModel | None = None) -> bool:
-        """Return whether a condensation is due now. By default a condensation is due if ``reasons``
-        returns a reason.
+        """Return whether a condensation is due now. By default, a condensation is due if
+        ``reasons`` returns a reason.
         """
         return bool(self.reasons(view, agent_llm))
 
@@ -78,7 +80,7 @@ class RollingCondenser(Condenser, ABC):
     def condensation_requirement(
         self, view: View, agent_llm: AgentModel | None = None
     ) -> Requirement | None:
-        """Return how urgent a condensation is now; None if no condensation is due."""
+        """Return how urgent a condensation is now. Return None if no condensation is due."""
         due = self.reasons(view, agent_llm)
         if not (self.should_condense(view, agent_llm) if self._has_own_rule else due):
             return None
@@ -97,8 +99,9 @@ class RollingCondenser(Condenser, ABC):
     def hard_context_reset(
         self, view: View, agent_llm: AgentModel | None = None
     ) -> Condensation | None:
-        """Return a condensation that forgets as many events as possible: the last resort for a hard
-        requirement. Returns None if the strategy has no last resort.
+        """Return a condensation that forgets as many events as possible. The caller uses it if a
+        hard condensation is impossible in any other way. Returns None if the strategy has no such
+        condensation.
         """
         return None
 
@@ -124,7 +127,8 @@ class RollingCondenser(Condenser, ABC):
         stays in the metadata.
         """
         if not isinstance(condensation, Condensation):
-            return condensation  # ``stepped`` raises TypeError for it
+            # ``stepped`` raises ``TypeError`` for a result that is not a condensation.
+            return condensation
         if self._has_own_rule:
             action = self._forgetting_summaries(view, condensation.action)
         else:
@@ -137,9 +141,9 @@ class RollingCondenser(Condenser, ABC):
         return condensation if action is condensation.action else Condensation(action)
 
     def _forgetting_summaries(self, view: View, action: CondensationAction) -> CondensationAction:
-        """Return an action that also forgets every earlier summary in the View, if ``action`` has a
-        summary. Otherwise ``action`` is returned unchanged. So strategies that define
-        ``should_condense`` need not name the summaries that their new summary replaces.
+        """Return ``action``. If the action has a summary, the result also forgets the earlier
+        summaries of the View. So a strategy that defines ``should_condense`` need not name the
+        summaries that its new summary replaces.
         """
         if action.summary is None:
             return action
@@ -166,10 +170,10 @@ class RollingCondenser(Condenser, ABC):
     ) -> Condensation:
         """Return a condensation without a summary that forgets the events outside of ``kept``.
 
-        ``kept`` are the indices that the strategy's own rule keeps; ``selection.events_to_forget``
-        extends ``kept`` to whole units. ``reports`` record how the strategy chose. If no event of
-        the log can be forgotten, this method raises ``NoCondensationAvailable`` with ``why_not``
-        and the reports. If ``summaries`` is true, summaries outside of ``kept`` are forgotten too.
+        ``kept`` contains the indices that the strategy keeps. ``selection.events_to_forget``
+        extends ``kept`` to whole units. ``reports`` describe how the strategy chose. Raises
+        ``NoCondensationAvailable`` with the text ``why_not`` and the reports if no event of the log
+        can be forgotten. If ``summaries`` is true, summaries outside of ``kept`` are forgotten too.
         """
         kept = {*kept, *range(first_kept_index(view), len(view))}
         forgotten = events_to_forget(view, kept, summaries=summaries)
@@ -177,7 +181,7 @@ class RollingCondenser(Condenser, ABC):
             kept |= {
                 index for index, event in enumerate(view.events) if stands_for_forgotten(event)
             }
-        # These events stay only because another event of their unit is kept.
+        # These events stay only because the strategy keeps another event of their unit.
         kept_whole = len(view) - len(forgotten) - len(kept)
         if not count_logged(forgotten):
             if kept_whole:
@@ -203,9 +207,8 @@ class RollingCondenser(Condenser, ABC):
         max_size: int | None,
         outcome: str = "condensed",
     ) -> dict[str, Any]:
-        """Return the metadata of a condensation of ``view``. ``events_after`` is the number of
-        events that remain, ``reasons`` says why the condensation is due. If ``EVENTS`` is a reason,
-        the View has more than ``max_size`` events.
+        """Return the metadata of a condensation that leaves ``events_after`` events of ``view``. If
+        ``EVENTS`` is a reason, the View has more than ``max_size`` events.
         """
         metadata = {
             "condenser": self.type,
@@ -220,8 +223,8 @@ class RollingCondenser(Condenser, ABC):
         return metadata
 
     def _above_size(self, view: View, why: str) -> tuple[Report, ...]:
-        """Return the report on a View that stays larger than ``max_size``. The result is empty for
-        a strategy without ``max_size``.
+        """Return the report that a View stays larger than ``max_size``. Return no report if the
+        strategy has no ``max_size``.
         """
         max_size = getattr(self, "max_size", None)
         if max_size is None:
@@ -250,8 +253,8 @@ class RollingCondenser(Condenser, ABC):
 
 
 def reasons_by_size(view: View, max_size: int | None) -> frozenset[Reason]:
-    """Return the reasons that do not depend on a model: a request, and, if ``max_size`` is a
-    number, a View with more than ``max_size`` events.
+    """Return the reasons that do not depend on a model: a request, and a View with more than
+    ``max_size`` events.
     """
     too_many = max_size is not None and len(view) > max_size
     due = {Reason.REQUEST: view.unhandled_condensation_request, Reason.EVENTS: too_many}
@@ -259,8 +262,9 @@ def reasons_by_size(view: View, max_size: int | None) -> frozenset[Reason]:
 
 
 def check_sizes(max_size: int, keep_first: int, *, beside: int = 0) -> None:
-    """Raise ``InvalidCondenser`` if ``keep_first`` is negative, or if half of ``max_size`` is too
-    small for the first ``keep_first`` events, ``beside`` events and one further event.
+    """Raise ``InvalidCondenser`` if ``keep_first`` is negative or too large. Half of ``max_size``
+    must have room for the first ``keep_first`` events, for ``beside`` events and for a further
+    event.
     """
     half = max_size // 2
     if keep_first + beside >= half:

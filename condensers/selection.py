@@ -1,9 +1,9 @@
-"""Select the part of a View to forget. All strategies use the same rule of cut points.
+"""This module selects the part of a View that a condenser forgets. All strategies use the same
+rule: a View may be cut only at *cut points*, which never separate a call from its result.
 
-A View may be cut only at *cut points*, which separate no call from its observation. A strategy says
-how many events it wants to keep at the beginning and at the end of the View. This module moves the
-ends of the head and of the tail to cut points, and makes a condensation of the events between head
-and tail.
+A strategy chooses how many events it wants to keep at the beginning (the head) and at the end (the
+tail) of the View. This module moves the ends of the head and of the tail to cut points. Then it
+makes a condensation of the events between head and tail.
 """
 
 from __future__ import annotations
@@ -28,14 +28,16 @@ from foldlog.projections.units import is_unseen
 
 
 def next_cut(cut_points: Sequence[int], wanted: int) -> int | None:
-    """Return the smallest cut point at or after ``wanted``; None if no cut point follows."""
+    """Return the smallest cut point at or after ``wanted``. Return None if there is no such cut
+    point.
+    """
     index = bisect_left(cut_points, wanted)
     return cut_points[index] if index < len(cut_points) else None
 
 
 def first_kept_index(view: View) -> int:
-    """Return the index of the first event that must stay: see ``View.kept_from``. The index is the
-    View's length if every event may be forgotten.
+    """Return the index of the first event that must stay: see ``View.kept_from``. If every event
+    may be forgotten, the index is the length of the View.
     """
     kept_from = float("inf") if view.kept_from is None else view.kept_from
     return next(
@@ -44,15 +46,15 @@ def first_kept_index(view: View) -> int:
 
 
 def last_cut(view: View) -> int:
-    """Return the last cut point before which every event may be forgotten. This cut point is
-    ``first_kept_index``, or the beginning of the unit that contains ``first_kept_index``.
+    """Return the last cut point before which every event may be forgotten. The cut point is
+    ``first_kept_index``, or the beginning of the unit around this index.
     """
     return view.cut_points[bisect_right(view.cut_points, first_kept_index(view)) - 1]
 
 
 def describe_unseen(view: View) -> str:
-    """Return a text for the end of an error message, which says how many events must stay. The text
-    is empty if every event may be forgotten.
+    """Return the end of an error message, which says how many events must stay. The text is empty
+    if every event may be forgotten.
     """
     unseen = len(view) - first_kept_index(view)
     if unseen:
@@ -65,8 +67,9 @@ def middle(view: View, keep_first: int, keep_last: int) -> slice | None:
     events (the tail). Returns None if the span is empty or ``keep_last`` is negative.
 
     The end of the head and the beginning of the tail move to the next cut point. So the head may
-    grow, and the tail may shrink, by the rest of a unit. Events that must stay are always in the
-    tail, and so are calls without a result, because no cut point follows such a call.
+    grow to the end of a unit, and the tail may shrink to the beginning of a unit. The tail always
+    contains the events that must stay. It also contains calls without a result, because no cut
+    point follows such a call.
     """
     if keep_last < 0:
         return None
@@ -78,9 +81,6 @@ def middle(view: View, keep_first: int, keep_last: int) -> slice | None:
 
 
 def ends(view: View, keep_first: int, keep_last: int) -> set[int]:
-    """Return the indices of the first ``keep_first`` and of the last ``keep_last`` events, without
-    regard to units.
-    """
     count = len(view)
     return {*range(min(keep_first, count)), *range(max(0, count - keep_last), count)}
 
@@ -88,16 +88,17 @@ def ends(view: View, keep_first: int, keep_last: int) -> set[int]:
 def events_to_forget(view: View, kept: Set[int], *, summaries: bool = False) -> tuple[Event, ...]:
     """Return the events to forget if a strategy keeps the events at the indices ``kept``.
 
-    ``kept`` is extended to whole units: if one event of a unit is kept, the whole unit stays. Calls
-    without a result and the events from ``first_kept_index`` on stay too. Summaries of forgotten
-    events belong to no unit. If ``summaries`` is true, summaries outside of ``kept`` are forgotten;
-    otherwise all summaries stay.
+    If a strategy keeps an event of a unit, the whole unit stays. Calls without a result and the
+    events from ``first_kept_index`` on stay too. Summaries of forgotten events belong to no unit.
+    If ``summaries`` is true, summaries outside of ``kept`` are forgotten. Otherwise all summaries
+    stay.
     """
     events: list[Event] = []
     points = view.cut_points
     all_kept = {*kept, *range(first_kept_index(view), len(view))}
     start = 0
-    # Unit n lies between the cut points n - 1 and n. Forget what lies between the kept units.
+    # Unit n lies between the cut points n - 1 and n. All events between the kept units are
+    # forgotten.
     for unit in sorted({bisect_right(points, index) for index in all_kept}):
         events += view.events[start : points[unit - 1]]
         start = points[unit] if unit < len(points) else len(view)
@@ -109,11 +110,10 @@ def events_to_forget(view: View, kept: Set[int], *, summaries: bool = False) -> 
 
 
 def without_kept(view: View, action: CondensationAction) -> CondensationAction:
-    """Return a condensation that forgets the same events, except the events that must stay. The
-    events that must stay are the events from ``first_kept_index`` on, calls without a result, and
-    calls that may have run. If one event of a unit must stay and the unit is sent to a model, the
-    whole unit stays. If the condensation has a summary, the summary then stands in the place of the
-    first event that is still forgotten.
+    """Return ``action`` without the events that must stay. These are the events from
+    ``first_kept_index`` on, calls without a result, and calls that may have run. If an event of a
+    unit must stay and the unit is sent to a model, the whole unit stays. A summary then stands in
+    the place of the first event that is still forgotten.
 
     Raises ``NoCondensationAvailable`` if no event of the log may be forgotten, or if the remaining
     events could not be sent to a model.
@@ -124,7 +124,7 @@ def without_kept(view: View, action: CondensationAction) -> CondensationAction:
         event.id for event in view[min(view.cut_points[-1], first_kept_index(view)) :]
     )
     forgettable.difference_update(view.kept, in_doubt(view.events))
-    # A part of an abandoned call may be forgotten alone: the other parts are not sent to a model.
+    # A part of an abandoned call may be forgotten alone, because the call is not sent to a model.
     sent_before = sent_ids(view)
     while (
         left_alone := left_behind_by_ids(view.events, view.left_behind, shown - forgettable)
@@ -169,11 +169,11 @@ def _has_message(view: View) -> bool:
 
 
 def spare_loop_ends(view: View, forgotten: Iterable[Event]) -> tuple[Event, ...]:
-    """Return ``forgotten`` without the events that must stay between tool loops, because no summary
-    will stand in the place of the forgotten events.
+    """Return ``forgotten`` without the events that must stay between tool loops. Call this if no
+    summary takes the place of the forgotten events.
 
-    A tool loop ends at the next event that is neither an action nor an observation. If that event
-    is forgotten, the loop continues into the next calls. The prompt then drops a loop with an
+    A tool loop ends at the next event that is neither an action nor an observation. If this next
+    event is forgotten, the loop continues into the next calls. The prompt then drops a loop with an
     abandoned call together with the next calls (docs/internals/decisions/0031-joined-loops.md). So
     if joined loops would make the prompt lose an event, the event after every loop stays.
     """
@@ -193,8 +193,8 @@ def spare_loop_ends(view: View, forgotten: Iterable[Event]) -> tuple[Event, ...]
 
 
 def after_system_prompt(view: View) -> int:
-    """Return the index after the first system prompt, or 0 if there is no system prompt. A model
-    always needs the first system prompt.
+    """Return the index after the first system prompt, which a model always needs. Return 0 if there
+    is no system prompt.
     """
     return next(
         (index + 1 for index, event in enumerate(view.events) if isinstance(event, SystemMessage)),
@@ -204,18 +204,17 @@ def after_system_prompt(view: View) -> int:
 
 def stands_for_forgotten(event: Event) -> bool:
     """Return whether ``event`` is the summary of a condensation. A summary in an imported log is an
-    ordinary event: the log contains the summary, and also the events that the summary replaces.
+    ordinary event. Such a log contains both the summary and the events that the summary replaces.
     """
     return isinstance(event, CondensationSummary) and event.id < 0
 
 
 def sent_ids(view: View) -> set[int]:
-    """Return the ids of the events of a View that are sent to a model."""
     return {view[position].id for position in view.fit_positions}
 
 
 def ids_named(action: CondensationAction, shown: Iterable[int]) -> set[int]:
-    """Return the ids in ``shown``, of events and summaries, that a condensation forgets."""
+    """Return which ids in ``shown``, of events or of summaries, a condensation forgets."""
     intervals, summaries = action.forgotten
     return {
         event_id for event_id in shown if event_id in summaries or contains(intervals, event_id)
@@ -238,8 +237,8 @@ def forget(
 ) -> CondensationAction:
     """Return the condensation that forgets ``events``, which may include summaries.
 
-    If the ids are consecutive, the condensation has a range of ids. If the ids are not consecutive,
-    the condensation has a list of ids, because a range would include events that stay.
+    If the ids are not consecutive, the condensation has a list of ids, because a range would
+    include events that stay.
     """
     ids = sorted(event.id for event in events)
     reference: dict[str, Any] = {"forgotten_event_ids": tuple(ids)}

@@ -1,7 +1,7 @@
 """The argument ``state`` of a condenser: a ``History``, or an object with a list of events.
 
 ``write_reports`` writes the reports of a condenser into the state, and
-``get_condensation_metadata`` reads the reports.
+``get_condensation_metadata`` reads them from the state.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from foldlog.projections import View
 
 @runtime_checkable
 class HistoryState(Protocol):
-    """A conversation in memory: ``history`` are all its events, in order, and ``extra_data`` is any
-    other data of the conversation.
+    """A conversation in memory. ``history`` is the list of all its events in order, and
+    ``extra_data`` is a dict for other data of the conversation.
     """
 
     history: Any
@@ -47,8 +47,8 @@ State = HistoryState | StoredHistory
 
 
 def view_of(state: State) -> View:
-    """Return the View of a state. Raises ``TypeError`` for any other object. The View of a list of
-    events takes one pass over all the events.
+    """Raise ``TypeError`` if ``state`` is neither a ``History`` nor an object with a list of
+    events. Cost: for a list of events, the function reads the whole list.
     """
     if isinstance(state, HistoryState):
         return View.from_events(state.history)
@@ -66,9 +66,9 @@ def view_of(state: State) -> View:
 
 
 def write_reports(state: State, reports: Sequence[Report]) -> None:
-    """Write reports into ``extra_data``, or into the log as an event. Reports with rules are the
-    same at every step. So reports with rules are written only into a log, and only if the last
-    ``RULES_COUNT_FOR // 2`` events of the log do not have them.
+    """Write reports into ``extra_data``, or into the log as an event. Reports with rules are equal
+    in every step. So they are written only into a log, and only if its last ``RULES_COUNT_FOR //
+    2`` events do not contain them.
     """
     to_write = [report for report in reports if not is_standing(report)]
     if isinstance(state, HistoryState):
@@ -92,8 +92,8 @@ def _same_rule(some: Report, other: Report) -> bool:
 
 
 def get_condensation_metadata(state: State) -> list[Any]:
-    """Return every report of a state, in order. For a stored history this takes one pass over the
-    history's events.
+    """Return all reports of a state in order. Cost: for a stored history, the function reads all
+    its events.
     """
     if isinstance(state, HistoryState):
         return list(state.extra_data.get(CONDENSER_METADATA_KEY, ()))

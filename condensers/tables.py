@@ -1,5 +1,5 @@
-"""Pydantic models for the tables of a configuration. The errors of the models say which keys and
-values are allowed.
+"""Pydantic models for the tables of a configuration. Their errors list the allowed keys and
+values.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from foldlog.condensers.errors import InvalidCondenser
 
 
 class StrictTable(BaseModel):
-    """A table that refuses unknown keys. No error shows a value that may be an API key."""
+    """A table that refuses unknown keys. No error shows a value, because a value may be an API
+    key.
+    """
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, hide_input_in_errors=True, allow_inf_nan=False
@@ -43,7 +45,8 @@ class StrictTable(BaseModel):
                 return f"unknown key{suggestion(str(error['loc'][-1]), cls.model_fields)}"
             case "missing":
                 return "is required"
-            case "value_error":  # raised by foldlog's own validator, with a complete message
+            # Foldlog's own validator raised this error, with a complete message.
+            case "value_error":
                 return str(error["ctx"]["error"])
         value = error["input"]
         shown = isinstance(value, int | float) and error["loc"][-1] != "api_key"
@@ -67,8 +70,8 @@ def wrong_table(problems: Iterable[tuple[tuple[int | str, ...], str]]) -> Valida
 
 
 def configuration_error(error: ValidationError, path: str) -> InvalidCondenser:
-    """Return the error that lists each problem of the table at ``path``, with the path of the wrong
-    key for each problem.
+    """Return an error that lists all problems of the table at ``path``, with the paths of the wrong
+    keys.
     """
     problems: list[str] = []
     for problem in error.errors(include_url=False, include_context=False, include_input=False):
@@ -78,8 +81,8 @@ def configuration_error(error: ValidationError, path: str) -> InvalidCondenser:
 
 
 def name_of_kind(value: Any) -> str:
-    """Return a name for the type of a value that should be a table, for an error. The value itself
-    is not shown, because it may be an API key.
+    """Return a name for the type of a value that should be a table. An error must not show the
+    value itself, because the value may be an API key.
     """
     kinds = {
         str: "a text",
@@ -94,8 +97,8 @@ def name_of_kind(value: Any) -> str:
 
 
 def suggestion(wrong: str, allowed: Iterable[str]) -> str:
-    """Return the end of an error about an unknown name: the most similar allowed name, if an
-    allowed name is similar, and all allowed names.
+    """Return the end of an error about an unknown name: the most similar allowed name, if there is
+    a similar name, and all allowed names.
     """
     allowed = sorted(allowed)
     similar = difflib.get_close_matches(wrong, allowed, n=1)

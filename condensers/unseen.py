@@ -1,14 +1,14 @@
-"""Take a condenser's step without forgetting an event that no model has seen yet.
+"""This module takes a condenser's step without forgetting an event that no model has seen yet.
 
 An event is *unseen* if it came after the agent's last turn began, or while a model wrote that turn.
-Before the agent's first turn all events are unseen. In a conversation without replies, a View
-counts as shown if a later event notes the View's version. No condenser forgets, hides or masks
+Before the agent's first turn, all events are unseen. In a conversation without replies, a View
+counts as shown if a later event notes the version of the View. No condenser forgets, hides or masks
 unseen events.
 
-If a prompt exceeds a limit of tokens and nothing else can be forgotten, the step shortens the
-longest texts of results and messages in the View that the step returns, including texts that a
-model has seen. The log keeps the full texts, and a report in the log names the shortened events.
-Each later step shortens the texts again if the prompt still exceeds the limit.
+If a prompt exceeds a token limit and no further event can be forgotten, the step shortens the
+longest texts of results and messages. It also shortens texts that a model has seen. The log keeps
+the full texts, and a report in the log names the shortened events. A later step shortens the texts
+again if the prompt still exceeds the limit.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from foldlog.eventstore import CondensationRequest, Event, Message, Observation,
 from foldlog.projections import View, begins_reply, with_texts
 
 _LENGTHS = tuple(int(400 * 1.05**step) for step in range(250))
-"""The lengths in characters to which texts are shortened. There are few lengths, so that a text
-mostly stays the same from step to step, and a provider's prompt cache stays valid.
+"""The lengths, in characters, to which texts are shortened. There are few lengths, so a shortened
+text rarely changes from step to step, and a provider's prompt cache stays valid.
 """
 
 LENGTH = "length"
@@ -48,16 +48,16 @@ LENGTH = "length"
 
 
 def step(condenser: Condenser, view: View, agent_llm: AgentModel | None) -> Step:
-    """Return the step of ``condenser`` over ``view``. All unseen events stay; their texts are
-    shortened if nothing else helps. If the View does not fit into the agent's model, the View is
-    condensed as if a condensation had been requested.
+    """Return the step of ``condenser`` over ``view``. All unseen events stay. Their texts are
+    shortened if nothing else makes the prompt fit. If the View does not fit into the agent's model,
+    the condenser condenses it as if a condensation had been requested.
 
     Raises ``NoCondensationAvailable`` if a condensation is required and impossible, and shorter
-    texts would not help. The call costs the condenser's work, and one count of the View's tokens.
-    If texts are shortened, their tokens are counted about 9 times.
+    texts would not help. Cost: the step runs the condenser and counts the View's tokens once. If
+    texts are shortened, their tokens are counted about 9 times.
     """
     guarded = shown = replace(view, kept_from=_first_unseen(view))
-    # A View caches its events: do not make them again for the copy.
+    # A View caches its events, so the copy need not make them again.
     vars(guarded).update(events=view.events)
     over = None
     reports = tuple[Report, ...]()
@@ -113,13 +113,13 @@ def _first_unseen(view: View) -> int:
     the first event of the agent's last turn. If the last turn answers an earlier View, the first
     unseen event is an earlier event. If a later View was shown since the last turn, the first
     unseen event is a later event. Returns 0 if the log records neither a turn nor a shown View.
-    Only the events from the first unseen event on are read.
+    Cost: the function reads only the events from the first unseen event on.
     """
     first: Event | None = None
     shown = 0
     for event in reversed(view.events):
         if 0 <= event.id < shown:
-            break  # an earlier turn cannot have seen a later View
+            break  # An earlier turn cannot have seen a later View.
         if begins_reply(event):
             if first is not None and begins_reply(first, event):
                 break
@@ -132,8 +132,9 @@ def _first_unseen(view: View) -> int:
 
 
 def _noted(event: Event, default: int = 0) -> int:
-    """Return the version of the View that was shown before an event, as the event notes it. The
-    version is at most the event's own id, because the shown View did not contain the event.
+    """Return the version of the View that was shown before an event, from the ``meta`` of the
+    event. The version is at most the event's own id, because the shown View did not contain the
+    event.
     """
     version = event.meta.get(SHOWN, default)
     return min(version, event.id) if isinstance(version, int) else default
@@ -154,7 +155,7 @@ def _shortened(
     fitting = bisect_right(_LENGTHS, over.limit, key=tokens)
     if not fitting:
         smallest = shortened(view, _LENGTHS[0])
-        # Count what cannot be shortened, so that the error can name it.
+        # Count the tokens that cannot be shortened, so that the error can name their number.
         without_tools = [
             with_fields(event, tools=()) if isinstance(event, SystemMessage) else event
             for event in smallest.events
@@ -192,8 +193,8 @@ def _shortened(
 
 
 def shortened(view: View, length: int, ids: Container[int] | None = None) -> View:
-    """Return ``view`` with each text of its results and messages cut to ``length`` characters. If
-    ``ids`` are given, only texts of events with these ids are cut.
+    """Return ``view`` with the texts of its results and messages cut to ``length`` characters. If
+    ``ids`` is not None, only texts of events with these ids are cut.
     """
     candidates = (
         (index, event)
@@ -210,8 +211,8 @@ def shortened(view: View, length: int, ids: Container[int] | None = None) -> Vie
 
 
 def _cut(event: Observation | Message, length: int) -> Event:
-    """Return an event with each of its texts cut to ``length`` characters. Returns the event itself
-    if all its texts are short enough.
+    """Return an event with its texts cut to ``length`` characters. If all texts are short enough,
+    the event itself is returned.
     """
     hint = f"; the log has all of event {event.id}"
     content = with_texts(event.content, lambda text: truncated(text, length, hint))

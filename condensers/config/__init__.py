@@ -1,5 +1,5 @@
-"""The configuration of condensers. An import of any module of this package registers foldlog's
-strategies.
+"""The configuration of condensers. If a program imports any module of this package, the strategies
+of foldlog are registered.
 
 parameters   a pydantic model for each strategy: its parameters, their ranges and defaults, its
              aliases

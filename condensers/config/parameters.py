@@ -1,4 +1,6 @@
-"""The configurations of foldlog's strategies, made from the parameters of their constructors."""
+"""The configuration classes of foldlog's strategies. The parameters of a strategy's constructor
+become the fields of its configuration class.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ from foldlog.condensers.strategies.showing import (
 
 
 class _Asking(CondenserConfig):
-    """Parameters of every strategy that asks a model."""
+    """The parameters that all strategies with a model have."""
 
     llm_config: Model | None = Field(
         default=None,
@@ -108,10 +110,10 @@ def _field(
 def _register(
     condenser_type: type[Condenser], *aliases: str, base: type[CondenserConfig] = CondenserConfig
 ) -> Any:
-    """Register a strategy under its type. Return the class of its configurations, which has a field
+    """Register a strategy under its type and return its configuration class. The class gets a field
     for each ``setting`` of the strategy.
     """
-    strategy: Any = condenser_type  # not each strategy is a dataclass
+    strategy: Any = condenser_type  # Some strategies are not dataclasses.
     hints = typing.get_type_hints(strategy)
     if dataclasses.is_dataclass(strategy):
         settings = [setting for setting in dataclasses.fields(strategy) if setting.metadata]

@@ -1,7 +1,7 @@
-"""The strategies by the ``type`` of their configuration. Other packages can add strategies. A
-configuration is a pydantic model of a strategy's parameters.
+"""The registry finds a strategy by the ``type`` of its configuration. Other packages can add
+strategies to the registry. A configuration is a pydantic model of the parameters of a strategy.
 
-A package adds its own strategy with a call of ``register_config``, or by an entry point:
+A package adds its strategy by a call of ``register_config``, or by an entry point:
 
     [project.entry-points."foldlog.condensers"]
     every_other = "mypackage:register"      # the type's name; a function without arguments that
@@ -30,28 +30,30 @@ from foldlog.condensers.tables import (
 )
 
 ENTRY_POINTS = "foldlog.condensers"
-"""The group of entry points in which a package names its condensers."""
+"""The entry point group in which a package lists its condensers."""
 
 
 class CondenserConfig(StrictTable):
-    """The parameters of one strategy. A subclass declares ``type`` as a literal with a default, and
-    a field for each argument of the condenser's constructor.
+    """The parameters of a strategy. A subclass declares ``type`` as a literal with a default. For
+    each argument of the condenser's constructor, the subclass declares a field.
 
-    A field of a pydantic model may have this class as its annotation. ``condenser:
-    CondenserConfig`` accepts the table of any strategy, by its ``type``.
+    A pydantic model of your own may have a field ``condenser: CondenserConfig``. Such a field
+    accepts the table of any strategy.
     """
 
     aliases: ClassVar[tuple[str, ...]] = ()
-    """Other names of the type, which configurations may contain but foldlog never writes."""
+    """Other names of the type. Foldlog accepts these names in a configuration and never writes
+    them.
+    """
 
-    type: Any  # a text; pyright lets a subclass narrow only this
+    type: Any  # ``type`` is a text. Pyright lets a subclass narrow the annotation Any, but not str.
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Let a field with this class as its annotation accept the table of any registered
+        """Let a field with the annotation ``CondenserConfig`` accept the table of any registered
         strategy.
         """
-        # A subclass, and this class before its definition ends, are validated as usual.
+        # Pydantic calls this also for a subclass, and for this class before its definition ends.
         if cls is not globals().get("CondenserConfig"):
             return handler(source)
         return core_schema.with_info_plain_validator_function(
@@ -61,9 +63,9 @@ class CondenserConfig(StrictTable):
 
     @classmethod
     def of(cls, condenser: Any, **values: Any) -> Self:
-        """Return the configuration of a condenser. The value of a field is in ``values``, or else
-        is the condenser's attribute with the name of the field. Raises ``InvalidCondenser`` if a
-        part of the condenser has no configuration, or if a value is not allowed in a table.
+        """Return the configuration of a condenser. A field takes its value from ``values``, or else
+        from the condenser's attribute of the same name. Raises ``InvalidCondenser`` if a part of
+        the condenser has no configuration, or if the configuration does not allow a value.
         """
         attributes = {
             name: getattr(condenser, name)
@@ -77,18 +79,17 @@ class CondenserConfig(StrictTable):
 
     def arguments(self, path: str) -> dict[str, Any]:
         """Return the arguments of the condenser's constructor. ``path`` names this configuration in
-        errors.
+        error messages.
         """
         return {name: getattr(self, name) for name in type(self).model_fields if name != "type"}
 
 
 CONDENSER_REGISTRY: dict[type[BaseModel], type[Condenser]] = {}
-"""The class of the condenser for each class of configuration."""
 
 
 def names_of(config_type: type[BaseModel]) -> tuple[str, ...]:
-    """Return the name of the type of a configuration class, and its aliases. Raises
-    ``InvalidCondenser`` if the class has no field ``type`` with a default.
+    """Return the type name of a configuration class and its aliases. Raises ``InvalidCondenser`` if
+    the class has no field ``type`` with a default.
     """
     field = config_type.model_fields.get("type")
     if field is None or not isinstance(field.default, str):
@@ -99,11 +100,11 @@ def names_of(config_type: type[BaseModel]) -> tuple[str, ...]:
 
 
 def register_config(config_type: type[BaseModel], condenser_type: type[Condenser]) -> None:
-    """Register ``condenser_type`` as the condenser of ``config_type``: a ``CondenserConfig``, or
-    another pydantic model with a field ``type``.
+    """Register ``condenser_type`` as the condenser of ``config_type``. ``config_type`` is a
+    ``CondenserConfig`` or another pydantic model with a field ``type``.
 
-    Raises ``InvalidCondenser`` (a ``ValueError``) if the class, its type or one of its aliases is
-    already registered.
+    Raises ``InvalidCondenser`` (a ``ValueError``) if the class, its type or an alias is already
+    registered.
     """
     for name in names_of(config_type):
         if owner := _registered(name):
@@ -115,10 +116,10 @@ def register_config(config_type: type[BaseModel], condenser_type: type[Condenser
 
 
 def list_strategies() -> list[type[BaseModel]]:
-    """Return the configuration classes of all strategies, also from installed packages, sorted by
-    the names of their types.
+    """Return the configuration classes of all strategies, sorted by the names of their types. The
+    list includes the strategies of installed packages.
 
-    Raises ``InvalidCondenser`` if one of the installed packages cannot be loaded.
+    Raises ``InvalidCondenser`` if an installed package cannot be loaded.
     """
     for name in entry_points(group=ENTRY_POINTS).names:
         config_type_of(name)
@@ -128,12 +129,12 @@ def list_strategies() -> list[type[BaseModel]]:
 def condenser_from_config(
     config: Mapping[str, Any] | BaseModel, *, path: str = "condenser"
 ) -> Condenser:
-    """Return the condenser that a table describes: ``{"type": "llm", "llm_config": {"model": …},
-    "max_size": 100}``.
+    """Return the condenser that a table describes, such as ``{"type": "llm", "llm_config":
+    {"model": …}, "max_size": 100}``.
 
-    Raises ``InvalidCondenser`` if a key is wrong, with the path of every wrong key and the allowed
-    values, or if the condenser refuses the parameters. Any other error of a condenser's constructor
-    is passed on unchanged.
+    Raises ``InvalidCondenser`` if a key is wrong or if the condenser refuses its parameters. The
+    message lists the path of every wrong key and the allowed values. Any other error of the
+    condenser's constructor is raised unchanged.
     """
     config = parse_config(config, path=path)
     condenser_type = CONDENSER_REGISTRY.get(type(config))
@@ -158,8 +159,8 @@ def condenser_from_config(
 
 
 def parse_config(value: Any, *, path: str = "condenser", models: Models | None = None) -> BaseModel:
-    """Return the configuration that the table ``value`` describes. If ``value`` is a configuration
-    already, it is returned unchanged.
+    """Return the configuration that the table ``value`` describes. A ``value`` that is a
+    configuration is returned unchanged.
 
     ``models`` are the models that the table may name. Raises ``InvalidCondenser`` with the path of
     every wrong key and the allowed values.
@@ -190,7 +191,8 @@ def _type_of(table: Mapping[str, Any]) -> type[BaseModel]:
     if config_type is not None:
         return config_type
     our_names = (names_of(config_type)[0] for config_type in CONDENSER_REGISTRY)
-    allowed = sorted({*our_names, *entry_points(group=ENTRY_POINTS).names})  # loads nothing
+    # This lists the names of installed condensers without loading them.
+    allowed = sorted({*our_names, *entry_points(group=ENTRY_POINTS).names})
     if not isinstance(name, str):
         raise wrong_table([((key,), f"is required, as a text; it is one of {', '.join(allowed)}")])
     raise wrong_table([((key,), f"unknown condenser type {name!r}{suggestion(name, allowed)}")])
@@ -200,10 +202,11 @@ _registration_lock = threading.RLock()
 
 
 def config_type_of(name: str) -> type[BaseModel] | None:
-    """Return the configuration class of a type or alias, also if an installed package defines the
-    type. Returns None if the name is unknown.
+    """Return the configuration class of a type name or an alias. The type may come from an
+    installed package. Returns None if the name is unknown.
     """
-    with _registration_lock:  # otherwise of two threads that register a class, one fails
+    # Without the lock, two threads that register the same class would collide.
+    with _registration_lock:
         if _registered(name) is None:
             for entry_point in entry_points(group=ENTRY_POINTS, name=name):
                 _register(entry_point)

@@ -1,5 +1,5 @@
-"""Load a condenser from a TOML file: from ``[condenser]`` or a group ``[condenser.NAME]``, with the
-models ``[llm]`` and ``[llm.NAME]``.
+"""Load a condenser from a TOML file. The condenser is in the table ``[condenser]`` or
+``[condenser.NAME]``, and its models are in ``[llm]`` and ``[llm.NAME]``.
 
     [condenser]                 # or [condenser.NAME], to be loaded by its name
     type = "pipeline"
@@ -15,8 +15,9 @@ models ``[llm]`` and ``[llm.NAME]``.
     [llm.large]                 # inherits the keys of [llm] that it does not set
     model = "gpt-4o"
 
-Tables of other programs are ignored, unless their names resemble ``condenser`` or ``llm``. A
-mistake in foldlog's tables is reported with the path of the key, and never corrected silently.
+Foldlog ignores the tables of other programs, unless the name of a table resembles ``condenser`` or
+``llm``. Foldlog reports a mistake in its own tables with the path of the key, and never corrects a
+mistake silently.
 """
 
 from __future__ import annotations
@@ -41,11 +42,11 @@ _OURS = ("condenser", "llm")
 
 
 def load_condenser(path: str | os.PathLike[str], name: str | None = None) -> Condenser:
-    """Return the condenser that a TOML file describes in ``[condenser]``, or in
+    """Return the condenser that a TOML file describes in ``[condenser]`` or in
     ``[condenser.NAME]``.
 
-    Raises ``InvalidCondenser`` if the file cannot be read or a key is wrong. The message names the
-    file, the path of the key, and the allowed values.
+    Raises ``InvalidCondenser`` if the file cannot be read or a key is wrong. The error message
+    names the file, the path of the wrong key, and the allowed values.
     """
     return condenser_from_config(
         load_condenser_config(path, name), path=f"{os.fspath(path)}: condenser"
@@ -53,8 +54,8 @@ def load_condenser(path: str | os.PathLike[str], name: str | None = None) -> Con
 
 
 def load_condenser_config(path: str | os.PathLike[str], name: str | None = None) -> BaseModel:
-    """Return the configuration that ``load_condenser`` uses, with every name resolved and every
-    default filled in.
+    """Return the configuration that ``load_condenser`` uses. All names of models are resolved, and
+    all default values are filled in.
     """
     file = os.fspath(path)
     try:
@@ -70,7 +71,7 @@ def load_condenser_config(path: str | os.PathLike[str], name: str | None = None)
 
 
 def read_condenser_config(document: _Table, name: str | None = None) -> BaseModel:
-    """Return the configuration in a parsed TOML document.
+    """Return the condenser's configuration in a parsed TOML document.
 
     ``name`` may be written ``NAME``, ``condenser.NAME`` or ``[condenser.NAME]``.
     """
@@ -84,7 +85,7 @@ def read_condenser_config(document: _Table, name: str | None = None) -> BaseMode
         for key, value in section.items()
         if isinstance(value, Mapping) and value.keys() & {"type", "kind"}
     )
-    # Tables without a type are parameters of the condenser, or mistakes.
+    # A table without a type is a parameter of the condenser, or a mistake.
     groups = {key: section[key] for key in typed if key != "llm_config"}
     path = "condenser"
     table = {key: value for key, value in section.items() if key not in groups}
@@ -109,9 +110,9 @@ def read_condenser_config(document: _Table, name: str | None = None) -> BaseMode
 def condenser_config_from_toml_section(
     data: _Table, llm_configs: Mapping[str, LLMConfig | _Table] | None = None
 ) -> dict[str, Any]:
-    """Return the configuration in a section ``[condenser]``, in a dict under the key ``condenser``.
-    A section without a ``type`` is the configuration of ``noop``. ``llm_configs`` are the models
-    that the section may name. Raises the errors of ``parse_config``.
+    """Return a dict with the configuration of a section ``[condenser]`` under the key
+    ``condenser``. A section without a ``type`` describes the condenser ``noop``. ``llm_configs``
+    are the models that the section may name. Raises the errors of ``parse_config``.
     """
     tables = {
         name: config.model_dump(exclude_unset=True) if isinstance(config, LLMConfig) else config

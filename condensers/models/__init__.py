@@ -1,4 +1,5 @@
-"""The language models behind condensers and budgets. Importing this package loads nothing.
+"""The language models that condensers and budgets use. An import of this package loads none of its
+modules.
 
 client       the one file that imports litellm, at the first call; llm_config is its configuration
 replies      one question to a model, and the check of its reply

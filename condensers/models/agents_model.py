@@ -1,5 +1,5 @@
-"""The agent's own model. Condensers that name no model ask the agent's model. The agent's model may
-also request a condensation by a tool.
+"""The agent's own model. A condenser that names no model asks the agent's model. The agent's model
+may also request a condensation by calling a tool.
 """
 
 from __future__ import annotations
@@ -21,14 +21,12 @@ _NAME_ONE = (
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AskingCondenser(RollingCondenser):
-    """A condenser that asks the model ``llm``. If ``llm`` is None, it asks the agent's model."""
+    """A condenser that asks the model ``llm``, or the agent's model if ``llm`` is None."""
 
     asks_a_model = True
 
     needs: ClassVar[Literal["function_calling", "response_schema"] | None] = None
-    """The name of the model's setting that says whether the model can do what this condenser
-    needs.
-    """
+    """The ability that the model of this condenser must have, or None."""
 
     llm: Summarizer | None = field(kw_only=False)
 
@@ -43,7 +41,7 @@ class AskingCondenser(RollingCondenser):
 
     @property
     def timeout_s(self) -> float:
-        """The seconds that the model may take in one step."""
+        """The seconds that the model may take in a step."""
         return getattr(self.llm, "timeout_s", STEP_S)
 
     def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
@@ -67,11 +65,11 @@ class AskingCondenser(RollingCondenser):
 
 
 def request_condensation_tool() -> dict[str, Any]:
-    """Return the tool to offer to a model, in OpenAI's format. The tool has no parameters;
-    arguments that the model invents are ignored.
+    """Return a tool, in OpenAI's format, with which a model can request a condensation. The tool
+    has no parameters. If the model passes arguments, ignore them.
 
-    If the model calls the tool, append a ``CondensationRequest`` in place of the call, and take
-    another step. Because the request replaces the call, no call stays without an observation.
+    If the model calls the tool, append a ``CondensationRequest`` instead of the call, and take
+    another step. Because the request replaces the call, the call needs no result.
     """
     return {
         "type": "function",

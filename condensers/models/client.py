@@ -1,9 +1,9 @@
-"""Call a language model for condensers, and count tokens for budgets. Only this file imports
-litellm.
+"""This module calls language models for condensers, and counts tokens for budgets. Only this module
+imports litellm.
 
-litellm is imported at the first call, because it takes two seconds and 160 MB. Some of litellm's
-features are turned off: downloads of its price list and of tokenizers, the loading of a ``.env``
-file, and output to stdout.
+The import takes two seconds and 160 MB of memory, so it happens at the first call of a model. This
+module turns some features of litellm off: downloads of its price list and of tokenizers, loading of
+a ``.env`` file, and output to stdout.
 """
 
 from __future__ import annotations
@@ -40,15 +40,16 @@ from foldlog.eventstore.inside import install_command
 from foldlog.projections import Dialect
 
 _NOT_CALLED = {"metrics": {"attempts": 0}}
-"""The details of a call that was refused before it was sent: such a call made no attempt."""
+"""A call that is refused before it is sent makes no attempt."""
 
 _GRACE_S = 1.0
-"""A call is abandoned this many seconds after its timeout. So the HTTP client, which applies the
-timeout to each read, reports most timeouts first, with a better message.
+"""How many seconds after its timeout a call is abandoned. The HTTP client applies the timeout to
+every read. Within these seconds, the client can report its own timeout with a better message.
 """
 
 _DOWNLOADED_TOKENIZERS = ("command-r", "llama-2", "llama-3", "replicate")
-"""Texts in the names of models whose tokenizers litellm would download from the Hugging Face Hub.
+"""The tokenizers of models with these texts in their names. For these models, litellm would
+download a tokenizer from the Hugging Face Hub.
 """
 
 _TRANSLATED = frozenset(
@@ -67,17 +68,14 @@ _TRANSLATED = frozenset(
         "vertex_ai-anthropic_models",
     }
 )
-"""Providers for which litellm translates messages together with their thinking blocks. litellm's
-proxy translates messages in this way too.
-"""
+"""The providers for which litellm, or litellm's proxy, translates messages with thinking blocks."""
 
 
 def dialect_of_model(model: str) -> Dialect:
-    """Return ``litellm`` for models whose messages litellm translates, and ``openai`` for all
-    others.
+    """Return ``litellm`` if litellm translates the messages of a model, and otherwise ``openai``.
 
-    litellm passes messages for other models on unchanged, and their servers refuse fields that
-    OpenAI's chat completions do not have. ``openai`` works for every model, but does not send the
+    If litellm does not translate the messages, the model's server refuses fields that OpenAI's chat
+    completions do not have. The dialect ``openai`` works for every model, but does not send the
     model's thinking back to the model.
     """
     provider, slash, _ = model.partition("/")
@@ -89,15 +87,15 @@ def dialect_of_model(model: str) -> Dialect:
 
 
 class LLM(TokenCounter):
-    """A model that condensers ask (``Summarizer``) and that budgets count for (``AgentModel``). Any
-    number of threads may use one object of this class.
+    """A model that condensers ask for texts, and that budgets ask for token counts. Many threads
+    may use a single ``LLM`` object.
 
-    Raises ``InvalidCondenser`` if litellm is not installed, or if ``api_key_env`` names a variable
-    that is not set.
+    The constructor raises ``InvalidCondenser`` if litellm is not installed, or if ``api_key_env``
+    names a variable that is not set.
     """
 
     def __init__(self, config: LLMConfig, *, sleep: Callable[[float], None] = time.sleep) -> None:
-        if find_spec("litellm") is None:  # raise it before any work that needs litellm
+        if find_spec("litellm") is None:  # Raise this error before any work that needs litellm.
             raise InvalidCondenser(
                 f"model: {config.model!r} needs litellm; install it with: {install_command('llm')}"
             )
@@ -136,19 +134,19 @@ class LLM(TokenCounter):
         tool_choice: str | None = None,
         response_schema: Mapping[str, Any] | None = None,
     ) -> Reply:
-        """Return one usable reply to ``messages``: from this model, or else from one of its
-        fallbacks. A failed call is retried.
+        """Return a usable reply to ``messages`` from this model or from one of its fallbacks. A
+        truncated, filtered or empty reply is not usable. The model retries a failed call.
 
-        ``usage``, ``cost``, ``latency_s`` and ``attempts`` are sums over all attempts. If no model
-        gives a usable reply within ``timeout_s`` and the time of the step, the ``ModelCallFailed``
-        of the first model is raised. A reply is not usable if it is truncated, filtered or empty.
-        If the wait before a retry would exceed the time, there is no further retry. The remaining
-        time is shared among the fallbacks that were not asked yet.
+        ``usage``, ``cost``, ``latency_s`` and ``attempts`` of the reply are sums over all attempts.
+        Raises the ``ModelCallFailed`` of the first model if no model gives a usable reply within
+        ``timeout_s`` and the time of the step. If the wait before a retry is longer than the
+        remaining time, the model does not retry. The fallbacks that were not asked yet share the
+        remaining time.
 
-        litellm's own retries and fallbacks are not used, because litellm accepts an unusable reply
-        and does not return the cost of failed attempts.
+        This method does not use the retries and fallbacks of litellm. Litellm accepts an unusable
+        reply and does not return the cost of failed attempts.
         """
-        _litellm()  # the import may take seconds, which do not count as the step's time
+        _litellm()  # The import may take seconds, which must not count as the time of the step.
         request = request_for(messages, tools, tool_choice, response_schema)
         spent = Usage()
         failures = list[ModelCallFailed]()
@@ -173,9 +171,7 @@ class LLM(TokenCounter):
             ) from first_failure.__cause__
 
     def _reply(self, request: Mapping[str, Any], spent: Usage) -> Reply:
-        """Return this model's reply, after retries if the first attempts fail. Adds the metrics of
-        each attempt to ``spent``.
-        """
+        """Add the metrics of every attempt to ``spent``."""
         retry = 0
         while True:
             try:
@@ -192,7 +188,6 @@ class LLM(TokenCounter):
                 return reply
 
     def _attempt(self, request: Mapping[str, Any]) -> Reply:
-        """Return the reply of one request, or raise ``ModelCallFailed``."""
         completion = _litellm().completion
         config = self.config
         self._refuse_what_cannot_fit(request)
@@ -223,8 +218,8 @@ class LLM(TokenCounter):
         return checked(reply)
 
     def _refuse_what_cannot_fit(self, request: Mapping[str, Any]) -> None:
-        """Raise ``ModelCallFailed`` if the prompt is too long. Some servers would silently read
-        only a part of the prompt.
+        """Raise ``ModelCallFailed`` if the prompt is longer than the model's input limit. Without
+        this check, some servers would silently read only a part of the prompt.
         """
         limit = self.max_input_tokens
         try:
@@ -232,9 +227,9 @@ class LLM(TokenCounter):
                 limit is None
                 or len(json.dumps(request, ensure_ascii=False).encode("utf-8", "replace")) <= limit
             ):
-                return  # no token is shorter than a byte
+                return  # A token is never shorter than a byte.
             tokens = self._count(request["messages"], request.get("tools", ()))
-        except (TokensUnknown, *STUMBLES):  # the call itself reports the problem
+        except (TokensUnknown, *STUMBLES):  # The call itself reports the problem.
             return
         if tokens > limit:
             problem = f"the prompt has {tokens} tokens, and the model accepts at most {limit}"
@@ -250,10 +245,11 @@ class LLM(TokenCounter):
             "temperature": config.temperature,
             "max_tokens": config.max_output_tokens,
             "timeout": limit_s,
-            "num_retries": 0,  # litellm's own retries would hide their cost
+            "num_retries": 0,  # Retries by litellm would hide their cost.
             "stream": False,
             "caching": False,
-            **sendable(request),  # a copy: litellm rewrites messages in place for some servers
+            # Litellm rewrites messages in place for some servers, so it gets a copy.
+            **sendable(request),
             **config.extra,
         }
 
@@ -261,7 +257,7 @@ class LLM(TokenCounter):
 
     @property
     def dialect(self) -> Dialect:
-        """The form of messages that the servers of this model and of its fallbacks accept: see
+        """The message format that the servers of this model and of its fallbacks accept: see
         ``View.to_messages``.
         """
         own = self.config.dialect or dialect_of_model(self.model)
@@ -279,15 +275,15 @@ class LLM(TokenCounter):
 
     @property
     def is_known(self) -> bool:
-        """Whether litellm knows the model. For an unknown model litellm counts with a general
-        tokenizer, and has no limits.
+        """Whether litellm knows the model. For an unknown model, litellm counts tokens with a
+        general tokenizer and has no token limits.
         """
         return _model_info(self.model) is not None
 
     @property
     def tokenizer(self) -> str:
-        """The name of the tokenizer: a model's name, or litellm's general tokenizer if litellm does
-        not know the model.
+        """The name of the model whose tokenizer is used, or the name of litellm's general tokenizer
+        for an unknown model.
         """
         return self.config.tokenizer or (
             self.model if self.is_known else "litellm's general tokenizer"
@@ -307,8 +303,8 @@ class LLM(TokenCounter):
         return name
 
     def _counted(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any]) -> int:
-        """Return the number of tokens of a prompt as litellm counts them. Raises ``TokensUnknown``
-        if litellm cannot count them.
+        """Return litellm's token count of a prompt. Raises ``TokensUnknown`` if litellm cannot
+        count the tokens.
         """
         name = self._counted_as
         try:
@@ -324,7 +320,7 @@ class LLM(TokenCounter):
             raise TokensUnknown(
                 f"litellm cannot count these messages for model {name!r}: {error}"
             ) from error
-        if count <= 0:  # litellm returns 0 if litellm.disable_token_counter is set
+        if count <= 0:  # Litellm returns 0 if ``litellm.disable_token_counter`` is set.
             raise TokensUnknown(
                 f"litellm counts {count} tokens for model {name!r}: its counter is disabled"
             )
@@ -337,7 +333,6 @@ def _known_limit(model: str, limit: str) -> int | None:
 
 
 def _model_info(model: str) -> Mapping[str, Any] | None:
-    """Return litellm's entry for a model; None if litellm does not know the name."""
     litellm = _litellm()
     try:
         info: Mapping[str, Any] = litellm.get_model_info(model)
@@ -347,7 +342,7 @@ def _model_info(model: str) -> Mapping[str, Any] | None:
 
 
 def _bare_name(model: str) -> str:
-    """Return the model's name without the name of the provider: litellm finds the tokenizer by this
+    """Return the model's name without its provider, since litellm finds the tokenizer by this
     name.
     """
     try:
@@ -357,8 +352,8 @@ def _bare_name(model: str) -> str:
 
 
 def _countable(schema: Any) -> Any:
-    """Return a tool in which every array has a type of items. litellm fails on an array without a
-    type of items.
+    """Return a tool in which every array has a type of items. Litellm fails on an array without
+    such a type.
     """
     if isinstance(schema, Mapping):
         countable = {key: _countable(value) for key, value in schema.items()}
@@ -369,8 +364,8 @@ def _countable(schema: Any) -> Any:
 
 
 def _shows_remote_images(messages: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether litellm would download an image to measure it. If litellm would download the
-    image, litellm's fixed guess is used instead.
+    """Return whether litellm would download an image to measure it. For such an image, litellm's
+    fixed guess is used instead.
     """
     contents = (message.get("content") for message in messages)
     parts = (part for content in contents if isinstance(content, list | tuple) for part in content)
@@ -381,13 +376,11 @@ def _shows_remote_images(messages: Sequence[Mapping[str, Any]]) -> bool:
 
 @cache
 def _litellm() -> Any:
-    """Return the module litellm, with its messages turned off. If several threads call this
-    function, one thread imports the module and all other threads wait (Python's import lock).
-    """
+    """Return the module litellm, with its output to stdout turned off."""
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
-    # Without this litellm downloads a list of headers when a reply must follow a schema.
+    # Without this setting, litellm downloads a list of headers if a reply must follow a schema.
     os.environ.setdefault("LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS", "True")
-    # In litellm's mode DEV, the default, the import loads the nearest .env into the process.
+    # In its default mode DEV, the import of litellm loads the nearest .env file into the process.
     mode = os.environ.get("LITELLM_MODE")
     os.environ.setdefault("LITELLM_MODE", "PRODUCTION")
     try:
@@ -395,5 +388,6 @@ def _litellm() -> Any:
     finally:
         if mode is None:
             os.environ.pop("LITELLM_MODE", None)
-    litellm.suppress_debug_info = True  # it prints advice to stdout, which belongs to the program
+    # Litellm would print advice to stdout, which belongs to the program.
+    litellm.suppress_debug_info = True
     return litellm

@@ -1,8 +1,9 @@
-"""Give the model calls of a step one deadline, and abandon a call when its time is over.
+"""A deadline for all model calls of a step. If a call does not end before the deadline, it is
+abandoned.
 
-An HTTP client applies its timeout to each read. While a request waits in its queue, a server may
-send a blank now and then to keep the connection open. A server that sends blanks never exceeds the
-timeout, and can delay a call for half an hour.
+The timeout of an HTTP client is not enough, because the client applies it to every read. While a
+request waits in its queue, a server may send blanks to keep the connection open. A server that
+sends blanks never exceeds the timeout, and can delay a call for half an hour.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 STEP_S = 60.0
-"""The default number of seconds that the models of one step may take."""
+"""The default limit, in seconds, for all model calls of a step together."""
 
 _seconds_left = contextvars.ContextVar[Callable[[], float]](
     "time of the step", default=lambda: math.inf
@@ -30,8 +31,8 @@ _seconds_left = contextvars.ContextVar[Callable[[], float]](
 @contextmanager
 def within_s(seconds: float) -> Iterator[None]:
     """Limit all calls in this block together to ``seconds``, and to the time that an outer block
-    has left. The time begins with the first call of ``seconds_left``, so that work before a model
-    call does not count.
+    has left. The time begins with the first call of ``seconds_left``, because work before a model
+    call must not count.
     """
     outer = _seconds_left.get()
     end = cache(lambda: time.monotonic() + seconds)
@@ -43,18 +44,21 @@ def within_s(seconds: float) -> Iterator[None]:
 
 
 def seconds_left() -> float:
-    """Return the seconds that the innermost block has left; infinity outside of all blocks."""
+    """Return the seconds that the innermost block has left. Outside of all blocks, return
+    infinity.
+    """
     return _seconds_left.get()()
 
 
 def abandoned_after(seconds: float, act: Callable[[], T]) -> T:
     """Call ``act`` in another thread, and return its result or raise its error. Raises
-    ``TimeoutError`` if ``act`` takes longer than ``seconds``. After the error, ``act`` continues in
-    its thread, and the outcome of ``act`` is ignored. The program can end while the thread still
+    ``TimeoutError`` if ``act`` takes longer than ``seconds``. After a timeout, ``act`` continues in
+    its thread, and its outcome is ignored. The program can end while the thread of ``act`` still
     runs.
     """
     outcome: Future[T] = Future()
-    context = contextvars.copy_context()  # a tracer's variables, for example
+    # The context contains the variables of a tracer, for example.
+    context = contextvars.copy_context()
 
     def run() -> None:
         try:

@@ -1,11 +1,11 @@
-"""Estimate tokens without a tokenizer. The estimate is rather too high than too low, so that a
-prompt stays below its limit even if the agent's model is unknown. One regular expression counts the
-pieces into which tokenizers cut a text: short words and the beginnings of longer words, pairs of
-further letters, pairs of digits, each sign, lines and runs of spaces. Texts in other scripts than
-the Latin script are counted by their bytes. Ten percent are added to the sum. Compared with three
-tokenizers on 163 real Views, the sum of the estimates was 24 to 73 % too high. For prose, code,
-logs, hashes and base64 alone, the estimate was at most 3 % too low. For random rare characters the
-estimate may be lower still.
+"""Estimate tokens without a tokenizer. The estimate is rather too high than too low. So a prompt
+stays below its limit even if the agent's model is unknown. A regular expression counts the pieces
+into which tokenizers cut a text. The pieces are short words, the beginnings of longer words, pairs
+of further letters, pairs of digits, signs, lines, and runs of spaces. Texts in other scripts than
+the Latin script are counted by their bytes. The estimate is ten percent higher than this count. On
+163 real Views, the estimates were in total 24 to 73 % higher than the counts of three tokenizers.
+For prose, code, logs, hashes and base64 alone, the estimate was at most 3 % too low. For rare
+random characters, the estimate may be more than 3 % too low.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from foldlog.condensers.prompts.rendering import event_text
 from foldlog.eventstore import Event
 from foldlog.projections import View, as_json, content_texts
 
-# A piece includes the space before it, if there is one. The count is the same as without the
-# spaces, and takes less time.
+# A piece includes a space before it. The count is equal to a count without spaces, and takes less
+# time.
 _PIECE = re.compile(
     r" [A-Za-z][a-z]{0,6}(?![A-Z0-9])| ?[!-/:-@\[-`{-~]"
     r"|(?<![A-Za-z0-9])[A-Za-z][a-z]{0,6}(?![A-Z0-9])"
@@ -34,17 +34,17 @@ OF_A_CALL = 16
 _OF_AN_IMAGE = 1_600
 _OF_A_PROMPT = 8
 _LETTERS_A_TOKEN = 8
-"""The assumed number of base64 letters of a file for one token. Servers count pages, but how many
-pages a file has is unknown here.
+"""The assumed number of a file's base64 letters for a token. Servers count the pages of a file, but
+the number of pages is unknown here.
 """
 _WHOLE = 2_048
-"""A text of an event with up to this many characters is counted whole. In a longer text, four
-samples are counted, each a quarter of this number of characters long.
+"""The text of an event is counted whole up to this number of characters. In a longer text, four
+samples are counted, and every sample has a quarter of this number of characters.
 """
 
 
 def estimated(text: str) -> int:
-    """Return a high estimate of a text's tokens. An estimate takes about 0.15 s for a million
+    """Return a high estimate of the tokens in a text. Cost: about 0.15 s for a million
     characters.
     """
     _, pieces = _PIECE.subn("", text)
@@ -56,7 +56,7 @@ def estimated(text: str) -> int:
 
 
 def sampled(text: str) -> int:
-    """Return an estimate of a text's tokens from four pieces at equal distances. The four pieces
+    """Return an estimate of the tokens in a text from four samples at equal distances. The samples
     include the beginning and the end of the text.
     """
     if len(text) <= _WHOLE:
@@ -75,7 +75,8 @@ def _of_content(content: Any, count: Callable[[str], int]) -> int:
 def _of_part(part: Mapping[str, Any], count: Callable[[str], int]) -> int:
     if isinstance(text := part.get("text"), str):
         return count(text)
-    if part.get("type") == "file":  # servers count pages, and some pages are pictures
+    # Servers count the pages of a file and the pictures on its pages.
+    if part.get("type") == "file":
         is_text = str(part["file"].get("file_data")).startswith("data:text/")
         pages = _OF_AN_IMAGE + len(str(part["file"])) // _LETTERS_A_TOKEN
         return sum(map(count, content_texts(part))) if is_text else pages
@@ -96,21 +97,21 @@ def of_tools(tools: Sequence[Any], count: Callable[[str], int] = estimated) -> i
 
 
 def _count(messages: Sequence[Mapping[str, Any]], tools: Sequence[Any]) -> int:
-    """Return the tokens of a prompt. The count of several messages is the sum of their counts and a
-    constant, as ``TokenCounter`` requires.
+    """Return the estimated tokens of a prompt. ``TokenCounter`` requires that the count of several
+    messages is the sum of their counts and a constant.
     """
     return _OF_A_PROMPT + sum(map(of_message, messages)) + of_tools(tools)
 
 
 def event_size(event: Event) -> int:
-    """Return a high estimate of the tokens of an event's text. At most 2,048 characters of the text
-    are counted.
+    """Return a high estimate of the tokens in the text of an event. Cost: the function counts at
+    most 2,048 characters of the text.
     """
     return OF_A_MESSAGE + sampled(event_text(event))
 
 
 def tokens_of(view: View, agent_llm: AgentModel | None) -> int | None:
-    """Return the number of tokens in the prompt of ``view``; None if the tokens cannot be
+    """Return the number of tokens in the prompt of ``view``. Return None if the tokens cannot be
     counted.
     """
     sums = token_sums_of(view, agent_llm)
@@ -118,7 +119,7 @@ def tokens_of(view: View, agent_llm: AgentModel | None) -> int | None:
 
 
 def token_sums_of(view: View, agent_llm: AgentModel | None) -> Sequence[int] | None:
-    """Return the token counts of ``view[:0]``, ``view[:1]`` and so on up to the whole View; None if
+    """Return the token counts of ``view[:0]``, ``view[:1]``, … up to the whole View. Return None if
     the tokens cannot be counted.
     """
     if agent_llm is None:
@@ -130,8 +131,8 @@ def token_sums_of(view: View, agent_llm: AgentModel | None) -> Sequence[int] | N
 
 
 class Estimate(TokenCounter):
-    """Estimates tokens if the agent's model is unknown or has no tokenizer. Any number of threads
-    may use one object of this class.
+    """Estimates tokens for an agent's model that is unknown or has no tokenizer. Many threads may
+    use a single ``Estimate``.
     """
 
     model = "an estimate"
@@ -140,16 +141,11 @@ class Estimate(TokenCounter):
 
 
 ESTIMATE = Estimate(_count)
-"""The ``Estimate`` that all condensers share. The shared ``Estimate`` caches the counts of
-messages.
-"""
+"""The ``Estimate`` that all condensers share, with its cache of the counts of messages."""
 
 
 def counting(agent_llm: AgentModel | None) -> AgentModel:
-    """Return the agent's model, or the shared ``ESTIMATE`` if ``agent_llm`` is None.
-
-    Raises ``InvalidCondenser`` if ``agent_llm`` lacks an attribute of ``AgentModel``.
-    """
+    """Raise ``InvalidCondenser`` if ``agent_llm`` lacks an attribute of ``AgentModel``."""
     if agent_llm is None:
         return ESTIMATE
     parts = ("model", "max_input_tokens", "max_output_tokens", "token_sums")

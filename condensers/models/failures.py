@@ -1,7 +1,8 @@
-"""Classify the failure of a model call, and remove secrets from the text of the error.
+"""This module classifies the failure of a model call, and removes secrets from the text of the
+error.
 
-litellm raises about fifty kinds of errors. This module recognizes litellm's errors by name and
-status, so that it need not import litellm.
+Litellm raises about fifty kinds of errors. This module recognizes the errors of litellm by name and
+status, without importing litellm.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ if TYPE_CHECKING:
     from foldlog.condensers.models.llm_config import LLMConfig
 
 STUMBLES = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""Errors that litellm raises by mistake if a reply or a message does not have the format of a chat
-completion.
+"""The errors that litellm raises by mistake if a reply or a message does not have the format of a
+chat completion.
 """
 
 _PASSING: frozenset[Failure] = frozenset({"timeout", "rate_limited", "unavailable", "bad_reply"})
-"""Failures after which a retry may succeed. A retry never helps after a refusal, with a bad key, or
-if the prompt is too long.
+"""The failures after which a retry may succeed. A retry never succeeds after a refusal, with a bad
+key, or if the prompt is too long.
 """
 
 _NO_KEY = re.compile(r"missing (credentials|\w+ api key)", re.IGNORECASE)
-"""The text of litellm's error about a missing key. For some servers litellm raises a server error
+"""The text of litellm's error about a missing key. For some servers, litellm raises a server error
 with this text.
 """
 
@@ -43,16 +44,16 @@ _TOO_LONG = re.compile(
     " count|exceeds maximum allowed token|request[_ ]too[_ ]large|entity too large",
     re.IGNORECASE,
 )
-"""Texts in the errors of servers if a prompt is too long."""
+"""The texts in the errors of servers for a prompt that is too long."""
 
 
 def is_context_window_error(error: BaseException) -> bool:
-    """Return whether a model call failed because its prompt was too long, so that a condensation
-    may help.
+    """Return whether a model call failed because its prompt was too long. A condensation may then
+    help.
 
-    The function recognizes this package's ``ModelCallFailed``, the errors of litellm and OpenAI by
-    name, and the error texts of servers. The function returns False for requests that were rejected
-    for another reason: a condensation would forget events without helping.
+    The function recognizes ``ModelCallFailed``, the errors of litellm and OpenAI by name, and the
+    error texts of servers. The function returns False for a request that was rejected for another
+    reason, because a condensation would not help.
     """
     if isinstance(error, ModelCallFailed):
         return error.failure == "context_window"
@@ -67,7 +68,6 @@ def is_context_window_error(error: BaseException) -> bool:
 
 
 def failure_of(error: BaseException) -> Failure:
-    """Return the ``Failure`` that an error of litellm stands for."""
     names = {kind.__name__ for kind in type(error).__mro__}
     status = getattr(error, "status_code", None)
     if is_context_window_error(error):
@@ -83,8 +83,9 @@ def failure_of(error: BaseException) -> Failure:
     if isinstance(error, STUMBLES):
         return "bad_reply"
     if isinstance(error, ImportError) or (isinstance(status, int) and status < 500):
-        return "rejected"  # an import error: the package with the client of a cloud is missing
-    # litellm raises a server error for a malformed reply, too. The cause of a real server error is
+        # This is an import error: the package with the client of a cloud is missing.
+        return "rejected"
+    # Litellm raises a server error for a malformed reply, too. The cause of a real server error is
     # an error of the HTTP client.
     came_over_http = any(
         type(link).__module__.split(".")[0] in _HTTP_CLIENTS for link in chain_of(error)
@@ -94,30 +95,29 @@ def failure_of(error: BaseException) -> Failure:
 
 def may_pass(error: ModelCallFailed) -> bool:
     """Return whether a retry may succeed. A retry cannot succeed after a reply that was cut off, or
-    if no server listens.
+    if no server listens at the address.
     """
     cut_off = error.report.get("response", {}).get("finish_reason") == "length"
     return error.failure in _PASSING and not cut_off and not is_connection_refused(error)
 
 
 def is_connection_refused(error: BaseException | None) -> bool:
-    """Return whether no server listens at the address."""
     return any(isinstance(link, ConnectionRefusedError) for link in chain_of(error))
 
 
 def asked_to_wait(error: BaseException | None) -> float:
-    """Return for how many seconds the server asked to wait; 0 if the server did not ask to wait."""
+    """Return the seconds that the server asked the client to wait, or 0."""
     for link in chain_of(error):
         headers = getattr(getattr(link, "response", None), "headers", None) or {}
         try:
             return float(headers["retry-after"])
-        except (KeyError, ValueError):  # not asked, or asked with a date
+        except (KeyError, ValueError):  # The server did not ask to wait, or it gave a date.
             continue
     return 0.0
 
 
 def chain_of(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an error and the errors that caused it. Each error is yielded once, although an error
+    """Yield an error and the errors that caused it. No error is yielded twice, although an error
     that is raised again may be its own cause.
     """
     seen = set[int]()
@@ -132,21 +132,23 @@ def chain_of(error: BaseException | None) -> Iterator[BaseException]:
 _PROBLEM_LENGTH_MAX = 500
 
 _SECRET_LENGTH_MIN = 8
-"""The least length of a secret. If shorter values were replaced, common words would be lost."""
+"""The minimum length of a secret. If shorter values were replaced, the text would lose common
+words.
+"""
 
 _MAY_BE_A_KEY = re.compile(r"key|token|secret|passw|credential|auth", re.IGNORECASE)
 _IS_A_KEY = re.compile(r"(^|_)(KEY|TOKEN|SECRET|PASSWORD)$", re.IGNORECASE)
-"""The names of environment variables that may contain a key, and the names that certainly mean a
-key. litellm may have sent any key in the environment.
+"""The names of environment variables that contain a key. Litellm may have sent any key in the
+environment.
 """
 
 _PASSWORD = re.compile(r"://[^/@\s]*:([^/@\s]+)@")
 
 
 def problem_of(text: str) -> str:
-    """Return an error's text as a line of bounded length. If litellm put a traceback into the text,
-    only the last line of the traceback stays. If a server returned a whole page, only the beginning
-    stays.
+    """Return the text of an error as a line of limited length. If litellm put a traceback into the
+    text, the line has only the last line of the traceback. If a server returned a whole page, the
+    line has only the beginning of the page.
     """
     message, _, traceback = text.partition("Traceback (most recent call last):")
     last_line = "".join(traceback.strip().splitlines()[-1:])
@@ -154,13 +156,13 @@ def problem_of(text: str) -> str:
 
 
 def concealed(text: str, config: LLMConfig, key: str | None, *, in_error: bool) -> str:
-    """Return a text with ``***`` in place of secrets that a server may repeat: the key that is
-    sent, the password in the address, and the values of environment variables that are named like a
-    key.
+    """Return a text with ``***`` in place of the secrets that a server may repeat. The secrets are
+    the key that is sent, the password in the address, and the values of environment variables that
+    are named like a key.
 
-    An error may repeat a whole request. So in an error, each text in ``extra``, such as a header,
-    and the values of variables that may be keys are replaced too. In a reply, texts in ``extra``
-    and values that may be keys stay, because a reply must not lose other words.
+    An error may repeat a whole request. So in the text of an error, the texts in ``extra`` (such as
+    a header) and the values of variables that may contain a key are replaced too. A reply must not
+    lose any words, so texts in ``extra`` and values that are only perhaps keys stay in a reply.
     """
     names = _MAY_BE_A_KEY if in_error else _IS_A_KEY
     secrets = {

@@ -1,6 +1,4 @@
-"""Find the context window of a model that a log names, in litellm's table, without importing
-litellm.
-"""
+"""This module finds the context window of a model in litellm's table, without importing litellm."""
 
 from __future__ import annotations
 
@@ -16,8 +14,8 @@ from foldlog.projections import View, begins_reply
 
 
 class Window(Protocol):
-    """The largest number of tokens that a model reads, and the largest number that it writes; None
-    for an unknown number.
+    """The largest number of tokens that a model reads, and the largest number of tokens that the
+    model writes. An unknown number is None.
     """
 
     @property
@@ -34,8 +32,8 @@ class _Entry(msgspec.Struct, frozen=True):
 
 @cache
 def litellms_table() -> Mapping[str, msgspec.Raw]:
-    """Return litellm's entries of models, by name; empty if litellm is not installed. The first
-    call reads a file of 3 MB.
+    """Return litellm's entries of models by name. The mapping is empty if litellm is not installed.
+    Cost: the first call reads a file of 3 MB.
     """
     package = find_spec("litellm")
     if package:
@@ -48,9 +46,9 @@ def litellms_table() -> Mapping[str, msgspec.Raw]:
 
 
 def names_of(model: str) -> list[str]:
-    """Return the names under which a model may be in the table: its own name, with and without each
-    provider before a slash, and the name at Bedrock. The table lists models that Anthropic no
-    longer serves only under their names at Bedrock.
+    """Return the names under which a model may be in the table: with and without its provider, and
+    the name at Bedrock. For models that Anthropic no longer serves, the table has only the names at
+    Bedrock.
     """
     names = [model.split("/", cut)[-1] for cut in range(model.count("/") + 1)]
     if names[-1].startswith("claude-"):
@@ -59,9 +57,9 @@ def names_of(model: str) -> list[str]:
 
 
 def window_in(view: View) -> Window | None:
-    """Return the window of the model that wrote the newest reply in a View. Replies of models that
-    are not in the table are skipped. The function reads the View backwards from its end to the
-    reply.
+    """Return the window of the model that wrote the newest reply in a View. The function skips the
+    replies of models that are not in the table. Cost: the function reads the View backwards from
+    its end to this reply.
     """
     models = (reply.meta.get("model") for reply in reversed(view.events) if begins_reply(reply))
     windows = (window_of(model) for model in models if isinstance(model, str))
@@ -70,12 +68,12 @@ def window_in(view: View) -> Window | None:
 
 @cache
 def window_of(model: str) -> Window | None:
-    """Return the window of a model; None if the table does not contain the model."""
+    """Return the window of a model. Return None if the table does not contain the model."""
     table = litellms_table()
     entry = next((table[name] for name in names_of(model) if name in table), None)
     try:
         if entry is None:
             return None
         return msgspec.json.decode(entry, type=_Entry)
-    except msgspec.ValidationError:  # some entries have a text in the place of a number
+    except msgspec.ValidationError:  # Some entries have a text in the place of a number.
         return None

@@ -1,5 +1,5 @@
-"""The settings of a model: the table ``[llm]``, ``[llm.NAME]`` or ``llm_config`` of a
-configuration.
+"""The settings of a model in a configuration. The settings are in a table ``[llm]``, ``[llm.NAME]``
+or ``llm_config``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from foldlog.condensers.tables import StrictTable, configuration_error, name_of_
 if TYPE_CHECKING:
     Key = SecretStr | str
 else:
-    Key = SecretStr  # an LLMConfig stores a SecretStr; its constructor also accepts a text
+    Key = SecretStr  # An ``LLMConfig`` stores a ``SecretStr``. Its constructor also accepts a text.
 
 SET_BY_FOLDLOG = frozenset(
     {
@@ -48,7 +48,8 @@ SET_BY_FOLDLOG = frozenset(
         "caching",
     }
 )
-"""The arguments of litellm.completion that foldlog computes from other keys, or always sets itself.
+"""The arguments of ``litellm.completion`` that foldlog always sets itself or computes from other
+keys.
 """
 
 RENAMED = {
@@ -59,8 +60,8 @@ RENAMED = {
     "native_tool_calling": "function_calling",
     "ollama_base_url": "base_url",
 }
-"""Other names for keys of the table ``[llm]``, each with the key that it stands for. The other
-names come from litellm and from OpenHands' tables (V0's ``[llm]``, V1's dumps).
+"""Other names for keys of the table ``[llm]``, with the keys that they stand for. The names come
+from litellm and from the tables of OpenHands V0 and V1.
 """
 PASSED_ON = frozenset(
     {
@@ -84,11 +85,10 @@ PASSED_ON = frozenset(
         "top_p",
     }
 )
-"""Keys that are passed on unchanged as arguments of litellm.completion."""
+"""The keys that become arguments of ``litellm.completion`` without a change."""
 MAPS: dict[str, str | None] = {"completion_kwargs": None, "litellm_extra_body": "extra_body"}
-"""Keys whose value is a map. If this dict has None for a key, the key's map contains further
-arguments of litellm.completion. If this dict has a name for the key, the map is the argument with
-this name.
+"""The keys whose value is a map. If a key has None here, its map contains further arguments of
+``litellm.completion``. If a key has a name here, its map becomes the argument with this name.
 """
 WITHOUT_EFFECT = frozenset(
     {
@@ -120,12 +120,12 @@ WITHOUT_EFFECT = frozenset(
         "usage_id",
     }
 )
-"""Keys for OpenHands' own client, which change neither the model nor the request."""
+"""The keys for OpenHands' own client. They change neither the model nor the request."""
 
 
 def _of_its_name(value: Any, info: ValidationInfo) -> Any:
-    """Return the configuration of the model that a text names; any other value is returned
-    unchanged. The models of a TOML file are the context of the validation.
+    """Return the configuration of the model that a text names. A value that is not a name is
+    returned unchanged. The context of the validation contains the models of a TOML file.
     """
     is_name = value is not None and not isinstance(value, Mapping | LLMConfig)
     models = info.context if isinstance(info.context, Models) else Models({})
@@ -140,8 +140,8 @@ def _of_its_name(value: Any, info: ValidationInfo) -> Any:
 
 
 class LLMConfig(StrictTable):
-    """The settings of a model: its address, limits and timeouts. No repr, error or event shows the
-    key.
+    """The settings of a model, such as its name, address, limits and timeouts. The API key is never
+    part of a repr, an error or an event.
     """
 
     model: str = Field(
@@ -160,7 +160,7 @@ class LLMConfig(StrictTable):
     base_url: str | None = Field(
         default=None,
         pattern=r"^https?://",
-        repr=False,  # an address may hold a password
+        repr=False,  # An address may contain a password.
         description="the address of a proxy or of your own server",
     )
     api_version: str | None = Field(
@@ -222,9 +222,9 @@ class LLMConfig(StrictTable):
     @model_validator(mode="before")
     @classmethod
     def _in_our_words(cls, table: Any) -> Any:
-        """Return the table with its keys renamed to the field names of ``LLMConfig``. Unknown keys
-        stay in the table, and are refused later. Keys without a value are left out. Keys without an
-        effect are left out, and a log message names them.
+        """Return the table with the field names of ``LLMConfig`` as its keys. Unknown keys stay in
+        the table, and pydantic refuses them later. Keys without a value are left out. Keys without
+        an effect are left out, and a log message names these keys.
         """
         if not isinstance(table, Mapping):
             return table
@@ -287,22 +287,23 @@ class LLMConfig(StrictTable):
 
 
 Model = Annotated[LLMConfig, BeforeValidator(_of_its_name)]
-"""The type of a field that names a model: by a table, or, in a TOML file, by the name of a table.
+"""The type of a field that contains a model. In a TOML file, the field may also contain the name of
+a model's table.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """The tables ``[llm]`` and ``[llm.NAME]`` of a file, for the names in ``llm_config`` and
-    ``fallbacks``.
+    """The tables ``[llm]`` and ``[llm.NAME]`` of a TOML file. The fields ``llm_config`` and
+    ``fallbacks`` may contain the names of these tables.
     """
 
     tables: Mapping[str, Mapping[str, Any]]
 
     @classmethod
     def of(cls, section: Mapping[str, Any]) -> Models:
-        """Return the models of a table ``[llm]``. A named table inherits the keys that it does not
-        set, except ``fallbacks``. A table with its own API key inherits no API key.
+        """Return the models of a table ``[llm]``. A table ``[llm.NAME]`` inherits the keys that it
+        does not set, except ``fallbacks``. A table with its own API key inherits no API key.
         """
         fields = {*LLMConfig.model_fields, *MAPS, *PASSED_ON, *WITHOUT_EFFECT}
         api_keys = {"api_key", "api_key_env"}
@@ -326,8 +327,8 @@ class Models:
         return cls(tables)
 
     def named(self, name: Any) -> LLMConfig:
-        """Return the configuration of the model ``name``. Raises ``InvalidCondenser`` if there is
-        no such model, or if its table is wrong.
+        """Raise ``InvalidCondenser`` if there is no model ``name``, or if the table of the model is
+        wrong.
         """
         try:
             return LLMConfig.model_validate(self.table(name), context=self)
@@ -335,9 +336,7 @@ class Models:
             raise configuration_error(error, "llm" if name == "llm" else f"llm.{name}") from error
 
     def table(self, name: Any) -> Mapping[str, Any]:
-        """Return the table of the model ``name``. Raises ``InvalidCondenser`` if there is no such
-        table.
-        """
+        """Raise ``InvalidCondenser`` if there is no table ``name``."""
         listed = (
             ", ".join(map(repr, self.tables)) or "none: only a TOML file has tables [llm] to name"
         )

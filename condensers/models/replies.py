@@ -1,5 +1,5 @@
-"""Ask a model and check its reply, so that an unusable reply never replaces events. Translate
-requests and replies.
+"""This module asks a model and checks its reply, so that an unusable reply never replaces
+events.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LENGTH_MAX = 1_000_000
 
 
 def ask(llm: Summarizer | None, messages: Sequence[Mapping[str, Any]], **how: Any) -> Reply:
-    """Return a usable reply to ``messages``. ``how`` has the further arguments of
+    """Return a usable reply to ``messages``. ``how`` contains further arguments of
     ``Summarizer.complete``.
 
     Raises ``ModelCallFailed`` if there is no reply, if ``checked`` refuses the reply, or if the
@@ -41,7 +41,7 @@ def ask(llm: Summarizer | None, messages: Sequence[Mapping[str, Any]], **how: An
         return checked(llm.complete(messages, **how))
     except (ModelCallFailed, InvalidCondenser):
         raise
-    except Exception as error:  # an ``llm`` of the application raises whatever its client raises
+    except Exception as error:  # An ``llm`` of the application may raise any error of its client.
         failure = failure_of(error)
         problem = problem_of(f"{type(error).__name__}: {error}")
         raise ModelCallFailed(
@@ -50,8 +50,8 @@ def ask(llm: Summarizer | None, messages: Sequence[Mapping[str, Any]], **how: An
 
 
 def checked(reply: Reply) -> Reply:
-    """Return the reply. Raises ``ModelCallFailed`` if the reply is too long, truncated, filtered or
-    empty.
+    """Return the reply unchanged. Raises ``ModelCallFailed`` if the reply is too long, truncated,
+    filtered or empty.
     """
     length = len(reply.text or "") + sum(len(call.arguments) for call in reply.tool_calls)
     if length > _LENGTH_MAX:
@@ -86,21 +86,21 @@ _SAYS_NOTHING = re.compile(
 )
 _RATIO_MAX = 2_000
 _LEAST = 16
-"""A summary is too short if it has fewer tokens than ``_LEAST`` and if one token would stand for
-more than ``_RATIO_MAX`` tokens of the events.
+"""A summary with fewer tokens than this is too short if it also replaces more than ``_RATIO_MAX``
+times as many tokens of events.
 """
 
 _SMALL = 512
-"""A summary of up to this number of tokens may be larger than the events that it replaces, because
-a summary may replace a few short events.
+"""Up to this number of tokens, a summary may be larger than the events that it replaces. A summary
+may replace a few short events.
 """
 
 
 def fit_to_replace(reply: Reply, text: str, events: Sequence[Event]) -> str:
-    """Return ``text`` if it can be the summary of ``events``. Tokens are estimated.
+    """Return ``text`` if it can be the summary of ``events``.
 
-    Raises ``ModelCallFailed`` if the text is a refusal, is too short for the events, or is longer
-    than the events.
+    Raises ``ModelCallFailed`` if the text is a refusal, is too short for the events, or has more
+    estimated tokens than the events.
     """
     if len(text) <= _REFUSAL_LENGTH_MAX and _REFUSAL.match(text):
         raise useless(reply, f"the model refused: {problem_of(text)}", "refused")
@@ -121,8 +121,8 @@ def fit_to_replace(reply: Reply, text: str, events: Sequence[Event]) -> str:
 
 
 def read_json(reply: Reply, text: str, shape: type[T], what: str) -> T:
-    """Return the JSON of a reply as a ``shape``. Raises ``ModelCallFailed`` if the JSON has another
-    shape. ``what`` names the text in the error.
+    """Return the JSON of a reply as an object of the type ``shape``. Raises ``ModelCallFailed`` if
+    the text is not JSON of this type. ``what`` names the text in the error message.
     """
     try:
         return msgspec.json.decode(text, type=shape)
@@ -136,8 +136,8 @@ def useless(reply: Reply, problem: str, failure: Failure = "bad_reply") -> Model
 
 
 def made_by(reply: Reply, prompt: Prompt) -> dict[str, Any]:
-    """Return the part of a condensation's metadata that describes the prompt and the model's reply
-    to it.
+    """Return the part of a condensation's metadata that describes the prompt and the model's
+    reply.
     """
     return {
         "model": reply.model,
@@ -150,8 +150,8 @@ def made_by(reply: Reply, prompt: Prompt) -> dict[str, Any]:
 
 
 def report_on(reply: Reply) -> Report:
-    """Return the report on a reply. The report does not contain the reply's text, because the
-    condensation has the text as its summary.
+    """Return the report on a reply. The report leaves out the text of the reply, because the
+    condensation stores this text as its summary.
     """
     return {
         "response": {
@@ -177,11 +177,11 @@ def request_for(
     tool_choice: str | None,
     response_schema: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
-    """Return the arguments of litellm.completion for one call (see ``Summarizer.complete``)."""
+    """Return the arguments of ``litellm.completion`` for a call: see ``Summarizer.complete``."""
     request: dict[str, Any] = {"messages": [dict(message) for message in messages]}
     if tools:
         request["tools"] = list(tools)
-        # otherwise litellm requires the package mcp for any call with tools
+        # Without this setting, litellm requires the package mcp for any call with tools.
         request["_skip_mcp_handler"] = True
     if tool_choice is not None:
         request["tool_choice"] = {"type": "function", "function": {"name": tool_choice}}
@@ -192,16 +192,16 @@ def request_for(
 
 
 def sendable(value: Any) -> Any:
-    """Return a copy of a JSON value that can be sent. Halves of surrogate pairs, which some logs
-    contain, become question marks.
+    """Return a copy of a JSON value that can be sent as UTF-8. Some logs contain halves of
+    surrogate pairs, which become question marks.
     """
     return json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
 
 
 def reply_of(response: Any, model: str, latency_s: float, conceal: Callable[[str], str]) -> Reply:
-    """Return the reply in a response of litellm. The texts of the reply are passed through
-    ``conceal``. If a response has no choice, or its content has an unknown format, the reply has a
-    cost and no text.
+    """Return the reply in a response of litellm. ``conceal`` removes secrets from the texts of the
+    reply. If a response has no choice, or its content has an unknown format, the reply has a cost
+    and no text.
     """
     message = response.choices[0].message if response.choices else {}
     content = message.get("content")
@@ -219,7 +219,7 @@ def reply_of(response: Any, model: str, latency_s: float, conceal: Callable[[str
         finish_reason = "content_filter"
     elif response.choices:
         finish_reason = response.choices[0].finish_reason
-    # if 0, litellm priced an empty reply
+    # If the total is 0, litellm computed the price of an empty reply.
     total = counts.get("prompt_tokens", 0) + counts.get("completion_tokens", 0)
     return Reply(
         text=conceal(content) if isinstance(content, str) else None,

@@ -1,9 +1,9 @@
-"""Count the tokens of the prompts of Views exactly.
+"""This module counts the tokens of the prompts of Views exactly.
 
-litellm's count is a sum: a constant, the count of each message by itself, and a constant for the
-tools. So each rendered message is counted once and its count is cached. The View of a step mostly
-begins with the same messages as the View of the last step. So only the messages that the last step
-did not have are counted.
+Litellm's count of a prompt is a sum: a constant, the counts of the single messages, and a constant
+for the tools. So a counter counts each rendered message once and caches the count. In most steps,
+the View begins with the messages of the previous step's View. So a step counts only the messages
+that are new since the previous step.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from foldlog.eventstore import Event, SystemMessage
 from foldlog.projections import Dialect, Rendered, View, says_something
 
 _MESSAGES_KEPT = 20_000
-"""The number of counts that a counter caches. The keys of the cache are the texts of messages,
-which the Views of one conversation mostly share.
+"""The number of counts that a counter caches. The keys of the cache are the texts of messages. Most
+Views of a conversation share these texts.
 """
 
 _COUNTED_AS: Mapping[Dialect, Dialect] = {
@@ -29,7 +29,7 @@ _COUNTED_AS: Mapping[Dialect, Dialect] = {
     "anthropic-cached": "litellm",
     "responses": "openai",
 }
-"""Messages are counted in a dialect that litellm accepts. Encrypted reasoning is not counted,
+"""Counters count messages in a dialect that litellm accepts. Encrypted reasoning is not counted,
 because only the provider's server can read it.
 """
 
@@ -38,13 +38,13 @@ _CONVERSATIONS_KEPT = 64
 
 
 class TokenCounter:
-    """Counts the tokens of prompts and of Views. Each message is counted once, and its count is
-    cached. The last View of some conversations is remembered. Any number of threads may use one
-    object of this class.
+    """Counts the tokens of prompts and of Views. The counter counts a message once and caches the
+    count. The counter remembers the last View of some conversations. Many threads may use a single
+    ``TokenCounter``.
 
-    ``count`` counts a prompt of messages and tools, or raises ``TokensUnknown``. The count of
-    several messages must be the sum of their counts and a constant, as with litellm
-    (``tests/condensers/test_tokens.py`` checks litellm).
+    The argument ``count`` is a function that counts a prompt of messages and tools, or raises
+    ``TokensUnknown``. The count of several messages must be the sum of their counts and a constant.
+    ``tests/condensers/test_tokens.py`` checks that litellm counts in this way.
     """
 
     def __init__(self, count: Callable[[Sequence[Mapping[str, Any]], Sequence[Any]], int]) -> None:
@@ -54,26 +54,25 @@ class TokenCounter:
         self._last: dict[tuple[int, Dialect], _Counted] = {}
 
     def count_tokens(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] = ()) -> int:
-        """Return the number of tokens of the prompt: the same number as if ``count`` had counted
-        the whole prompt. Only messages that were not counted before cost time.
+        """Return the number of tokens in the prompt. The number is equal to the count of the whole
+        prompt by ``count``. Cost: the method counts only messages that it has not counted before.
 
-        Raises ``TokensUnknown`` if the tokens cannot be counted. The method never returns 0 for
-        tokens that cannot be counted.
+        Raises ``TokensUnknown`` if the tokens cannot be counted, and never returns 0 instead.
         """
         has_system = any(message.get("role") == "system" for message in messages)
         return self._frame(tools, beside_system=has_system) + sum(map(self._of, messages))
 
     def _of(self, *messages: Mapping[str, Any]) -> int:
-        """Return the number of tokens that messages add to any prompt. One call counts all the
-        messages.
+        """Return the number of tokens that messages add to any prompt. A single call of the
+        tokenizer counts all messages.
         """
         return self._once(
             tuple(map(_key, messages)), lambda: self._count(messages, ()) - self._constant()
         )
 
     def _constant(self) -> int:
-        """Return the number of tokens of a prompt without messages: twice the count of one empty
-        message, minus the count of two empty messages.
+        """Return the number of tokens in a prompt without messages. It is twice the count of an
+        empty message, minus the count of two empty messages.
         """
         empty = [{"role": "user", "content": ""}]
         return self._once(
@@ -81,8 +80,8 @@ class TokenCounter:
         )
 
     def _frame(self, tools: Sequence[Any], *, beside_system: bool) -> int:
-        """Return the number of tokens of a prompt besides its messages: a constant, and the tools.
-        Tools have fewer tokens if the prompt has a system prompt.
+        """Return the number of tokens that a prompt has besides its messages: a constant, and the
+        tools. Tools have fewer tokens if the prompt has a system prompt.
         """
         if not tools:
             return self._constant()
@@ -91,7 +90,6 @@ class TokenCounter:
         return self._once(key, lambda: self._count([probe], tools) - self._of(probe))
 
     def _once(self, key: Hashable, count: Callable[[], int]) -> int:
-        """Return the cached count of a key. The first call for a key counts the tokens."""
         tokens = self._counts.get(key)
         if tokens is None:
             tokens = count()
@@ -106,14 +104,15 @@ class TokenCounter:
             cache[key] = value
 
     def token_sums(self, view: View) -> tuple[int, ...]:
-        """Return the token counts of the prompts of ``view[:0]``, ``view[:1]`` and so on; the last
-        count is exact.
+        """Return the token counts of the prompts of ``view[:0]``, ``view[:1]``, … up to the whole
+        View. The last count is exact.
 
-        If several events make one message, its tokens are added at the last of these events. For
-        calls with their results, the tokens are added at the last result. So the tokens of a tail
-        (the last sum minus the sum at the tail's start) are never too low. Raises
-        ``TokensUnknown``. The method counts only the messages that the last View of the
-        conversation did not have, and makes one pass over all other messages.
+        If several events make a message, the last of these events gets the tokens of the message.
+        For calls with their results, the last result gets the tokens. The last sum minus the sum at
+        an event gives the tokens of a tail, and this number is never too low. Raises
+        ``TokensUnknown`` if the tokens cannot be counted. Cost: the method counts only the messages
+        that are new since the last View of the conversation, and makes a pass over all other
+        messages.
         """
         events = view.events
         dialect = _COUNTED_AS.get(view.dialect, view.dialect)
@@ -124,7 +123,7 @@ class TokenCounter:
         messages = view.shared_messages(dialect)
         groups = _shared_groups(former, messages) if former is not None else []
         start = groups[-1].end if groups else 0
-        # A group is a message or a call with the results that follow it.
+        # A group is a message, or a call with the results that follow the call.
         group = list[dict[str, Any]]()
         last_position = 0
         for end, (message, positions) in enumerate(messages[start:], start + 1):
@@ -162,15 +161,12 @@ def _key(message: Mapping[str, Any]) -> Hashable:
 
 
 _PLAIN = 2
-"""The version of marshal's format in which the bytes depend only on the values. Later versions may
-write equal values as different bytes.
-"""
+"""The version of marshal's format in which equal values always have equal bytes."""
 
 
 class _Group(NamedTuple):
     """Messages that are counted together. ``end`` is the number of messages up to the end of the
-    group, ``position`` the position of the group's last event, and ``tokens`` the group's number of
-    tokens.
+    group. ``position`` is the position of the group's last event.
     """
 
     end: int
@@ -179,8 +175,6 @@ class _Group(NamedTuple):
 
 
 class _Counted(NamedTuple):
-    """The counts of one View."""
-
     events: tuple[Event, ...]
     messages: list[Rendered]
     groups: list[_Group]
@@ -188,8 +182,8 @@ class _Counted(NamedTuple):
 
 
 def offered_tools(view: View) -> tuple[Any, ...]:
-    """Return the tools of the first system prompt in ``view``, in OpenAI's format. The tools are
-    sent with every prompt.
+    """Return the tools of the first system prompt in ``view``, in OpenAI's format. Every prompt
+    contains the tools.
 
     Logs also contain tools in other formats, for which litellm would count almost no tokens.
     """
@@ -211,8 +205,8 @@ def _in_openais_shape(tool: Any) -> Any:
 
 
 def _shared_groups(former: _Counted, messages: Sequence[Rendered]) -> list[_Group]:
-    """Return the groups of the messages with which both the ``former`` prompt and the new prompt
-    begin. The last shared group is left out, because more results may have joined this group.
+    """Return the groups of messages at the beginning of both the ``former`` prompt and the new
+    prompt. The last of these groups is left out, because more results may have joined it.
     """
     shared_count = next(
         compress(count(), map(is_not, former.messages, messages)),

@@ -1,8 +1,9 @@
-"""The texts of prompts, as files in this folder. A condensation records the hash of its prompt.
+"""The prompts of condensers, as text files in this folder. A condensation records the hash of its
+prompt.
 
-A line ``===`` divides a file in two: the instruction, which is sent as the system message, and the
-material, which is sent as the user message. ``$name`` is replaced by a value that changes from call
-to call. The hash covers the whole file.
+A line ``===`` divides a prompt file in two parts. The first part is sent as the system message, and
+the second part as the user message. ``$name`` in a prompt file stands for a value that changes from
+call to call. The hash covers the whole prompt file.
 
 ``rendering.py`` turns events into text for a model that summarizes them.
 """
@@ -28,8 +29,8 @@ class Prompt(NamedTuple):
     sha256: str
 
     def messages(self, **values: str) -> list[dict[str, Any]]:
-        """Return the prompt as chat messages, with every ``$name`` filled in: a system message and,
-        if the file has two parts, a user message. Raises ``KeyError`` if a value is missing.
+        """Return a system message and, if the prompt file has two parts, a user message. Every
+        ``$name`` is replaced by its value. Raises ``KeyError`` if a value is missing.
         """
         parts = zip(("system", "user"), self.text.split(_PARTED), strict=False)
         return [
@@ -40,8 +41,6 @@ class Prompt(NamedTuple):
 
 @cache
 def load_prompt(name: str) -> Prompt:
-    """Load the prompt ``condensers/prompts/<name>.txt``. Raises ``FileNotFoundError`` if the file
-    does not exist.
-    """
+    """Load the prompt file ``condensers/prompts/<name>.txt``."""
     text = files(__package__).joinpath(f"{name}.txt").read_text(encoding="utf-8")
     return Prompt(name, text, hashlib.sha256(text.encode()).hexdigest())

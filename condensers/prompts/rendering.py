@@ -1,5 +1,5 @@
-"""Render events as text for a model that summarizes them. The text has all arguments of a call, up
-to the limit that the user set.
+"""This module renders events as text for a model that summarizes them. The text contains all
+arguments of a call, up to the user's character limit.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from foldlog.projections import as_json, words_of
 
 
 def event_text(event: Event) -> str:
-    """Return an event as text: its source, and the tool with its arguments or result. Images are
-    mentioned, not shown.
+    """Return an event as text: its source, and a tool with its arguments or result. The text
+    mentions images but does not show them.
     """
     match event:
         case events.SystemMessage():
@@ -39,22 +39,22 @@ def event_text(event: Event) -> str:
 
 
 def event_blocks(events: Sequence[Event], limit: int | None) -> str:
-    """Return the ``event_block`` of every event that is not a summary."""
+    """Return the texts of all events that are not summaries: see ``event_block``."""
     return "\n\n".join(
         event_block(event, limit) for event in events if not isinstance(event, CondensationSummary)
     )
 
 
 def event_block(event: Event, limit: int | None) -> str:
-    """Return an event in tags that have its id, with its text cut to ``limit`` characters. A
-    closing tag in the text is escaped.
+    """Return an event as text inside tags that have its id. The text is cut to ``limit``
+    characters. A closing tag in the text is escaped.
     """
     return f"<EVENT id={event.id}>\n{_quoted(truncated(event_text(event), limit))}\n</EVENT>"
 
 
 def previous_summary(events: Sequence[Event], limit: int | None) -> str:
-    """Return the texts of the summaries among ``events``. Each text is cut to ``limit`` characters,
-    and the closing tags in the text are escaped.
+    """Return the texts of the summaries in ``events``. Every summary is cut to ``limit``
+    characters, and closing tags in a summary are escaped.
     """
     texts = [
         _quoted(truncated(event.content, limit))
@@ -65,7 +65,7 @@ def previous_summary(events: Sequence[Event], limit: int | None) -> str:
 
 
 _CLOSING_TAG = re.compile(r"<(?=\s*/\s*(EVENT|PREVIOUS\s+SUMMARY)\s*>)", re.IGNORECASE)
-"""The beginning of a closing tag. In the material, a model would read a closing tag as the end of
+"""The beginning of a closing tag. A model would read a closing tag in the material as the end of
 the material.
 """
 _ESCAPES = re.compile(r"""(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))+""")
@@ -76,11 +76,11 @@ def _quoted(text: str) -> str:
 
 
 def truncated(text: str, limit: int | None, where: str = "") -> str:
-    """Cut ``text`` to at most ``limit`` characters: the beginning of the text, a note on the
-    missing part, and the end of the text. The note ends with ``where``.
+    """Cut ``text`` to at most ``limit`` characters: its beginning, a note on the missing part, and
+    its end. The note ends with ``where``.
 
     If the limit is None or negative, the whole text is returned. If the limit is too small for the
-    note, only the beginning is returned.
+    note, only the beginning of the text is returned.
     """
     if limit is None or limit < 0 or len(text) <= limit:
         return text
@@ -93,13 +93,12 @@ def truncated(text: str, limit: int | None, where: str = "") -> str:
 
 
 def clipped(line: str, length_max: int) -> str:
-    """Return the beginning of a line, with at most ``length_max`` characters."""
     return line if len(line) <= length_max else f"{line[: length_max - 1]}…"
 
 
 def arguments_of(call: Action) -> Mapping[str, Any]:
     """Return the arguments of a call by their names. If the arguments are a text, the text is
-    parsed as JSON. A text that is not JSON becomes one argument with the name ``arguments``.
+    parsed as JSON. A text that is not JSON becomes an argument with the name ``arguments``.
     """
     arguments = parsed(call.arguments)
     if isinstance(arguments, dict):
@@ -110,7 +109,7 @@ def arguments_of(call: Action) -> Mapping[str, Any]:
 
 
 def readable(value: Any) -> str:
-    """Return a value as JSON for readers: non-ASCII characters are not escaped. A text that is not
+    """Return a value as JSON for readers, with non-ASCII characters as they are. A text that is not
     a JSON object is returned unchanged.
     """
     if isinstance(value, str) and not value.lstrip().startswith("{"):

@@ -1,4 +1,5 @@
-"""The strategies, with their types in a configuration. Importing this package loads nothing.
+"""The condensing strategies, with their types in a configuration. An import of this package loads
+none of its modules.
 
 showing            show everything (noop), or less at every step (recent_events, two masks); forget
                    nothing

@@ -1,5 +1,5 @@
-"""Clear old results and old thinking from the prompt, as Anthropic's published rules of context
-editing describe. No event is forgotten.
+"""These condensers clear old results and old thinking from the prompt, by Anthropic's published
+rules of context editing. They forget no event.
 """
 
 from __future__ import annotations
@@ -16,21 +16,19 @@ from foldlog.eventstore import Action, Annotation, Event, Message, Observation
 from foldlog.projections import View, begins_reply
 
 _OF_A_MARK = 40
-"""The largest number of tokens of a cleared result or call. A result or call with no more tokens is
-never cleared.
-"""
+"""A result or a call with up to this number of tokens is never cleared."""
 
 
 @dataclass(frozen=True, eq=False)
 class ClearToolUsesCondenser(Condenser):
-    """Clears old tool results, many at once, if a prompt has too many tokens. A line with the id of
-    its event replaces each result.
+    """Clears old tool results, many at once, if a prompt has too many tokens. No event is
+    forgotten. A cleared result becomes a line with the id of its event.
 
-    Tokens are estimated. The choice depends on the View alone: the condenser goes through the View
-    from its beginning. At each earlier prompt that was larger than ``trigger``, the condenser
-    clears all results except the newest ``keep`` results. So each step clears again the results
-    that the step before cleared, and a provider's prompt cache stays valid until more results are
-    cleared.
+    The condenser estimates the tokens. The condenser goes through the View from its beginning, and
+    its choice depends on the View alone. At every earlier prompt that was larger than ``trigger``,
+    the condenser clears all results except the newest ``keep`` results. So a step clears the
+    results again that the previous step cleared. A provider's prompt cache stays valid until more
+    results are cleared.
     """
 
     type = "clear_tool_uses"
@@ -54,7 +52,9 @@ class ClearToolUsesCondenser(Condenser):
         return masked(self, view, masks)
 
     def _cleared(self, view: View) -> Iterator[int]:
-        """Yield the index of each result to clear and, if calls are cleared too, of its call."""
+        """Yield the indices of the results to clear and, if calls are cleared too, the indices of
+        their calls.
+        """
         answers = view.units.answers if self.clear_tool_inputs else {}
         calls = {result: call for call, result in answers.items()}
         sizes = [_size(event, view.state.items.masks) for event in view.events]
@@ -88,8 +88,8 @@ class ClearToolUsesCondenser(Condenser):
 
 
 def _size(event: Event, cache: dict[tuple[str, int], tuple[Event, Any]]) -> int:
-    """Return the estimated tokens of an event. The estimate is cached, because each step needs it
-    for all events of the View.
+    """Return the estimated tokens of an event. The estimate is cached, because every step needs the
+    estimates of all events in the View.
     """
     counted = cache.get(("tokens", event.id))
     if counted is None or counted[0] is not event:
@@ -99,16 +99,16 @@ def _size(event: Event, cache: dict[tuple[str, int], tuple[Event, Any]]) -> int:
 
 
 _CLEARED = ({"type": "cleared"},)
-"""The value that replaces thinking. The value is not sent to a model. The value keeps the tool loop
-whole that began with the cleared thinking.
+"""The value that replaces thinking. The value is not sent to a model. It marks the beginning of a
+tool loop whose thinking is cleared, so that the loop stays whole.
 """
 
 
 @dataclass(frozen=True, eq=False)
 class ClearThinkingCondenser(Condenser):
-    """Clears the model's thinking except in the newest turns. A turn is all that the agent says and
-    does between two messages of the user. Servers require the thinking of a turn that has not
-    ended.
+    """Clears the model's thinking except in the newest turns. No event is forgotten. A turn
+    contains everything that the agent says and does between two messages of the user. The thinking
+    of an unfinished turn always stays, because servers require it.
     """
 
     type = "clear_thinking"

@@ -1,5 +1,5 @@
-"""Forget events without a summary: the middle of a View, the events that a model does not choose,
-or old events that are not essential.
+"""These condensers forget events without a summary: the middle of a View, the events that a model
+does not choose, or old events that are not essential.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from foldlog.projections import View
 
 @dataclass(frozen=True, eq=False)
 class AmortizedForgettingCondenser(RollingCondenser):
-    """Forgets the middle of a View that has more than max_size events, until half of max_size
-    remains. Writes no summary.
+    """Forgets the middle of a View that has more than ``max_size`` events, until half of
+    ``max_size`` remains. This condenser writes no summary.
 
     Old summaries are forgotten, too. If the head or the tail contains a part of a call or of a tool
-    loop, the whole call or loop stays, and the View is larger than half of max_size.
+    loop, the whole call or loop stays. The View is then larger than half of ``max_size``.
     """
 
     type = "amortized_forgetting"
@@ -66,8 +66,6 @@ class AmortizedForgettingCondenser(RollingCondenser):
 
 
 class _Chosen(Struct):
-    """The ids of the events that stay."""
-
     ids: list[int]
 
 
@@ -76,16 +74,15 @@ _SCHEMA = {**schema_components([_Chosen])[1]["_Chosen"], "additionalProperties":
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LLMAttentionCondenser(AmortizedForgettingCondenser, AskingCondenser):
-    """A model chooses which events stay. Events that the model does not choose are forgotten
-    without a summary.
+    """Lets a model choose the events that stay. The condenser forgets all other events without a
+    summary.
 
-    The events of the head and the events that the model chooses stay, up to half of ``max_size``
-    events in all. If the model chooses fewer events, the newest events stay too. A unit stays whole
-    if one of its events is kept. Summaries stay, because nothing else in the View shows the events
-    that a summary replaced. The model must be able to follow a schema: otherwise
-    ``InvalidCondenser`` is raised. If the reply cannot be parsed, no event counts as chosen, so the
-    newest events stay. If there is no reply, no event is forgotten, unless a condensation is
-    required: then the newest events stay, too.
+    The events of the head and the chosen events stay, up to half of ``max_size`` events together.
+    If the model chooses fewer events, the newest events stay too. If an event of a unit stays, the
+    whole unit stays. Summaries stay, because nothing else in the View shows the events that a
+    summary replaced. Raises ``InvalidCondenser`` if the model cannot follow a schema. If the reply
+    cannot be parsed, no event counts as chosen, so the newest events stay. If the model does not
+    reply, no event is forgotten. If a condensation is required, the newest events stay instead.
     """
 
     type = "llm_attention"
@@ -127,10 +124,11 @@ class LLMAttentionCondenser(AmortizedForgettingCondenser, AskingCondenser):
     def _keeping(
         self, view: View, ids: Sequence[int], made: Mapping[str, Any], *reports: Report
     ) -> Condensation:
-        """Forget all events except the head, summaries, the first of ``ids`` that are in the View,
-        and the newest events.
+        """Forget all events except the head, the summaries, the first of ``ids`` that are in the
+        View, and the newest events.
 
-        The events to keep are counted without regard to units, and then extended to whole units.
+        The method counts the events to keep without regard to units, and then extends them to whole
+        units.
         """
         choosable = self._choosable(view)
         chosen = (choosable[event_id] for event_id in ids if event_id in choosable)
@@ -148,8 +146,8 @@ class LLMAttentionCondenser(AmortizedForgettingCondenser, AskingCondenser):
         return self.max_size // 2 - min(self.keep_first, len(view))
 
     def _choosable(self, view: View) -> dict[int, int]:
-        """Return the index of each event that the model may choose, by its id: all events after the
-        head except summaries of forgotten events.
+        """Return the index of every event that the model may choose, by the id of the event. The
+        model may choose all events after the head except summaries of forgotten events.
         """
         return {
             event.id: index
@@ -159,8 +157,8 @@ class LLMAttentionCondenser(AmortizedForgettingCondenser, AskingCondenser):
 
 
 def _allows_a_choice(view: View, choosable: Set[int], keep_first: int, places: int) -> bool:
-    """Return whether at least one event is forgotten, whichever ``places`` events the model
-    chooses. If no event might be forgotten, the model is not asked.
+    """Return whether any choice of ``places`` events makes the condenser forget at least one event.
+    Otherwise the model is not asked.
     """
     units = (range(start, stop) for start, stop in pairwise(view.cut_points) if start >= keep_first)
     sizes = [size for size in (sum(index in choosable for index in unit) for unit in units) if size]
@@ -175,9 +173,9 @@ class ConversationWindowCondenser(RollingCondenser):
     no model.
 
     The essential events are the first system prompt, the user's first message, and the knowledge
-    that was recalled for the user's first message. Summaries stay too, because nothing else in the
-    View shows the events that a summary replaced. A call or tool loop stays if a part of it is
-    essential or in the newer half. Events that are not sent to a model do not count: a request is
+    that was recalled for this message. Summaries stay too, because nothing else in the View shows
+    the events that a summary replaced. A call or a tool loop stays if a part of it is essential or
+    in the newer half. Events that are not sent to a model do not count, because a request is
     fulfilled only if the prompt gets shorter. This condenser has no parameters.
     """
 
@@ -198,7 +196,8 @@ class ConversationWindowCondenser(RollingCondenser):
             if not sent.isdisjoint(event.id for event in events_to_forget(view, choice))
         )
         unsent = frozenset(range(len(view))).difference(view.fit_positions)
-        # Forgetting events that are not sent to a model would not make the prompt shorter.
+        # If only events that are not sent to a model were forgotten, the prompt would not get
+        # shorter.
         kept = next(helpful, choices[0] | unsent)
         return self.without_summary(
             view, kept, f"all {len(view)} events of the View are essential or recent, or never sent"
@@ -207,8 +206,8 @@ class ConversationWindowCondenser(RollingCondenser):
 
 def _essentials(view: View) -> frozenset[int] | None:
     """Return the indices of the essential events: the system prompt, the first user message, the
-    call that recalls something for this message, and the result of this call. Returns None if
-    there is no user message.
+    call that recalls something for this message, and its result. Returns None if there is no user
+    message.
     """
     system = _first(view, lambda event: isinstance(event, SystemMessage))
     message = _first(view, lambda event: isinstance(event, Message) and event.source == "user")
@@ -231,8 +230,8 @@ def _first(view: View, fits: Callable[[Event], bool], start: int = 0) -> int | N
 
 
 def _words(event: Event) -> tuple[str, ...]:
-    """Return the possible queries of a recall for a message: the texts of the message, without
-    images, joined in two ways.
+    """Return the possible queries of a recall for a message. The queries are the texts of the
+    message without images, joined in two ways.
     """
     content = event.content if isinstance(event, Message) else ""
     parts = [{"text": content}] if isinstance(content, str) else content
@@ -241,21 +240,21 @@ def _words(event: Event) -> tuple[str, ...]:
 
 
 def _query(event: Event) -> object:
-    """Return the query of an event that is a recall; None for any other event."""
+    """Return the query of an event that is a recall, and None for any other event."""
     if isinstance(event, Action) and event.tool == "recall":
         return arguments_of(event).get("query", "")
     return None
 
 
 def _windows(view: View, size: int) -> tuple[frozenset[int], ...]:
-    """Return the possible windows, the best first: sets of the indices of the newest events that
-    stay. Usually there is one window: the last ``size`` events, without the observations and
-    summaries at the beginning of the window.
+    """Return the possible windows, with the best window first. A window is a set of indices of the
+    newest events that stay. Usually there is a single window: the last ``size`` events, without the
+    observations and summaries at its beginning.
 
     If the last ``size`` events are only observations and summaries, there are two windows. The
-    first window keeps the observations of the newest calls, and so the calls. The second window
-    keeps only the observations in a tool loop. The second window is used if nothing can be
-    forgotten with the first window.
+    first of the two windows contains the observations of the newest calls, so these calls stay. The
+    second of the two windows contains only the observations in a tool loop. The second window is
+    used if nothing can be forgotten with the first window.
     """
     newest = range(max(0, len(view) - size), len(view))
     first = next(

@@ -1,5 +1,5 @@
-"""Summaries written by a model: as free text, or in eighteen fields. The model fills in the fields
-by calling a tool.
+"""A model writes these summaries, either as free text or in eighteen fields. The model fills in the
+fields by calling a tool.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from foldlog.eventstore import Event
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LLMSummarizingCondenser(AskingCondenser, SummarizingCondenser):
-    """A model summarizes the forgotten events together with its previous summary."""
+    """Lets a model summarize the forgotten events together with its previous summary."""
 
     type = "llm"
     size_by_default = 240
@@ -55,7 +55,7 @@ def _summary(
     text_of: Callable[[Reply], str],
 ) -> Summary:
     """Send a prompt to a model with ``ask_model`` and return the model's summary. ``text_of``
-    returns the text of the summary in a reply.
+    returns the summary in a reply.
     """
     prompt = load_prompt(name)
     material = {
@@ -103,12 +103,14 @@ PARTS: Mapping[str, Mapping[str, str]] = {
         "other_relevant_context": "anything that matters and fits nowhere else",
     },
 }
-"""The fields of each part of the summary. Each field has a description for the model."""
+"""The fields of a structured summary, by the part of the summary. Every field has a description for
+the model.
+"""
 
 FIELDS: Mapping[str, str] = {
     name: meaning for part in PARTS.values() for name, meaning in part.items()
 }
-"""The eighteen fields, all text, in the order in which a model is asked for them."""
+"""The eighteen fields, all of them text, in the order in which the model is asked for them."""
 
 REQUIRED = ("user_context", "completed_tasks", "pending_tasks")
 
@@ -120,11 +122,11 @@ _State = defstruct(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class StructuredSummaryCondenser(AskingCondenser, SummarizingCondenser):
-    """A model summarizes the forgotten events in eighteen fields, which are the arguments of a tool
-    call.
+    """Lets a model summarize the forgotten events in eighteen fields, which are the arguments of a
+    tool call.
 
-    A model that cannot call tools is refused. If the call is missing, malformed or without a
-    required field, the step fails and no events are forgotten.
+    The condenser refuses a model that cannot call tools. If the call is missing, malformed or
+    without a required field, the step fails and no event is forgotten.
     """
 
     type = "structured_summary"

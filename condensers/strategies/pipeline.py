@@ -1,4 +1,4 @@
-"""Several condensers in order."""
+"""A pipeline of several condensers."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ from foldlog.projections import View
 
 
 class PipelineCondenser(Condenser):
-    """Runs condensers in order, until one returns a condensation. Each condenser gets the View that
-    the previous condenser returned.
+    """Runs condensers in order until a condenser returns a condensation. The first condenser gets
+    the whole View, and every other condenser gets the View that the previous condenser returned.
 
-    If a part must condense and has nothing to forget, the next parts are run. If no part condenses,
-    the pipeline raises the first error ``NoCondensationAvailable``. If the model of a part failed,
-    the step ends. Parts may be pipelines. The step has the reports of all parts.
+    If a condenser must condense and has nothing to forget, the next condenser is run. If no
+    condenser condenses, the pipeline raises the first ``NoCondensationAvailable``. If the model of
+    a condenser failed, the step ends. A pipeline may contain pipelines. The step has the reports of
+    all condensers.
     """
 
     type = "pipeline"
@@ -37,7 +38,7 @@ class PipelineCondenser(Condenser):
     def __init__(
         self, *parts: Condenser | Iterable[Condenser], condensers: Iterable[Condenser] = ()
     ) -> None:
-        """Make a pipeline of ``parts``, given one by one or as lists."""
+        """Make a pipeline of ``parts``: condensers, or lists of condensers."""
         self.condensers: tuple[Condenser, ...] = ()
         for part in (*parts, condensers):
             self.condensers += (part,) if isinstance(part, Condenser) else tuple(part)
@@ -47,11 +48,11 @@ class PipelineCondenser(Condenser):
 
     @property
     def timeout_s(self) -> float:
-        """The seconds that the models of all parts together may take in one step."""
+        """The seconds that the models of all parts together may take in a step."""
         return max((getattr(part, "timeout_s", STEP_S) for part in self.condensers), default=STEP_S)
 
     def for_agent(self, agent_llm: AgentModel | None) -> Condenser:
-        pipeline = copy.copy(self)  # also for a subclass
+        pipeline = copy.copy(self)  # A copy of the pipeline has the class of a subclass, too.
         pipeline.condensers = tuple(condenser.for_agent(agent_llm) for condenser in self.condensers)
         return pipeline
 
@@ -101,10 +102,10 @@ def _named(part: Condenser, reports: Iterable[Report]) -> tuple[Report, ...]:
 
 
 def _placed(condensation: Condensation, *, seen: View, full_view: View) -> Condensation:
-    """Return the condensation that a part planned on the View ``seen``, with the position of its
-    summary in the full View.
+    """Return a condensation, planned on the View ``seen``, with the position of its summary in the
+    full View.
 
-    The positions differ if earlier parts hid events.
+    The positions differ if earlier parts of the pipeline hid events.
     """
     action = condensation.action
     if (

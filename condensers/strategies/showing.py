@@ -1,9 +1,9 @@
-"""Condensers that hide or mask events at every step, or show everything. No event is forgotten, and
-the log does not change.
+"""These condensers hide or mask events at every step, or show everything. No event is forgotten,
+and the log does not change.
 
 A masked event keeps its id, its position and its call. So a masked event is still the result of its
-call, can be forgotten by its id, and is not mistaken for a summary. The ``meta`` of a masked event
-has the key ``MASKED``.
+call. It can be forgotten by its id, and is not mistaken for a summary. The ``meta`` of a masked
+event has the key ``MASKED``.
 """
 
 from __future__ import annotations
@@ -33,11 +33,12 @@ class NoOpCondenser(Condenser):
 
 @dataclass(frozen=True, eq=False)
 class RecentEventsCondenser(Condenser):
-    """Shows the first events and the most recent events. Each step chooses the shown events again.
+    """Shows the first events and the most recent events. The condenser chooses the shown events
+    again at every step.
 
-    No event is forgotten: the next step starts from the whole View again. A head that is larger
-    than ``max_events`` is shown whole. If the head or the tail contains a part of a call or tool
-    loop, the whole call or loop is shown. A call that may have run is always shown.
+    No event is forgotten, so the next step starts from the whole View again. A head that is larger
+    than ``max_events`` is shown whole. If the head or the tail contains a part of a call or of a
+    tool loop, the whole call or loop is shown. A call that may have run is always shown.
     """
 
     type = "recent_events"
@@ -70,19 +71,19 @@ _MASK = ("content", "<MASKED>")
 _BROWSER_TOOLS = ("browse", "browser")
 
 MASKED = "masked_by"
-"""The key in the ``meta`` of a masked event. Under this key is the ``type`` of the condenser that
-masked the event.
+"""The key in the ``meta`` of a masked event. Its value is the ``type`` of the condenser that masked
+the event.
 """
 
 
 def is_masked(event: Event) -> bool:
-    """Return whether the content of ``event``, which is in a View, is masked."""
+    """Return whether a condenser masked the content of ``event``, an event of a View."""
     return MASKED in event.meta
 
 
 @dataclass(frozen=True, eq=False)
 class ObservationMaskingCondenser(Condenser):
-    """Masks the content of all observations except those among the newest events.
+    """Masks the content of all observations except the observations among the newest events.
 
     With a window of 0, all observations are masked.
     """
@@ -132,8 +133,8 @@ def is_browser_output(event: Event) -> TypeGuard[Observation]:
 
 
 def _describe_output(output: Observation, call: Event | None) -> str:
-    """Return a line about an output: the address that the output or its call names, or else the
-    name of the tool.
+    """Return a line about an output: the address in the output or in its call, or else the name of
+    the tool.
     """
     url = output.extras.get("url") or (
         arguments_of(call).get("url") if isinstance(call, Action) else None
@@ -143,9 +144,9 @@ def _describe_output(output: Observation, call: Event | None) -> str:
 
 def masked(condenser: Any, view: View, masks: Mapping[int, tuple[str, Any]]) -> Step:
     """Return ``view`` with masked events, and a report with the settings of the condenser.
-    ``masks`` has, by the index of an event, the name of the field to mask and the new value of the
-    field. A call that may have run is not masked, and neither is its result: a model reads both
-    before it repeats the call.
+    ``masks`` maps the index of an event to the name of the masked field and the field's new value.
+    A call that may have run is never masked, and neither is its result, because a model must read
+    both before it repeats the call.
     """
     doubts = frozenset(in_doubt(view.events)) if masks else frozenset()
     condenser_type = condenser.type

@@ -1,4 +1,4 @@
-"""The common part of strategies that replace the forgotten events by a summary.
+"""The common part of all condensers that replace the forgotten events by a summary.
 
 due         more tokens than the agent's model accepts, more than max_size events, or a request
 forgotten   the events between the head and the tail; the tail is as long as brings the View down
@@ -34,16 +34,16 @@ from foldlog.eventstore import CondensationSummary, Event, summary_id
 from foldlog.projections import View
 
 _PIECES_MAX = 8
-"""If a model cannot read all forgotten events at once, they are divided into at most this number of
-pieces.
+"""The maximum number of pieces into which the forgotten events are divided if a model cannot read
+them all at once.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
     """The summary of the forgotten events: a text, metadata for the condensation, and reports with
-    the cost. If the text is too long, ``shorter`` returns a shorter version of the text, or None if
-    the text has no shorter version. A text that a model wrote has no shorter version.
+    the cost. ``shorter`` returns a shorter version of a text that is too long. It returns None if
+    there is no shorter version. A text that a model wrote has no shorter version.
     """
 
     text: str
@@ -54,11 +54,11 @@ class Summary:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SummarizingCondenser(RollingCondenser):
-    """Selects the events to forget, requires progress, and makes the hard reset. A strategy defines
+    """Selects the events to forget, requires progress, and makes the hard reset. A subclass defines
     ``summarize``.
 
-    If the agent's model is unknown or its tokens cannot be counted, the number of tokens is
-    estimated, rather too high than too low.
+    If the agent's model is unknown or its tokens cannot be counted, the condenser estimates the
+    tokens. The estimate is rather too high than too low.
     """
 
     size_by_default: ClassVar[int] = 100
@@ -99,12 +99,13 @@ class SummarizingCondenser(RollingCondenser):
     @abstractmethod
     def summarize(self, events: Sequence[Event], max_event_length: int | None) -> Summary:
         """Return the summary of ``events``, which may include older summaries. Raises
-        ``ModelCallFailed``. If a model writes the summary, the call may take minutes.
+        ``ModelCallFailed`` if a model cannot write the summary. If a model writes the summary, the
+        call may take minutes.
         """
 
     def summary(self, view: View, span: slice, max_event_length: int | None) -> Summary:
-        """Return the summary that replaces the events in ``span``. Raises ``ModelCallFailed``. If a
-        model writes the summary, the call may take minutes.
+        """Return the summary that replaces the events in ``span``. Raises ``ModelCallFailed`` if a
+        model cannot write the summary. If a model writes the summary, the call may take minutes.
         """
         return self._in_pieces(view[span], max_event_length)
 
@@ -156,9 +157,10 @@ class SummarizingCondenser(RollingCondenser):
     def _in_pieces(
         self, events: Sequence[Event], limit: int | None, pieces: int = _PIECES_MAX
     ) -> Summary:
-        """Summarize ``events``. If they exceed the model's context, summarize the first half, and
-        then the first half's summary together with the second half. A half that is still too long
-        is halved again. In all there are at most ``pieces`` pieces. Raises ``ModelCallFailed``.
+        """Summarize ``events``. If the events exceed the model's context, the model summarizes the
+        first half of them. Then it summarizes this summary together with the second half. A half
+        that is still too long is halved again. There are at most ``pieces`` pieces. Raises
+        ``ModelCallFailed`` if the model cannot write a summary.
         """
         try:
             return self.summarize(events, limit)
@@ -200,10 +202,10 @@ class SummarizingCondenser(RollingCondenser):
         return overrun_of(view, agent_llm, self.limits(agent_llm)[1])
 
     def _middle(self, view: View, agent_llm: AgentModel | None) -> slice:
-        """Return the span to forget, between the head and the tail. Each reason allows a tail of
-        some length; the shortest tail is used.
+        """Return the span to forget, between the head and the tail. Every reason of the
+        condensation allows a tail of some length, and the shortest tail is used.
 
-        The head may be longer than ``keep_first`` events, because it includes the system prompt and
+        The head may have more than ``keep_first`` events, because it includes the system prompt and
         ends with a whole unit. Raises ``NoCondensationAvailable`` if too few events of the log
         could be forgotten.
         """
@@ -237,13 +239,13 @@ class SummarizingCondenser(RollingCondenser):
         raise NoCondensationAvailable(problem + advice)
 
     def _head(self, view: View) -> int:
-        """Return the number of events at the beginning that stay. The first system prompt always
+        """Return how many events at the beginning of the View stay. The first system prompt always
         stays.
         """
         return max(self.keep_first, after_system_prompt(view))
 
     def _tails(self, view: View, due: Set[Reason]) -> list[int]:
-        """Return how many events may stay at the end, for each reason that limits the number of
+        """Return the allowed lengths of the tail, for every reason that limits the number of
         events.
         """
         head_and_summary = self.keep_first + 1
@@ -301,11 +303,11 @@ class SummarizingCondenser(RollingCondenser):
         over: Overrun | None,
         tokens_before: int | None,
     ) -> tuple[str, int | None]:
-        """Return the text of the summary, and the number of tokens of the prompt with this text in
+        """Return the text of the summary, and the number of tokens in the prompt with this text in
         the place of ``span``. If the prompt exceeded a limit, the text is shortened until the
         prompt has at most ``_ROOM`` of the limit. If the prompt is still larger with the shortest
         text, the text may have the part ``_SUMMARY`` of the limit. Without a limit, the text is
-        shortened until the prompt is smaller than the prompt before the condensation.
+        shortened until the prompt is smaller than before the condensation.
         """
 
         def tokens_with(*texts: str) -> int | None:
@@ -316,8 +318,8 @@ class SummarizingCondenser(RollingCondenser):
                 view.with_events((*view[: span.start], *summaries, *view[span.stop :])), counter
             )
 
-        # The sizes that the prompt should have at most: if the first cannot be reached, the second
-        # is tried.
+        # The wanted sizes of the prompt. If the first size cannot be reached, the second size is
+        # tried.
         sizes: list[float] = []
         if over is not None:
             reserved = (tokens_with() or 0) + over.limit * _SUMMARY
@@ -344,14 +346,15 @@ class SummarizingCondenser(RollingCondenser):
 def limit_of(
     agent_llm: Window | None, max_tokens: int | None = None, margin_ratio: float = 0.1
 ) -> int | None:
-    """Return the most tokens that a prompt for this model may have; None if there is no limit.
+    """Return the largest number of tokens that a prompt for this model may have. Return None if
+    there is no limit.
 
-    There are two limits, and the smaller one applies. The user sets ``max_tokens``. The other limit
-    is the model's input minus the tokens reserved for its answer and minus a margin. The margin is
-    ``margin_ratio`` of the input. The margin stays free because servers add tokens that foldlog
-    cannot count. At most half of the input is reserved for an answer:
-    docs/internals/decisions/0040-room-for-the-answer.md says why. Without a model there is no
-    limit. A step without the agent's model passes ``ESTIMATE``, see ``counting``.
+    There are two limits, and the smaller limit applies. The user sets the first limit,
+    ``max_tokens``. The second limit is the model's input, minus the tokens reserved for its answer,
+    minus a margin. The margin is ``margin_ratio`` of the input. The margin stays free because
+    servers add tokens that foldlog cannot count. At most half of the input is reserved for an
+    answer: docs/internals/decisions/0040-room-for-the-answer.md says why. Without a model there is
+    no limit. A step without the agent's model passes ``ESTIMATE``: see ``counting``.
     """
     if agent_llm is None:
         return None
@@ -378,13 +381,13 @@ def overrun_of(view: View, agent_llm: AgentModel | None, limit: int | None) -> O
 
 
 _ROOM = 3 / 4
-"""The largest part of a token limit that a View should use after a condensation: half of the limit
-for head and tail, and a quarter for the summary. The View can grow into the free quarter. If a
-summary needs more than its quarter, the summary is shortened, if possible.
+"""The largest part of a token limit that a View should use after a condensation. Head and tail may
+use half of the limit, and the summary a quarter. The View can grow into the free quarter. A summary
+that needs more than its quarter is shortened, if possible.
 """
 
 _HEAD_AND_TAIL = 1 / 2
 _SUMMARY = 1 / 8
 """``_HEAD_AND_TAIL`` is the part of a token limit that head and tail may use. ``_SUMMARY`` is the
-part that a summary may always have.
+part of a token limit that a summary may always have.
 """

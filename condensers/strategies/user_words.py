@@ -1,10 +1,10 @@
-"""Separate the user's text from the context that a runtime added, and the useful lines of an output
-from its frame.
+"""This module separates the user's text from the context that a runtime added, and the useful lines
+of an output from its frame.
 
-A user's message contains more than the text that the user wrote. An editor adds the open files, a
-runtime adds reminders and the output of commands that the user ran, and the user pastes a log. An
-output ends with the shell's prompt or its working directory. The patterns come from real histories
-of Claude Code, Codex, Cline, OpenHands and SWE-agent.
+A user's message contains more than the text that the user wrote. An editor adds the open files. A
+runtime adds reminders and the output of the user's commands. The user pastes logs. An output ends
+with the shell's prompt or its working directory. The patterns come from real histories of Claude
+Code, Codex, Cline, OpenHands and SWE-agent.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _IDE = re.compile(
 )
 
 _REPEATING = frozenset({"command-message", "local-command-caveat"})
-"""Blocks that repeat or explain other blocks."""
+"""The tags of blocks that repeat or explain other blocks."""
 
 _LOCAL_COMMAND = re.compile(
     r"/(?:clear|compact|config|context|cost|exit|help|ide|login|logout|mcp|model|release-notes"
@@ -83,8 +83,8 @@ def of_user(text: str) -> Words:
 
 
 def _without_frame(text: str) -> str:
-    """Return a text without the prompt of a shell at its end. SWE-agent adds the prompt of a shell
-    to every message.
+    """Return a text without the shell's prompt at its end. SWE-agent adds this prompt to every
+    message.
     """
     lines = text.strip().splitlines()
     while lines and (not lines[-1].strip() or is_frame(" ".join(lines[-1].split()))):
@@ -97,14 +97,14 @@ def _without_frame(text: str) -> str:
 _FENCE = re.compile(r"^[ ]*```.*?^[ ]*```[ ]*$", re.DOTALL | re.MULTILINE)
 _PASTED_LINES = 6
 _PASTED_LENGTH = 400
-"""A part of a message without prose counts as pasted if it has at least ``_PASTED_LINES`` lines and
-at least this number of characters.
+"""The smallest number of characters in a pasted part of a message. Such a part has no prose and at
+least ``_PASTED_LINES`` lines.
 """
 
 
 def without_pasted(text: str) -> str:
-    """Return a message in which one line replaces each pasted log, program or call. The line gives
-    the length and the beginning of the replaced text.
+    """Return a message in which a single line replaces every pasted log, program or call. This line
+    gives the length and the beginning of the replaced text.
     """
 
     def shorten_fenced(match: re.Match[str]) -> str:
@@ -135,8 +135,8 @@ def _pasted(block: str) -> str:
 
 
 def is_prose(line: str) -> bool:
-    """Return whether a line reads like a sentence: the line has several words, and most words of
-    the line are words of a language.
+    """Return whether a line reads like a sentence: it has several words, and most of them are words
+    of a language.
     """
     words = line.split()
     plain = sum(
@@ -169,9 +169,7 @@ _COMMAND = re.compile(
 
 
 def orders_in(text: str) -> list[str]:
-    """Return the short sentences that are permanent instructions, which forbid or require something
-    from now on.
-    """
+    """Return the short sentences that forbid or require something from now on."""
     sentences = (
         sentence.strip().removeprefix("- ") for sentence in SENTENCE_END.split(without_pasted(text))
     )
@@ -193,15 +191,15 @@ _DENIAL = re.compile(
 
 
 def denial_in(text: str) -> str:
-    """Return the sentence with which a message of the user contradicts the agent's last message;
-    empty if the message does not contradict the agent.
+    """Return the sentence with which a user contradicts the agent's last message. Return an empty
+    text if the user does not contradict it.
     """
     match = _DENIAL.match(text.strip())
     return match[0] if match and text.strip()[match.end() :][:1] != "?" else ""
 
 
 def question_in(text: str) -> str:
-    """Return the last question in a text; empty if the text has no question."""
+    """Return the last question in a text. Return an empty text if there is no question."""
     sentences = SENTENCE_END.split(text.strip())
     return next(
         (sentence for sentence in reversed(sentences) if sentence.endswith(("?", "？"))), ""
@@ -209,7 +207,7 @@ def question_in(text: str) -> str:
 
 
 def command_in(text: str) -> tuple[str, str]:
-    """Split an agent's text into the text before its command and the command at its end, in
+    """Split an agent's text into the command at its end and the text before this command, in
     SWE-agent's format. The command may be empty.
     """
     match = _COMMAND.search(text)
@@ -245,7 +243,7 @@ _ENDS = re.compile(
     r" (?:issue|error|warning|problem|failure|test)s?|passed|failed|pass|fail|ok|succe\w+)\b",
     re.IGNORECASE,
 )
-"""A text that is in a line in which a check, such as a test, reports its result."""
+"""A text in the line in which a check, such as a test, reports its result."""
 _REJECTED = re.compile(
     r"(?:the )?user (?:doesn't want|does not want) to proceed with this tool use", re.IGNORECASE
 )
@@ -289,16 +287,16 @@ _CANCELLED = re.compile(
 )
 
 _LAST_READ = 2_000
-"""The number of characters at the end of an output in which the last line is searched."""
+"""How many characters at the end of an output are searched for its last line."""
 _EDGE = 6
 _WRITTEN_MAX = 8
 _LOOKED_AT = 60
-"""The number of last lines of an output that are searched for an error."""
+"""How many lines at the end of an output are searched for an error."""
 
 
 def unwrapped(text: str) -> tuple[str, int | None]:
-    """Return an output without the JSON around it, and the exit code in the JSON. The exit code is
-    None if the JSON has none.
+    """Return an output without the JSON around it, and the exit code in this JSON. The exit code is
+    None if the JSON has no exit code.
     """
     if not text.startswith("{"):
         return text, None
@@ -318,8 +316,8 @@ def unwrapped(text: str) -> tuple[str, int | None]:
 
 
 def exit_code_in(output: Mapping[str, Any]) -> Any:
-    """Return the value of the exit code in a parsed output or in its metadata; None if there is no
-    exit code.
+    """Return the exit code in a parsed output or in its metadata. Return None if there is no exit
+    code.
     """
     metadata = output.get("metadata")
     return output.get(
@@ -329,7 +327,7 @@ def exit_code_in(output: Mapping[str, Any]) -> Any:
 
 def said_in_rejection(text: str) -> str | None:
     """Return the text with which the user rejected a call, from the result of the call. The text is
-    empty if the user wrote nothing. Return None if the call was not rejected.
+    empty if the user wrote nothing. Return None if the user did not reject the call.
     """
     if not _REJECTED.search(text):
         return None
@@ -338,42 +336,41 @@ def said_in_rejection(text: str) -> str | None:
 
 
 def answers_in(text: str) -> str:
-    """Return the user's answers to the agent's questions, from the result of the call that asked
-    the questions; empty if there are no answers.
+    """Return the user's answers from the result of the call that asked the questions. Return an
+    empty text if there are no answers.
     """
     match = _ANSWERS.match(text)
     return match[1] if match else ""
 
 
 def is_applied(text: str) -> bool:
-    """Return whether the result of an edit says that the edit was applied."""
     return bool(_APPLIED.search(text))
 
 
 def refusal_of_edit(text: str) -> str:
-    """Return the line in which the result of an edit says that the edit was not applied; empty if
-    there is no such line.
+    """Return the line in the result of an edit that says that the edit was not applied. Return an
+    empty text without such a line.
     """
     match = _NOT_APPLIED.search(text)
     return match[0] if match else ""
 
 
 def without_trace(text: str) -> str:
-    """Return a text without the traceback of the editor's own program, if the text is the result of
-    an applied edit. Any other text is returned unchanged.
+    """Return the result of an applied edit without the traceback of the editor's own program. Any
+    other text is returned unchanged.
     """
     return _TRACE.sub("", text) if is_applied(text) else text
 
 
 def is_cancelled(text: str) -> bool:
-    """Return whether the result of a call says that the call never ran, because another call of the
-    same reply failed.
+    """Return whether a result says that its call never ran, because another call of the same reply
+    failed.
     """
     return bool(_CANCELLED.match(text))
 
 
 def is_plan_mode(text: str) -> bool | None:
-    """Return whether the agent is in plan mode after a message or a result. In plan mode an agent
+    """Return whether the agent is in plan mode after a message or a result. In plan mode, an agent
     may write nothing but a plan. Returns None if the text does not mention plan mode.
     """
     match = _PLAN_MODE.search(text)
@@ -381,8 +378,8 @@ def is_plan_mode(text: str) -> bool | None:
 
 
 def git_status_in(text: str) -> str:
-    """Return the files that git lists as changed, with the heading of each list; empty if there is
-    no list.
+    """Return the files that git lists as changed, with the headings of the lists. Return an empty
+    text if there is no list.
     """
     lists = (
         (heading, re.findall(r"^\t(.+)$", files, re.MULTILINE))
@@ -392,8 +389,8 @@ def git_status_in(text: str) -> str:
 
 
 def conflicts_in(text: str) -> str:
-    """Return a line with the number and the names of the files in which git found conflicts; empty
-    if there are no conflicts.
+    """Return a line with the number and the names of the files in which git found conflicts. Return
+    an empty text if there are no conflicts.
     """
     files = _CONFLICT.findall(text)
     return f"conflicts in {len(files)} files: {', '.join(files)}" if files else ""
@@ -412,7 +409,7 @@ def error_line(text: str) -> str:
 
 def last_line(text: str, is_check: bool = False) -> str:
     """Return the last useful line of an output. If ``is_check`` is true, prefer the last line that
-    reports the result of a check. Returns an empty text if there is no useful line.
+    reports the result of a check. Returns an empty text if the output has no useful line.
     """
     lines = lines_that_count(text[-_LAST_READ:])
     ends = (line for line in reversed(lines) if is_check and _ENDS.search(line))
@@ -422,7 +419,6 @@ def last_line(text: str, is_check: bool = False) -> str:
 
 
 def gist_of_output(text: str) -> str:
-    """Return the first and the last useful line of an output, as one line."""
     lines = lines_that_count(unwrapped(text.strip())[0])
     if len(lines) < 2:
         return "".join(lines)
@@ -430,15 +426,14 @@ def gist_of_output(text: str) -> str:
 
 
 def edges_of(text: str) -> set[str]:
-    """Return the first and the last lines of an output. Lines that nearly all outputs contain are
-    among the first and last lines.
+    """Return the first and the last lines of an output, because lines that are in nearly all
+    outputs are there.
     """
     lines = [" ".join(line.split()) for line in text.splitlines()]
     return {line for line in (*lines[:_EDGE], *lines[-_EDGE:]) if line}
 
 
 def without_lines(text: str, is_left_out: Callable[[str], bool]) -> str:
-    """Return a text without the lines for which ``is_left_out`` is true."""
     return "\n".join(line for line in text.splitlines() if not is_left_out(" ".join(line.split())))
 
 
@@ -450,7 +445,6 @@ _WRITTEN = re.compile(
 
 
 def files_written(text: str) -> list[str]:
-    """Return the files that the output of a program lists as written."""
     return [match[1] or match[2] for match in _WRITTEN.finditer(text)][:_WRITTEN_MAX]
 
 
@@ -461,7 +455,7 @@ def lines_that_count(text: str) -> list[str]:
 
 
 def is_frame(line: str) -> bool:
-    """Return whether a line belongs to the frame of an output: whether the line has the exit code,
-    the working directory or a prompt.
+    """Return whether a line belongs to the frame of an output: an exit code, a working directory or
+    a prompt.
     """
     return bool(EXIT_CODE.search(line) or _PLACE.fullmatch(line) or _PROMPT.fullmatch(line))

@@ -1,9 +1,10 @@
 """A summary without a model: a digest of the facts in the events. A digest is deterministic and has
-a largest length.
+a maximum length.
 
-A digest is a fold over all forgotten events of the log, never over the last digest: a long digest
-can thus list facts that a short earlier digest left out. A digest is a text of headings and lines.
-A line ends with the id of the event that it comes from, so that the agent can read the event again.
+A digest is a fold over all forgotten events of the log, and never over an earlier digest. So a long
+digest can list facts that a short earlier digest left out. A digest is a text of headings and
+lines. A line ends with the id of the event that it comes from, so the agent can read this event
+again.
 
     # Digest of 57 events, up to [56]; the conversation goes on
     ## Asked by the user
@@ -14,8 +15,8 @@ A line ends with the id of the event that it comes from, so that the agent can r
     ## Commands run
     - `pytest -q` → exit 1 [56]
 
-``fold.py`` has the fold. ``facts.py`` says what calls do and how they end. ``commands.py`` parses
-shell commands, ``names.py`` finds names, ``layout.py`` writes the text.
+``fold.py`` contains the fold. ``facts.py`` finds out what calls do and how they end.
+``commands.py`` parses shell commands, ``names.py`` finds names, and ``layout.py`` writes the text.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ of this limit, every digest makes the prompt shorter.
 """
 
 _TOKENS = 32_000
-"""If no limit is known and no reply of the agent names its model, a View may have this number of
-tokens besides its head. Few models accept fewer tokens.
+"""The number of tokens that a View may have besides its head, if the token limit of the agent's
+model is unknown. Few models accept fewer tokens.
 """
 
 _MEMORY = "digest"
@@ -53,8 +54,8 @@ _MEMORY = "digest"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DigestCondenser(SummarizingCondenser):
-    """Summarizes without a model. The digest lists the requests, steps, files, errors, commands and
-    names in the forgotten events.
+    """Summarizes without a model. The summary lists the requests, steps, files, errors, commands
+    and names in the forgotten events.
     """
 
     type = "digest"
@@ -91,7 +92,7 @@ class DigestCondenser(SummarizingCondenser):
         self, view: View, agent_llm: AgentModel | None = None
     ) -> Requirement | None:
         """Return how urgent a condensation is now. A condensation is hard only if a request or a
-        known limit of tokens requires one, so a step never fails because of a default limit.
+        known token limit requires it. So a step never fails because of a default limit.
         """
         required = super().condensation_requirement(view, agent_llm)
         if (
@@ -107,9 +108,9 @@ class DigestCondenser(SummarizingCondenser):
         sums = ESTIMATE.token_sums(view)
         limit = limit_of(window_in(view), margin_ratio=self.token_margin_ratio)
         if limit is None:
-            # so half of these tokens are left for the tail
+            # With this limit, half of the tokens remain for the tail.
             limit = _TOKENS + 2 * sums[min(self._head(view), len(view))]
-        # before its first reply, the agent was shown no event
+        # Before its first reply, the agent was shown no event.
         seen = any(map(begins_reply, view.events))
         if sums[-1] > limit and seen:
             return Overrun(sums, limit, ESTIMATE)
@@ -117,15 +118,15 @@ class DigestCondenser(SummarizingCondenser):
 
     def limits(self, agent_llm: AgentModel | None) -> tuple[int | None, int | None]:
         """Return how many events and how many tokens a View may have before it is condensed. If no
-        limit of tokens is known, the tokens of the head are not counted.
+        token limit is known, the tokens of the head are not counted.
         """
         known = super().limits(counting(agent_llm))[1]
         return self.max_size, _TOKENS if known is None and self.max_size is None else known
 
     def _head(self, view: View) -> int:
-        """Return the number of events at the beginning that stay. A message that a runtime wrote
-        before the user's first message does not count as the first message. If a digest is the
-        first event, the next digest replaces it.
+        """Return how many events at the beginning of the View stay. A message that a runtime wrote
+        before the user's first message does not count as the first message. If the first event is a
+        digest, the next digest replaces it.
         """
         head = super()._head(view)
         if any(map(stands_for_forgotten, view.events[:head])):
@@ -144,9 +145,9 @@ class DigestCondenser(SummarizingCondenser):
 def default_condenser(
     *, max_size: int | None = None, keep_first: int = 1, max_tokens: int | None = None
 ) -> DigestCondenser:
-    """Return the condenser for a user who chooses none: the digest, which works offline, costs
-    nothing and is deterministic. The default condenser condenses by size, by tokens and on request.
-    See ``docs/internals/decisions/0050-defaults-of-condensers.md``.
+    """Return the condenser for users who choose no condenser. It is the digest, which works
+    offline, costs nothing and is deterministic. The default condenser condenses by size, by tokens
+    and on request. See ``docs/internals/decisions/0050-defaults-of-condensers.md``.
     """
     return DigestCondenser(max_size=max_size, keep_first=keep_first, max_tokens=max_tokens)
 
@@ -162,8 +163,8 @@ def _is_context(event: Event) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Folded:
-    """A digest of all events with ids below ``stop``, except the ids in ``shown``, which the View
-    still showed. ``newest`` is the last event in the digest.
+    """A digest of all events with ids below ``stop``, except the events that the View still showed
+    (``shown``). ``newest`` is the last event in the digest.
     """
 
     digest: Digest
@@ -172,8 +173,8 @@ class _Folded:
     newest: Event | None = None
 
     def goes_on(self, past: PastLog, stop: int, shown: Set[int]) -> bool:
-        """Return whether the digest can be continued up to ``stop``, so that it has the same events
-        as a fold from the start.
+        """Return whether the digest can be continued up to ``stop`` and still has the events of a
+        fold from the start.
         """
         if (
             self.stop > stop
@@ -182,22 +183,22 @@ class _Folded:
         ):
             return False
         place = self.newest.id
-        # after an append that was rolled back, the id may belong to another event
+        # After an append that was rolled back, the id may belong to another event.
         return [*past.events(place, place + 1)] == [self.newest]
 
 
 def digest_of(view: View, forgotten: Iterable[Event]) -> Digest:
-    """Return the digest of all events of the log up to the last event in ``forgotten``, except the
-    events that ``view`` still shows without ``forgotten``.
+    """Return the digest of all events in the log up to the last event in ``forgotten``. The digest
+    leaves out the events that ``view`` still shows without ``forgotten``.
 
-    The fold continues the digest of the last condensation, if the memory of the View's past has it.
-    A continued fold reads only the events since the last condensation. Any other fold reads all
-    events of the log. Raises the errors of ``PastLog.events``.
+    If the memory of the View's past has the last condensation's digest, the fold continues this
+    digest. A continued fold reads only the events since the last condensation. Any other fold reads
+    all events of the log. Raises the errors of ``PastLog.events``.
     """
     going = {event.id for event in forgotten}
     past = view.state.past
     version = view.version
-    if past is None:  # a View from ``View.from_events``, without a log
+    if past is None:  # A View from ``View.from_events`` has no log.
         return Digest.of(event for event in view if event.id in going)
     stop = max(going) + 1
     shown = frozenset(event.id for event in view if 0 <= event.id < stop and event.id not in going)

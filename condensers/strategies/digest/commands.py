@@ -1,5 +1,5 @@
-"""Parse shell commands: find the files that a command changes, whether it only reads, and whether
-it repeats another command.
+"""This module parses shell commands. It finds the files that a command changes, whether the command
+only reads, and whether it repeats another command.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ _SHELL = re.compile(r"\A(?:\S*/)?(?:ba|z)?sh -l?c ")
 _OPERATORS = "();<>|&\n"
 _QUOTED_SIGNS = {ord(sign): 0xE000 + place for place, sign in enumerate(_OPERATORS)}
 _SIGNS = {private: sign for sign, private in _QUOTED_SIGNS.items()}
-"""Signs that replace operators within quotations while a command is parsed, and the operators for
-them.
+"""The operators of a shell, by the signs that replace them in quotations while a command is parsed.
 """
 _ASSIGNED = re.compile(r"\w+=")
 _PATH = re.compile(r"[~\w./\\:@+ *-]*[\w/*]")
@@ -27,7 +26,7 @@ _PATH = re.compile(r"[~\w./\\:@+ *-]*[\w/*]")
 not match.
 """
 _READ_MAX = 20_000
-"""The number of characters of a command that are parsed, here-documents not counted."""
+"""How many characters of a command are parsed. Here-documents are not counted."""
 
 _QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"", re.DOTALL)
 _HARMLESS = re.compile(r"2>\s*/dev/null|2>&1")
@@ -45,28 +44,27 @@ _CHECKS = re.compile(
     r"|(?P<build>build|build[:-]\w+|compile)"
     r"|(?P<check>check|check[:-]\w+|make|gradlew|verify)"
 )
-"""The words that name a kind of check. The word ``check`` can mean any kind."""
+"""The words that name a kind of check. The word ``check`` can mean any kind of check."""
 _CHECK_WORDS = 6
 """How many words of a command are compared with ``_CHECKS``."""
 _NO_CHECK = re.compile(r"cd|echo|git|cat|ls|rm|mkdir|grep|rg|find|cp|mv|sed|which|touch|chmod")
 _SILENT = frozenset({"", "cd", "mkdir", "cat", "echo", "printf"})
-"""Programs, such as ``cd``, that a command may also run and still count as a command that only
-changes files.
+"""Programs such as ``cd``. A command that runs such a program may still count as a command that
+only changes files.
 """
 _ALL = re.compile(r"-\w*a|--all")
-"""The option with which git commits each changed file."""
+"""The option with which git commits all changed files."""
 _SEARCHES = frozenset({"rg", "grep", "egrep", "ag"})
 _EDIT = re.compile(r"\Aedit \d+:\d+")
-"""The first line of a SWE-agent command that edits the open file. Lines of text follow this first
-line.
+"""The first line of a SWE-agent command that edits the open file. The lines after this first line
+are the new text of the file.
 """
 _ANY = re.compile(r"(?:\.\*|\*|\.\.\.|[$^/\"'])+\Z|\A[\"'^]+")
 
 
 class FileChange(NamedTuple):
     """A file that a call changed, the kind of the change, and a significant line of the new text.
-    If an editor made the change, ``old`` is the text that was replaced, and ``new`` is the text
-    that replaced it.
+    If an editor made the change, ``new`` is the text that replaced the text ``old``.
     """
 
     path: str
@@ -77,14 +75,14 @@ class FileChange(NamedTuple):
 
 
 class _Simple(NamedTuple):
-    """One simple command: its words, and the files into which it writes its output."""
+    """A simple shell command: its words, and the files into which it writes its output."""
 
     words: list[str]
     targets: list[str]
 
 
 def bare(command: str) -> str:
-    """Return a command without the call of a shell around it, such as ``bash -lc``."""
+    """Return a command without the shell call around it, such as ``bash -lc``."""
     return _SHELL.sub("", command.strip())
 
 
@@ -98,21 +96,21 @@ def only_reads(command: str) -> bool:
 
 def kinds_of_check(command: str) -> set[str]:
     """Return the kinds of checks that a command runs: ``test``, ``lint``, ``build``, or ``check``
-    if the kind is not clear. The set is empty if the command checks nothing.
+    if the kind is not clear.
     """
     kinds = {kind for simple in _parsed(bare(command)) for kind in _kinds(simple)}
     return kinds - {"check"} or kinds
 
 
 def searches(command: str) -> bool:
-    """Return whether a command ends with a search. A search exits with 1 if nothing matches."""
+    """Return whether a command ends with a search. A search exits with 1 if it finds nothing."""
     words = _parsed(bare(command))[-1].words
     return words[:2] == ["git", "grep"] or basename("".join(words[:1])) in _SEARCHES
 
 
 def text_of_edit(command: str) -> str:
-    """Return the text that a command of SWE-agent puts into the open file; empty for any other
-    command.
+    """Return the text that a command of SWE-agent puts into the open file. For any other command,
+    return an empty text.
     """
     return command.partition("\n")[2] if _EDIT.match(command) else ""
 
@@ -136,7 +134,7 @@ _ADDRESS = re.compile(r"https?://[^\s\"']+")
 
 def post_by(command: str) -> str:
     """Return the part of a command that sends something to other people, such as a push or a
-    comment; empty if the command sends nothing.
+    comment. Return an empty text if the command sends nothing.
     """
     text = " ".join(_DOCUMENT.sub(" ", bare(command)).replace("\\\n", " ").split())
     match = _POSTS.search(text)
@@ -157,9 +155,8 @@ _COMMITS = re.compile(r"\bgit\b[^;&|\n]* commit\b")
 
 def covers(wide: str, narrow: str) -> bool:
     """Return whether a success of the command ``wide`` shows that a failure of ``narrow`` is
-    repaired. A success shows this if ``wide`` equals ``narrow``, if ``wide`` runs the check of
-    ``narrow`` over at least the files of ``narrow``, or if ``wide`` is the commit that ends a
-    failed merge.
+    repaired. ``wide`` must equal ``narrow``, run its check over at least its files, or be the
+    commit that ends a failed merge.
     """
     if wide == narrow or (_ENDED_BY_COMMIT.search(narrow) and _COMMITS.search(wide)):
         return True
@@ -173,9 +170,7 @@ def covers(wide: str, narrow: str) -> bool:
 
 
 def _selections(command: str) -> Iterator[list[str]]:
-    """Yield, for each simple command that checks something, the program and the words that select
-    what it checks.
-    """
+    """Yield the program and the selecting words of every simple command that checks something."""
     for simple in _parsed(bare(command)):
         words = [
             _ANY.sub("", word)
@@ -187,8 +182,8 @@ def _selections(command: str) -> Iterator[list[str]]:
 
 
 def changes_by(command: str) -> Iterator[FileChange]:
-    """Yield the files that a command changes according to its words: redirections, ``sed -i``,
-    ``mv`` and the like.
+    """Yield the files that a command changes according to its words, such as redirections, ``sed
+    -i`` and ``mv``.
     """
     text = bare(command)
     documents = [found[3] for found in _DOCUMENT.finditer(text)]
@@ -218,7 +213,7 @@ def only_changes(command: str) -> bool:
 
 
 def staged_by(command: str) -> list[str]:
-    """Return the paths that a command stages for a commit. ``.`` stands for all files."""
+    """Return the paths that a command stages for a commit. The path ``.`` stands for all files."""
     staged = list[str]()
     for simple in _parsed(bare(command)):
         program, options = simple.words[:2], simple.words[2:]
@@ -230,8 +225,8 @@ def staged_by(command: str) -> list[str]:
 
 
 def is_within(path: str, deleted: str) -> bool:
-    """Return whether a command that deletes ``deleted`` deletes ``path``: ``deleted`` is this path,
-    a pattern that matches this path, or a directory above this path.
+    """Return whether a command that deletes ``deleted`` also deletes ``path``. ``deleted`` may be a
+    path, a pattern of paths, or a directory.
     """
     known = PurePosixPath(path)
     pattern = PurePosixPath(deleted)
@@ -289,7 +284,8 @@ def _parsed(text: str) -> list[_Simple]:
         for token in lexer:
             word = token.translate(_SIGNS)
             if token and not token.strip(_OPERATORS):
-                is_arrow = commands[-1].words[-1:] in (["-"], ["="])  # -> and => are program code
+                # The signs -> and => are program code.
+                is_arrow = commands[-1].words[-1:] in (["-"], ["="])
                 if (
                     ">" in word
                     and not is_arrow
@@ -309,7 +305,7 @@ def _parsed(text: str) -> list[_Simple]:
             ):
                 commands[-1].words.append(word)
     except ValueError:
-        pass  # a quotation has no end: use the words before it
+        pass  # A quotation has no end: use the words before it.
     return commands
 
 

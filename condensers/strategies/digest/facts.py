@@ -1,9 +1,9 @@
-"""Find facts about calls and their results, from the events alone, without a model.
+"""This module finds facts about calls and their results, from the events alone and without a model.
 
-A tool is recognized by its arguments, because every runtime names its tools differently. A command
-is a text under ``command``, ``cmd`` or ``code``. A file is named under ``path`` or a similar key. A
-file counts as changed if the call has new text for the file. A patch can be under any key, and
-names its files itself.
+The module recognizes a tool by its arguments, because every runtime names its tools differently. A
+command is a text under ``command``, ``cmd`` or ``code``. A file is named under ``path`` or a
+similar key. A file counts as changed if the call has new text for the file. A patch can be under
+any key, and the patch itself names its files.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ class Section(StrEnum):
 
 
 class Deed(NamedTuple):
-    """What a call does. ``text`` is the line about the call in the section ``section``, ``changes``
-    are the files that the call changes, and ``command`` is the call's shell command.
+    """What a call does. ``text`` is the line about the call in ``section``. ``changes`` are the
+    files that the call changes, and ``command`` is the shell command of the call.
     """
 
     section: Section
@@ -76,14 +76,13 @@ class Deed(NamedTuple):
 
 
 class CallOutcome(NamedTuple):
-    """How a call ended. ``error`` is the line that names the error; ``error`` is empty if the call
-    succeeded or printed nothing.
+    """How a call ended. ``error`` is the line that names the error, and is empty without an error.
 
-    ``last`` is the last significant line of the output. ``listing`` has all lines of an output of
-    few and short lines. ``link`` is a link to an issue, a comment or the like. ``commit`` is git's
-    line about a commit. ``changes`` are the files that only the output names: files that a program
-    wrote, and the open file that SWE-agent edits. If the output comes later, ``is_proven`` is
-    false.
+    ``last`` is the last significant line of the output. ``listing`` has all lines of an output with
+    few and short lines. ``link`` is a link to an issue, a comment or a similar page. ``commit`` is
+    git's line about a commit. ``changes`` are the files that only the output names: the files that
+    a program wrote, and the open file of SWE-agent. ``is_proven`` is false if the call still runs
+    and its output comes later.
     """
 
     failed: bool = False
@@ -96,7 +95,7 @@ class CallOutcome(NamedTuple):
     changes: tuple[FileChange, ...] = ()
     is_proven: bool = True
     is_applied: bool = False
-    """Whether the call is an edit and the result says that the edit was applied."""
+    """Whether the call is an edit and its result says that the edit was applied."""
 
 
 _PATHS = ("path", "file_path", "filename", "file", "target_file", "notebook_path")
@@ -124,12 +123,12 @@ _WORDS = ("thought", "message", "final_thought")
 _ASIDES = frozenset({"security_risk", "summary", "timeout", "is_input", "thought"})
 _EXIT_UNKNOWN = -1
 _ERRORS = ("ERROR:", "Error:")
-"""The beginnings of the results of failed tools. The beginnings count only if a result has no exit
-code.
+"""The beginnings of the results of failed tools. These beginnings count only if a result has no
+exit code.
 """
 
 _DOCUMENT = re.compile(r"<<|\Aedit \d+:\d+")
-"""The first line of a command after which a text follows that is not a command."""
+"""The first line of a command before a text that is not a command."""
 _PATCHED = re.compile(r"^\*\*\* (Add|Update|Delete) File: *(.+?) *$", re.MULTILINE)
 _MOVED = re.compile(r"^\*\*\* Move to: *(.+?) *$", re.MULTILINE)
 _PATCH = "*** Begin Patch"
@@ -139,7 +138,8 @@ _DEEDS = {"Add": "created", "Update": "edited", "Delete": "deleted"}
 _MADE = r"https?://[^\s\"]+/(?:issues|pulls?|merge_requests|commit|releases?|gists?)/[^\s\"]+"
 _LINK = re.compile(rf"^\s*(?:\^L)?({_MADE})\s*$", re.MULTILINE)
 _LINK_IN_JSON = re.compile(rf"\"html_url\": ?\"({_MADE})\"")
-"""A link, as commands print it, to an issue, a release or the like that the agent made."""
+"""A link in the output of a command to an issue, a release or a similar page that the agent made.
+"""
 _COMMIT = re.compile(r"^\[([^\s\]]+) (?:\(root-commit\) )?([0-9a-f]{6,})\] (.+)$", re.MULTILINE)
 _UPDATED = re.compile(
     r"\[File: (\S+) \(\d+ lines total\)\](?=[^\0]*^File updated\.)|again if necessary\.\s+\[File:"
@@ -151,22 +151,20 @@ _REFUSED_SILENTLY = re.compile(
 )
 """The result of a call that the user refused without giving a reason."""
 _COMMENT = re.compile(r"\s*(?://|#(?!#)|/?\*|<!--)")
-"""The beginning of a comment in code. A comment describes a change less well than code does."""
+"""The beginning of a comment in code. A comment describes a change less well than code."""
 _RUNNING = re.compile(
     r"(?:running in background with ID:|backgrounded by user with ID:|running with session ID) \w"
     r"|<status>running</status>"
 )
 """The text in a result that says that the process still runs."""
 _HEADER_MAX = 200
-"""A runtime says in the first characters of a result, up to this number, if and how a process
-ended.
+"""How many first characters of a result are searched. In these characters, a runtime says whether
+and how a process ended.
 """
 _ECHO_LEAST = 12
-"""The smallest length of a command's first line with which foldlog looks for the command in an
-output.
-"""
+"""A command is looked for in an output only if its first line has at least this length."""
 _LISTED_LINES = 6
-"""An output is shown whole if it has at most this number of lines and all its lines are short."""
+"""An output of up to this number of short lines is shown whole."""
 _CONFLICTS_MAX = 600
 _RAN_MAX = 200
 _PROGRAM_MAX = 50
@@ -215,7 +213,6 @@ def deed_of(tool: str, arguments: Mapping[str, Any]) -> Deed | None:
 
 
 def _edit(path: str, verbs: set[str], texts: list[str], arguments: Mapping[str, Any]) -> FileChange:
-    """Return the change that an editor's tool makes."""
     old = "\n".join(text for name, text in named_in(arguments) if name in _OLD_TEXTS)
     new = "\n".join(texts)
     if verbs & {"write", "create"}:
@@ -243,8 +240,8 @@ def _line_of(old: str, new: str, path: str) -> str:
 
 
 def _telling(text: str, path: str) -> str:
-    """Return the first significant line of a text. Comments in code are skipped if the text also
-    has lines that are not comments.
+    """Return the first significant line of a text. A comment counts only if the text has nothing
+    but comments.
     """
     code = "\n".join(
         line for line in text.splitlines() if path.endswith(".md") or not _COMMENT.match(line)
@@ -253,7 +250,6 @@ def _telling(text: str, path: str) -> str:
 
 
 def _without(text: str, other: str) -> str:
-    """Return the lines of one text that are not in another text."""
     other_lines = set(map(str.strip, other.splitlines()))
     return "\n".join(line for line in text.splitlines() if line.strip() not in other_lines)
 
@@ -280,9 +276,8 @@ def outcome_of(
     is_in_all: Callable[[str], bool] = lambda line: False,
     is_edit: bool = False,
 ) -> CallOutcome:
-    """Return how a call ended, according to its result. A line for which ``is_in_all`` is true,
-    because most results have it, is not read as an error. The result of an applied edit has no
-    error.
+    """Return how a call ended, according to its result. A line for which ``is_in_all`` is true is
+    part of most results and is not read as an error. The result of an applied edit has no error.
     """
     text, code = unwrapped(words_of(observation.content))
     if _RUNNING.search(text[:_HEADER_MAX]):
@@ -330,7 +325,9 @@ def outcome_of(
 
 
 def listing_of(text: str) -> str:
-    """Return an output of a few short lines as one line; empty if the output is longer."""
+    """Return an output of a few short lines as a single line. For a longer output, return an empty
+    text.
+    """
     lines = lines_that_count(text)
     is_short = 0 < len(lines) <= _LISTED_LINES and max(map(len, lines)) <= _LINE_MAX
     return " | ".join(lines) if is_short else ""
@@ -348,7 +345,7 @@ def _changes_in(text: str, command: str) -> Iterator[FileChange]:
 
 def said_in_refusal(observation: Observation) -> str | None:
     """Return the words with which the user refused a call. The words are empty if the user gave no
-    reason. Returns None if the call was not refused.
+    reason. Returns None if the user did not refuse the call.
     """
     text = words_of(observation.content)
     if observation.extras.get("rejection_source") == "user":
@@ -357,7 +354,6 @@ def said_in_refusal(observation: Observation) -> str | None:
 
 
 def _exit_code(extras: Mapping[str, Any], text: str) -> int | None:
-    """Return the exit code of a command, or None if the exit code is unknown."""
     code = exit_code_in(extras)
     if not isinstance(code, int):
         found = EXIT_CODE.search(text[:_HEADER_MAX]) or EXIT_CODE.search(text[-400:])
@@ -366,7 +362,6 @@ def _exit_code(extras: Mapping[str, Any], text: str) -> int | None:
 
 
 def words_in_call(arguments: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the messages in the arguments of a call."""
     if arguments and arguments.keys() <= {*_WORDS, *_ASIDES}:
         yield from (arguments[key] for key in _WORDS if isinstance(arguments.get(key), str))
 
@@ -390,14 +385,16 @@ def task_list(arguments: Mapping[str, Any]) -> dict[str, str] | None:
 
 
 def task_made(text: str) -> str:
-    """Return the task that a call made, according to its result; empty if the call made no task."""
+    """Return the task that a call made, according to its result. Return an empty text if the call
+    made no task.
+    """
     found = _TASK_MADE.match(text)
     return one_line(f"{found[1]}: {found[2]}") if found else ""
 
 
 def _first_text(arguments: Mapping[str, Any], keys: Iterable[str]) -> str:
-    """Return the first of the arguments ``keys`` that is a text or a list of words; empty if no
-    argument is one.
+    """Return the first argument of ``keys`` that is a text or a list of words. Return an empty text
+    without such an argument.
     """
     for key in keys:
         value = arguments.get(key)
@@ -409,7 +406,7 @@ def _first_text(arguments: Mapping[str, Any], keys: Iterable[str]) -> str:
 
 
 def _command(text: str) -> str:
-    """Return a command as one line, without the lines of a here-document."""
+    """Return a command as a single line, without the lines of a here-document."""
     lines = bare(text).splitlines()
     heredoc = next(
         (place for place, line in enumerate(lines) if _DOCUMENT.search(line)), len(lines)
@@ -420,5 +417,4 @@ def _command(text: str) -> str:
 
 
 def one_line(text: str, length_max: int = 300) -> str:
-    """Return a text as one line, cut to ``length_max`` characters."""
     return clipped(" ".join(text.split()), length_max)

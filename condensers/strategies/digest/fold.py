@@ -1,5 +1,5 @@
-"""The digest as a fold: each forgotten event changes what the digest says. The same events give the
-same digest, whether the events are folded in at once or in parts.
+"""The digest as a fold: every forgotten event changes the text of the digest. The digest of some
+events does not depend on whether they are folded in at once or in parts.
 """
 
 from __future__ import annotations
@@ -91,30 +91,28 @@ _PLANS = "/plans/"
 """A part of the path of a file in which an agent writes a plan."""
 _ANSWER_MAX = 30
 """A user's message of at most this number of characters is shown with the question that it answers.
-A message of the agent that is not longer than this number does not count as a report.
+An agent's message of at most this number of characters does not count as a report.
 """
 _CALLS_AFTER_ERROR = 30
-"""An error is no longer open after this number of further calls: the agent then works on something
-else.
-"""
+"""How many further calls close an error, because the agent then works on something else."""
 _OPENING = 60
-"""If the environment's first message and the user's request have this number of first characters in
-common, the message is an example.
+"""The environment's first message is an example if it and the user's request have this number of
+first characters in common.
 """
 OF_EXAMPLE = "in the example before the task"
 _IN_ALL = 0.75
-"""A line belongs to nearly all results if this share of the results has the line, and if at least
-``_IN_ALL_LEAST`` results have it.
+"""A line belongs to nearly all results if this share of the results has the line. At least
+``_IN_ALL_LEAST`` results must have it.
 """
 _IN_ALL_LEAST = 4
 _NAMES_MAX = 2_000
-"""How many names are remembered: more than a digest of the default length shows."""
+"""How many names are remembered. A digest of the default length shows fewer names."""
 
 
 class DigestLine(NamedTuple):
-    """A line of a digest, and the event that it comes from. If ``is_of_work`` is true, the line is
-    about the state of the work, which later changes of files may make untrue. If the text is too
-    long and ``brief`` is not empty, ``brief`` replaces the text.
+    """A line of a digest, and the event that it comes from. ``is_of_work`` is true if the line
+    describes the state of the work, because later changes of files may make such a line untrue.
+    ``brief`` replaces a text that is too long, unless ``brief`` is empty.
     """
 
     text: str
@@ -124,10 +122,10 @@ class DigestLine(NamedTuple):
 
 
 class ChangedFile(NamedTuple):
-    """The changes of a file. ``deeds`` counts each kind of change, the newest last. ``line`` is a
-    line that the last change made, empty if the line is unknown. ``event_id`` is the call that made
-    the last change, and ``is_applied`` is whether the result of the call says that the change was
-    applied. ``committed_by`` is the event that committed the last change.
+    """The changes of a file. ``deeds`` counts the changes by kind, with the newest kind last.
+    ``line`` is a line that the last change made. An unknown line is empty. ``event_id`` is the call
+    that made the last change. ``is_applied`` is true if the result of this call says that the
+    change was applied. ``committed_by`` is the event that committed the last change.
     """
 
     deeds: Mapping[str, int]
@@ -138,9 +136,9 @@ class ChangedFile(NamedTuple):
 
 
 class NamePlace(NamedTuple):
-    """The place at which a name was last: a line, and the event with the line. ``read`` is the
-    file, or the command that shows a file, in whose output the name was. ``is_used`` is true if the
-    user or the agent wrote the name.
+    """The last place of a name: a line, and the event with this line. ``read`` is the file, or the
+    command that shows a file, whose output contained the name. ``is_used`` is true if the user or
+    the agent wrote the name.
     """
 
     line: str
@@ -150,8 +148,8 @@ class NamePlace(NamedTuple):
 
 
 class OpenError(NamedTuple):
-    """An open error. ``text`` says what failed, ``subject`` is the command or the file, and
-    ``calls`` is the number of calls before the error.
+    """An error that no later success has closed. ``subject`` is the command or the file that
+    failed. ``calls`` is the number of calls before the error.
     """
 
     text: str
@@ -161,7 +159,7 @@ class OpenError(NamedTuple):
 
 
 class _Pending(NamedTuple):
-    """A call without a result, and what the agent said before the call."""
+    """A call without a result, and the text that the agent wrote before the call."""
 
     deed: Deed
     event_id: int
@@ -171,17 +169,15 @@ class _Pending(NamedTuple):
 @dataclass(slots=True)
 class Digest:
     """The facts in ``count`` forgotten events. ``lines`` has the lines of each section by subject,
-    the oldest line first.
+    with the oldest line first.
 
     A call is noted when its result comes, because the result shows what the call did. ``late`` has
-    the commands whose output was not in their result, by the first line of the command, because a
-    terminal repeats the first line before the output. After the output came, the value in ``late``
-    is None.
+    the commands whose output was not in their result, by the first line of the command. A terminal
+    repeats this line before the output. After the output came, the value in ``late`` is None.
     """
 
     count: int = 0
     newest: int = -1
-    """The id of the newest event."""
     calls: int = 0
     lines: dict[Section, dict[str, DigestLine]] = field(
         default_factory=lambda: {section: {} for section in Section}
@@ -195,35 +191,35 @@ class Digest:
     names: dict[str, NamePlace] = field(default_factory=dict)
     results: dict[tuple[str, str], int] = field(default_factory=dict)
     """How many results without an error had a line among their first or last lines. A key of this
-    dict is a program and a line. In a key, an empty program stands for all programs, and an empty
-    line counts all results.
+    dict is a program and a line. An empty program in a key stands for all programs. An empty line
+    in a key counts all results.
     """
     opening: str = ""
-    """The beginning of the environment's first message before any call. If the first message is an
-    example, it begins like the user's request.
+    """The beginning of the environment's first message before any call. An example task begins like
+    the user's request.
     """
     ran_program: bool = False
     """Whether a program ran that may have written files without naming them."""
     tasks: dict[str, str] = field(default_factory=dict)
     edits: dict[int, int] = field(default_factory=dict)
-    """The id of the call of each edit, by a hash of the file, the old text and the new text."""
+    """The id of an edit's call, by a hash of the file, the old text and the new text."""
     late: dict[str, _Pending | None] = field(default_factory=dict)
     reported: bool = False
     """Whether the agent reported its work to the user. Messages of the agent before later changes
     may correct the report.
     """
     said: DigestLine | None = None
-    """The last text that the agent wrote. The next call or message turns it into a line."""
+    """The last text that the agent wrote. The next call or message turns this text into a line."""
     _pending: dict[object, _Pending] = field(default_factory=dict)
 
     @classmethod
     def of(cls, events: Iterable[Event]) -> Digest:
-        """Return the digest of ``events``, after one pass over them."""
         return cls().plus(events)
 
     def plus(self, events: Iterable[Event]) -> Digest:
         """Return a copy of this digest that also contains ``events``, which must be in the order of
-        their ids. The method makes one pass over ``events``, and copies the lines of the digest.
+        their ids. Cost: the method makes a pass over ``events``, and copies the lines of the
+        digest.
         """
         digest = replace(
             self,
@@ -235,7 +231,8 @@ class Digest:
             results=self.results.copy(),
             edits=self.edits.copy(),
             late=self.late.copy(),
-            _pending={},  # a call and its result are always forgotten together
+            # A call and its result are always forgotten together, so no call is pending.
+            _pending={},
         )
         for event in events:
             digest._take(event)
@@ -265,7 +262,7 @@ class Digest:
                     Section.SHOWN, f"{event.name}: {readable(event.data)}", event.id, _SHOWN_MAX
                 )
             case Action(source="user" | "environment", thought=""):
-                return  # it was not sent to a model
+                return  # This event was not sent to a model.
             case Action():
                 self._take_call(event)
             case Observation():
@@ -275,8 +272,8 @@ class Digest:
     # --- messages ---
 
     def _take_condensation(self, event: CondensationAction) -> None:
-        """Quote the summary of another condenser. The new summary replaces the quoted summaries
-        from which it was made.
+        """Quote the summary of another condenser. A new summary replaces the quoted summaries from
+        which it was made.
         """
         if event.summary is None or event.summary.startswith(TITLE):
             return
@@ -300,8 +297,8 @@ class Digest:
             self._note(Section.EARLIER, line, event_id, _SUMMARY_MAX)
 
     def _take_queued(self, event: Annotation) -> None:
-        """Note a request that the user wrote while the agent worked. Claude Code puts a request
-        from this time into a result, or sends the request later.
+        """Note a request that the user wrote while the agent worked. Claude Code puts such a
+        request into a result, or sends it later.
         """
         if isinstance(event.data, dict):
             text = event.data.get("content")
@@ -354,7 +351,7 @@ class Digest:
         self.opening = ""
 
     def _plan(self, text: str, event_id: int) -> None:
-        """Note the beginning or the end of plan mode, if the text says so."""
+        """Note the beginning or the end of plan mode if the text mentions it."""
         match is_plan_mode(text):
             case True:
                 self._note(Section.ORDERS, PLAN_MODE, event_id)
@@ -362,7 +359,7 @@ class Digest:
                 self.lines[Section.ORDERS].pop(PLAN_MODE, None)
 
     def _ask(self, text: str, event_id: int, before: str = "") -> None:
-        """Note a request of the user, as a line that begins with ``before``, and the orders in the
+        """Note a user's request as a line that begins with ``before``, and note the orders in the
         request.
         """
         asked = one_line(without_pasted(text), len(text) + 100)
@@ -384,9 +381,7 @@ class Digest:
             self.said = DigestLine(text, event_id)
 
     def _keep_said(self, section: Section, before: str = "", length_max: int = _SAID_MAX) -> None:
-        """Make a line of the last text that the agent wrote. The new line begins with
-        ``before``.
-        """
+        """Turn the last text that the agent wrote into a line that begins with ``before``."""
         if self.said and (words := one_line(before + self.said.text, length_max)):
             self._put(
                 section, words, DigestLine(words, self.said.event_id, section is Section.REPORTED)
@@ -394,8 +389,8 @@ class Digest:
         self.said = None
 
     def _finish(self, denial: str, event_id: int) -> None:
-        """Note the agent's last text before a user's message as a report. If the message denies the
-        report (``denial``), the line says so.
+        """Note the agent's last text before a user's message as a report. If the user's message
+        contradicts the report (``denial``), the line says so.
         """
         if self.said and self.calls and len(self.said.text) > _ANSWER_MAX:
             answered = f" (the user answered in [{event_id}])" if denial else ""
@@ -404,7 +399,7 @@ class Digest:
             self.reported = True
 
     def _note(self, section: Section, text: str, event_id: int, length_max: int = 300) -> None:
-        """Add a line to a section. If the section already has the line, move it to the end."""
+        """Add a line to a section, or move a line that the section already has to the end."""
         if line := one_line(text, length_max):
             self._put(section, line, DigestLine(line, event_id))
 
@@ -489,9 +484,9 @@ class Digest:
         self._tell(deed, outcome, event.id)
         self._change_files(pending, outcome)
         if outcome.error:
-            if deed.section is not Section.READ:  # a failed read or search is not an open error
+            if deed.section is not Section.READ:  # A failed read or search is not an open error.
                 self._open(deed.text, deed.command, outcome, event.id)
-        elif outcome.is_proven:  # also if a search found nothing
+        elif outcome.is_proven:  # A search that finds nothing also counts as proven.
             self._close(deed)
             self._conclude(deed, outcome, event.id)
             if deed.command and (status := git_status_in(text)):
@@ -514,8 +509,7 @@ class Digest:
 
     def _is_in_all(self, program: str, line: str) -> bool:
         """Return whether nearly all results, or nearly all results of ``program``, have this line.
-        A line that nearly all results have comes from a wrapper, or is a permanent error of the
-        shell or the tool.
+        Such a line comes from a wrapper, or is a permanent error of the shell or the tool.
         """
         return any(
             self.results.get((some, line), 0)
@@ -525,8 +519,9 @@ class Digest:
         )
 
     def _without_late(self, event: Observation, command: str) -> Observation:
-        """Return the result without the output of earlier commands, which a terminal shows before
-        it repeats ``command``. The output of an earlier command is noted for that command.
+        """Return the result without the output of earlier commands. A terminal shows this output
+        before it repeats ``command``. The output of an earlier command is noted as the result of
+        that command.
         """
         text = words_of(event.content).lstrip()
         repeated = first_line(command)
@@ -544,7 +539,7 @@ class Digest:
 
     def _refuse(self, refused: str, said: str, event_id: int) -> None:
         """Note that the user refused a call. If the user gave a reason, the reason is noted as a
-        request. Otherwise the refusal is noted as an order, until the call succeeds.
+        request. Otherwise the refusal is noted as an order until the call succeeds.
         """
         if said:
             self._ask(said, event_id, f"{refused}; the user said: ")
@@ -552,16 +547,14 @@ class Digest:
             self._note(Section.ORDERS, refused, event_id)
 
     def _tell_cancelled(self, deed: Deed, event_id: int) -> None:
-        """Note a call that never ran, because another call of the same reply failed. A call that
-        never ran has no error of its own.
-        """
+        """Note a call that never ran, because another call of the same reply failed."""
         if deed.section in (Section.RAN, Section.CALLED):
             line = DigestLine(f"{deed.text} → not run: a call beside it failed", event_id)
             self._put(deed.section, deed.text, line)
 
     def _tell(self, deed: Deed, outcome: CallOutcome, event_id: int) -> None:
-        """Note a call and how it ended. A call that changes a file is noted with the file instead,
-        and a failed read is not noted.
+        """Note a call and how it ended. A call that changes a file is noted with the file instead.
+        A failed read is not noted.
         """
         section = deed.section
         text = deed.text
@@ -590,7 +583,7 @@ class Digest:
 
     def _change_files(self, call: _Pending, outcome: CallOutcome) -> None:
         """Note the files that a call changed. An edit that failed changed nothing. A command that
-        failed may have changed files before the failure.
+        failed may have changed files before its failure.
         """
         if outcome.error and call.deed.section is Section.CHANGED:
             return
@@ -612,11 +605,12 @@ class Digest:
                 line = self._line_of(change, call.event_id)
                 self.files[path] = ChangedFile(deeds, line, call.event_id, outcome.is_applied)
                 if _PLANS not in path:
-                    self.lines[Section.ORDERS].pop(PLAN_MODE, None)  # the user allowed it
+                    # Such a change shows that plan mode has ended.
+                    self.lines[Section.ORDERS].pop(PLAN_MODE, None)
 
     def _known_path(self, path: str) -> str:
-        """Return the longer path under which a file is known, if ``path`` is relative to a folder
-        and only one known file ends with ``path``.
+        """Return the longer path of the only known file that ends with ``path``. Otherwise return
+        ``path``.
         """
         if path in self.files or isabs(path) or "/" not in path:
             return path
@@ -624,8 +618,8 @@ class Digest:
         return matches[0] if len(matches) == 1 else path
 
     def _line_of(self, change: FileChange, event_id: int) -> str:
-        """Return a line about a change: a line of the new text, or the id of the edit that it takes
-        back.
+        """Return a line about a change: a line of the new text, or the id of the edit that the
+        change takes back.
         """
         if not change.old and not change.new:
             return change.line
@@ -641,10 +635,10 @@ class Digest:
         self.errors[subject] = OpenError(f"{text} → {outcome.error}", event_id, subject, self.calls)
 
     def _close(self, deed: Deed) -> None:
-        """Close the errors that a successful call repairs: errors about the call itself, about a
+        """Close the errors that a successful call repairs. The error may be about the call, about a
         command that the call covers, about a file that the call changed, or about a command with a
-        file that the call wrote or deleted. An edit of the open file repairs errors of earlier
-        edits of the open file.
+        file that the call wrote or deleted. An edit of the open file also closes the errors of
+        earlier edits of the open file.
         """
         changed = {change.path for change in deed.changes}
         new = [
@@ -667,10 +661,10 @@ class Digest:
         self.errors = {name: error for name, error in self.errors.items() if not is_cured(error)}
 
     def _conclude(self, deed: Deed, outcome: CallOutcome, event_id: int) -> None:
-        """Note a commit that git confirms, and a command that sent something to other people, as
-        finished steps. A request of ``curl`` counts as sent only if the output has a link, because
+        """Note finished steps: a commit that git confirms, and a command that sent something to
+        other people. A request of ``curl`` counts as sent only if its output has a link, because
         the server may have refused the request. A command without any output is noted as not
-        confirmed, until the same command is run again.
+        confirmed until the command is run again.
         """
         self.staged += tuple(staged_by(deed.command))
         if outcome.commit:
@@ -682,7 +676,7 @@ class Digest:
         is_sent = outcome.link or (
             is_known and not post.startswith("curl") and not ERROR.search(outcome.last)
         )
-        if post and is_sent:  # the same command run twice is two steps, such as two comments
+        if post and is_sent:  # A command that ran twice is two steps, such as two comments.
             self.lines[Section.RAN].pop(deed.text, None)
             self.lines[Section.BUILT].pop(post, None)
             sent = post.partition(" http")[0] if outcome.link else post
@@ -696,7 +690,7 @@ class Digest:
             self._put(Section.BUILT, post, DigestLine(line, event_id))
 
     def _commit_files(self, event_id: int) -> None:
-        """Note the event of a commit with each staged file."""
+        """Note the event of a commit for all staged files."""
         for path, file in self.files.items():
             if file.committed_by is None and any(_is_staged(path, word) for word in self.staged):
                 self.files[path] = file._replace(committed_by=event_id)
@@ -721,7 +715,7 @@ class Digest:
             del self.names[name]
 
     def _name_result(self, event: Observation) -> None:
-        """Remember the names of files in a result, and other names that are known already. If the
+        """Remember the names of files in a result, and other names that are already known. If the
         result is code that the agent read, remember all names in the code, and the definitions that
         the agent's last text mentions.
         """
@@ -784,8 +778,8 @@ def _refusal_of(deed: Deed) -> str:
 
 
 def _ending(outcome: CallOutcome) -> str:
-    """Return the end of a line about a call: the exit code of the call if it is known, and a link
-    or the last line of the call's output.
+    """Return the end of a line about a call: its exit code, if known, and a link or the last line
+    of its output.
     """
     if not outcome.is_proven:
         return " → output not shown"

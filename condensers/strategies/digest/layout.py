@@ -1,5 +1,5 @@
-"""Write a digest in a limited number of characters. The sections share the characters, and each
-section says how many lines it leaves out.
+"""This module writes a digest in a limited number of characters. The sections share the characters.
+A section ends with the number of lines that it leaves out.
 """
 
 from __future__ import annotations
@@ -42,14 +42,16 @@ SHARES: Mapping[Section, float] = {
     Section.READ: 0.02,
     Section.SHOWN: 0.02,
 }
-"""The share of a digest that is reserved for a section, the most important section first."""
+"""The share of a digest that is reserved for each section, with the most important section
+first.
+"""
 _NAMES_SHARE = 0.28
 """The share of a digest that is reserved for names with the words around them. Names get more of
-the digest only if no other section leaves out lines.
+the digest only if no section leaves out lines.
 """
 _USED_IS_NEWER = 100
-"""A name that the user or the agent wrote ranks as high as a name in a result this number of events
-later.
+"""How many events a name in a result must be newer to rank as high as a name that the user or the
+agent wrote.
 """
 _FILES_SINCE = 20
 _SINCE_MAX = 90
@@ -57,7 +59,7 @@ _REPORT_SINCE_MAX = 45
 _LINE_LEAST = 8
 """The smallest length of a line with its bullet and its id."""
 _LINE_MAX = 1_000
-"""The length to which lines of sections that are not in ``_LENGTHS`` are cut."""
+"""The maximum length of lines in sections that are not in ``_LENGTHS``."""
 _BULLET = "\n- "
 _BETWEEN = " | "
 _CUT_TWICE = f"{CUT}{_BETWEEN}{CUT}"
@@ -74,9 +76,9 @@ _ID_LENGTH = 14
 _WORD = re.compile(r"(?:[^\W_]|[_~/.:\\-])+")
 
 _ROUNDS = ((1, 1), (2, 1.6), (1_000, 1.6), (1_000, 1_000))
-"""In each round a section may have a multiple of its share. The first number of a round is the
-multiple for most sections, and the second number is the multiple for the section of requests. So a
-long request uses only characters that the other sections leave free.
+"""In every round, a section may have a multiple of its share. The first number of a round is the
+multiple for most sections. The second number is the multiple for the section of requests. So a long
+request uses only characters that no other section needs.
 """
 
 _LENGTHS: Mapping[Section, Sequence[int]] = {
@@ -88,8 +90,8 @@ _LENGTHS: Mapping[Section, Sequence[int]] = {
     Section.CHANGED: (300, 120),
     Section.EARLIER: (300, 120),
 }
-"""The lengths to which all lines except the newest are cut, tried one after the other. If the lines
-do not fit with the shortest length, lines are left out.
+"""The lengths to which all lines except the newest are cut, tried in this order. If the lines do
+not fit with the shortest length, lines are left out.
 """
 _FIRST_STAYS = frozenset((Section.ORDERS, Section.ASKED))
 _ID = re.compile(r" \[(\d+)\]$", re.MULTILINE)
@@ -98,14 +100,14 @@ _ID = re.compile(r" \[(\d+)\]$", re.MULTILINE)
 def text_of(digest: Digest, max_length: int) -> str:
     """Return the text of the digest, in at most ``max_length`` characters.
 
-    Every section gets its share, and the section of requests at least ``LENGTH_LEAST``. Then each
-    section may have up to twice its share. Then the sections get the remaining characters, in the
-    order of importance. The section of requests is the last to get more than its share. If a
-    section is too small for all its lines, the digest keeps the newest lines of the section. The
-    digest also keeps the first request and the first standing order, if there is room. If the
-    newest request or the agent's last text is too long, the digest keeps the beginning and the end
-    of the text. If a shown request contains a standing order, the digest does not repeat the order.
-    The digest always says how many files were changed.
+    Every section gets its share, and the section of requests gets at least ``LENGTH_LEAST``. Then
+    every section may have up to twice its share. Then the sections get the remaining characters, in
+    the order of their importance. The section of requests is the last section that gets more than
+    its share. If a section is too small for all its lines, its newest lines stay in the digest. The
+    first request and the first standing order stay in the digest too, if there is room. If the
+    newest request or the agent's last text is too long, its beginning and its end stay in the
+    digest. A standing order is not repeated if it is part of a request in the digest. The digest
+    always says how many files were changed.
     """
     title = f"{TITLE}{digest.count} events"
     if digest.count:
@@ -175,8 +177,8 @@ def _lines(digest: Digest) -> dict[Section, list[DigestLine]]:
 
 
 def _lines_of_checks(digest: Digest) -> tuple[list[DigestLine], list[DigestLine]]:
-    """Return a line for each kind of check whose last run was before the newest change of a file,
-    and one line that says which checks ran since the newest change.
+    """Return a line for each kind of check that last ran before the newest change of a file. Also
+    return a line about the checks that ran after this change.
     """
     files = (file for file in digest.files.items() if OF_EXAMPLE not in file[1].deeds)
     newest = max(files, key=lambda file: file[1].event_id, default=None)
@@ -204,9 +206,9 @@ def _lines_of_checks(digest: Digest) -> tuple[list[DigestLine], list[DigestLine]
 
 
 def _checked(line: DigestLine, files: dict[str, ChangedFile]) -> DigestLine:
-    """Return ``line``. If ``line`` is about the state of the work, such as a check, add the files
-    that were changed after the event of the line, the newest first. At most ``_FILES_SINCE`` files
-    are searched.
+    """Return ``line``. If the line is about the state of the work, the files that were changed
+    after it are added, with the newest file first. Cost: the function searches at most
+    ``_FILES_SINCE`` files.
     """
     if not line.is_of_work:
         return line
@@ -227,8 +229,8 @@ def _checked(line: DigestLine, files: dict[str, ChangedFile]) -> DigestLine:
 
 def _error_line(error: OpenError, files: dict[str, ChangedFile]) -> DigestLine:
     """Return the line of an open error. The line ends with the files that the error names and that
-    were changed after the error, the newest first. All files that were changed after the error are
-    searched.
+    were changed after the error, with the newest file first. Cost: the function searches all files
+    that were changed after the error.
     """
     newer = takewhile(lambda each: each[1].event_id > error.event_id, reversed(files.items()))
     words = f"{error.subject} {error.text}"
@@ -240,7 +242,7 @@ def _error_line(error: OpenError, files: dict[str, ChangedFile]) -> DigestLine:
 
 
 def _is_named(path: str, text: str) -> bool:
-    """Return whether a text contains the path of a file, or the end of its path."""
+    """Return whether a text contains the path of a file, or the end of this path."""
     named = re.findall(rf"(?<![\w.-])([^\s'\"`()=,;:]*{re.escape(basename(path))})(?![\w-])", text)
     return any(
         name == path
@@ -266,8 +268,8 @@ def _file(path: str, file: ChangedFile) -> DigestLine:
 
 
 def _in_length(line: DigestLine, length_max: int) -> DigestLine:
-    """Return a line cut to ``length_max`` characters. If the text of the line is too long and the
-    line has a brief text, the brief text is used.
+    """Return a line cut to ``length_max`` characters. If the text of the line is too long, the
+    brief text of the line is used.
     """
     is_long = len(line.text) > length_max
     text = line.brief if is_long and line.brief else line.text
@@ -279,8 +281,8 @@ def _is_product(line: DigestLine) -> bool:
 
 
 def _section(section: Section, lines: Sequence[DigestLine], room: int) -> str:
-    """Return one section with its heading in at most ``room`` characters; empty if no line fits.
-    Only lines that may fit are read.
+    """Return a section with its heading in at most ``room`` characters. Return an empty text if no
+    line fits. Cost: the method reads only lines that may fit.
     """
     if not lines:
         return ""
@@ -310,7 +312,7 @@ def _section(section: Section, lines: Sequence[DigestLine], room: int) -> str:
 
 def _listed(section: Section, lines: Sequence[DigestLine], left_out: int = 0) -> str:
     note = [f"({left_out}{_OMITTED}"] if left_out else []
-    if section is Section.CHANGED:  # files made to try something go last
+    if section is Section.CHANGED:  # Files that the agent made to try something go last.
         lines = sorted(lines, key=_is_product, reverse=True)
     return _BULLET.join((f"\n\n## {section.value}", *note, *map(_with_id, lines)))
 
@@ -322,10 +324,10 @@ def _with_id(line: DigestLine) -> str:
 def _named(
     names: Sequence[tuple[str, NamePlace]], body: str, room: int
 ) -> tuple[dict[int, DigestLine], list[DigestLine]]:
-    """Return lines with the words around the first of ``names`` that fit and that are not in
-    ``body``, one line for each event. The first text of the result has the names in outputs that
-    the agent read; each line begins with the file or command. The second text has all names that
-    are not in outputs, in at most a third of the length of ``body``.
+    """Return a line for each event, with the words around the first of ``names`` that fit and are
+    not in ``body``. The first result has the names in outputs that the agent read. A line begins
+    with the file or the command of the output. The second result has all other names, in at most a
+    third of the length of ``body``.
     """
     known = _words(body)
     by_event: dict[tuple[int, str], list[str]] = {}

@@ -1,4 +1,6 @@
-"""Find names of files, tests and identifiers in texts, each with the words around it."""
+"""This module finds the names of files, tests and identifiers in texts, with the words around
+them.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,8 @@ _ESCAPED = re.compile(rf"(?<!\w)({_WINDOWS})|\\[nrt\"]")
 _NAME = re.compile(rf"(?<![<\w])(?:{_WINDOWS}|\w+://[\w./:?=&%-]+|~?/?\w(?:[\w./-]|::)+)")
 _OF_A_NAME = re.compile(r"[_/\\]|::|\w\.\w|[a-z][A-Z]|[a-zA-Z]\d")
 _NO_NAME = re.compile(
-    r"(?![^/]*[/\\])\d.*"  # a number, a date, a size
-    r"|[a-z]+(?:-[a-z]+)*-[\d./]+"  # a class of a style sheet
+    r"(?![^/]*[/\\])\d.*"  # This matches a number, a date or a size.
+    r"|[a-z]+(?:-[a-z]+)*-[\d./]+"  # This matches a class of a style sheet.
     r"|(?:Math|JSON|Object|Array|Promise|Module|console)\.\w+"
     r"|.*\w{65}.*"
 )
@@ -40,7 +42,7 @@ _BESIDE = 14
 
 
 def names_in(text: str) -> Iterator[tuple[str, str]]:
-    """Yield each name in a text with the words around it, as many times as the name occurs."""
+    """Yield every name in a text with the words around it. A repeated name is yielded again."""
     for line in map(_NUMBERED.sub, repeat(""), unescaped(text).splitlines()):
         if not _FRAME.match(line):
             for found in _NAME.finditer(line):
@@ -54,8 +56,8 @@ def names_in(text: str) -> Iterator[tuple[str, str]]:
 
 
 def definitions_in(text: str, asked: str) -> Iterator[tuple[str, str]]:
-    """Yield each definition in ``text`` of a name that is in ``asked``: the name, and the first
-    lines of the definition as one line.
+    """Yield the definitions in ``text`` of names in ``asked``. A definition is a name and its first
+    lines as a single line.
     """
     names = {word for word in _WORD.findall(asked) if not word.islower()}
     code = "\n".join(map(_NUMBERED.sub, repeat(""), text.splitlines()))
@@ -65,8 +67,8 @@ def definitions_in(text: str, asked: str) -> Iterator[tuple[str, str]]:
 
 
 def unescaped(text: str) -> str:
-    """Return a text in which escaped line ends of JSON are real line ends. The backslashes in a
-    path of Windows are not changed.
+    """Return a text in which the escaped line ends of JSON are real line ends. The backslashes in a
+    path of Windows stay.
     """
     if "\\" in text:
         return _ESCAPED.sub(lambda found: (found[1] or "\n").replace("\\\\", "\\"), text)
