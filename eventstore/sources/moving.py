@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import islice
@@ -54,8 +55,8 @@ def copy_source(
     target redacted stay redacted. Return the number of new records that have no events yet. If the
     conversation has no events, this function begins the conversation in the target. Raises
     ``HistoryDiverged`` if the target has other records, and ``ConversationErased`` if the target
-    erased the conversation. Cost: copying the blocks of the source; almost nothing if both sources
-    are equal.
+    erased the conversation. Cost: reading the index of each block, and copying the blocks from the
+    first new or newly redacted record on; almost nothing if both sources are equal.
     """
 
     def read(reader: Reader) -> tuple[Source | None, str, str, list[tuple[bytes, Place]]]:
@@ -95,9 +96,10 @@ def copy_source(
         made=min(original.made, max(made, default=-1) + 1),
     )
     refused = source.recorder.query(partial(_refused_by, source, {conversation.key, original.root}))
-    head = chained(GENESIS, hashes[: HASH_BYTES * copied.from_record])
+    start = max(copied.from_record, _first_to_copy(source, target, original, existing))
+    head = chained(GENESIS, hashes[: HASH_BYTES * start])
     last = list[Block]()
-    for blocks in _pages(source, original, copied.from_record):
+    for blocks in _pages(source, original, start):
         if last:
             part = copied._replace(records=last[-1].stop, head=head, sums=b"")
             target.recorder.transact(
@@ -130,6 +132,28 @@ def copy_source(
     return max(0, copied.records - max(copied.made, before))
 
 
+def _first_to_copy(
+    source: Database, target: Database, original: Source, existing: Source | None
+) -> int:
+    """Return the first record of the blocks to copy, or 0 to copy all blocks. Both sources have a
+    block that begins with this record, and equal bytes before it.
+    """
+    if existing is None:
+        return 0
+    redacted = source.recorder.query(partial(_redacted_in, source, original))
+    changed = min([existing.records, *redacted.difference(existing.redacted)])
+    firsts, existing_firsts = (
+        database.recorder.query(partial(_block_starts, database, stored))
+        for database, stored in ((source, original), (target, existing))
+    )
+    return max((first for first in firsts & existing_firsts if first <= changed), default=0)
+
+
+def _block_starts(database: Database, source: Source, reader: Reader) -> set[int]:
+    """Return the numbers of the first records of a source's blocks, without shared blocks."""
+    return {first for first, _ in Sources(database, reader).indexes(source)}
+
+
 def _put(
     transaction: Transaction,
     target: Database,
@@ -147,6 +171,8 @@ def _put(
     if existing is not None:
         part, blocks = _keep_redactions(sources, existing, part, blocks)
     if blocks:
+        if existing is not None:
+            blocks = [*blocks, *_rest_of_block(sources, existing, blocks[-1])]
         sources.delete_blocks(writing.key, blocks[0].first, blocks[-1].stop)
     redacted = {number for number in part.redacted if number < part.records}
     first_new = part.from_record
@@ -171,6 +197,20 @@ def _put(
     transaction.forget_figures(writing.key)
     writing.end()
     return part
+
+
+def _rest_of_block(sources: Sources, existing: Source, last: Block) -> list[Block]:
+    """Return the end of the stored block that begins before the end of ``last`` and stops after it.
+    The stored block is about to be deleted, and a kill must not lose its last records.
+    """
+    stored = next(sources.own_blocks(existing, last.stop), None)
+    if stored is None or stored.first >= last.stop:
+        return []
+    rest = stored.since(last.stop)
+    end, start = stored.places[2 * (last.stop - stored.first) - 1 :][:2]
+    between = stored.raw[end:start].removeprefix(last.raw[last.places[-1] :])
+    places = array("I", [place + len(between) for place in rest.places])
+    return [rest._replace(places=places, raw=between + rest.raw)]
 
 
 def _check_first_records(

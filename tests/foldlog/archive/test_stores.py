@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from foldlog import Histories
-from foldlog._archive import makes_events, projecting
+from foldlog._archive import makes_events, projecting, reading
 from foldlog.eventstore import (
     ConversationErased,
     Event,
@@ -33,8 +33,9 @@ from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.errors import NOTHING_WRITTEN
 from foldlog.eventstore.sources import moving
+from foldlog.eventstore.sources.blocks import Block
 from foldlog.eventstore.sources.reading import about
-from foldlog.eventstore.sources.tables import Source, Sources
+from foldlog.eventstore.sources.tables import Source, Sources, SourcesToWrite
 from foldlog.formats import SourceRefused
 from tests.between import Killed, killing
 from tests.foldlog.archive.imports import (
@@ -426,6 +427,67 @@ def test_a_copy_that_is_killed_anywhere_leaves_a_sound_source_and_goes_on(
             assert_sound(target)
             assert [*compare_stores(store, target)] == []
         assert events_of(target, name) == events_of(store, name)
+
+
+def test_a_killed_copy_keeps_all_records_of_a_target_with_other_blocks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(moving, "_TOGETHER", 1)
+    monkeypatch.setattr(reading, "SIZE", 2_000)
+    path = session(tmp_path)
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines[5:5] = [b"a damaged line\n"]
+    with new_store() as store, new_store() as target:
+        for stop in (5, 9):
+            path.write_bytes(b"".join(lines[:stop]))
+            name = imported(target, path).conversation
+        bytes_before = bytes_of(target, name)
+        path.write_bytes(b"".join(lines))
+        imported(store, path)
+        for transactions in count(1):
+            stopped = Store(
+                killing(target.database.recorder, transactions), target.database.settings
+            )
+            try:
+                copied(store, stopped, jobs=1)
+                break
+            except Killed:
+                assert_sound(target)
+                assert bytes_of(target, name).startswith(bytes_before)
+        assert transactions > 3
+        assert bytes_of(target, name) == bytes_of(store, name) == path.read_bytes()
+
+
+def test_a_second_copy_writes_only_the_blocks_from_the_first_change_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(reading, "SIZE", 2_000)
+    path = session(tmp_path)
+    lines = path.read_bytes().splitlines(keepends=True)
+    firsts = list[int]()
+    write = SourcesToWrite.put_blocks
+
+    def noted(self: SourcesToWrite, source: Source, blocks: Sequence[Block]) -> None:
+        firsts.extend(block.first for block in blocks)
+        write(self, source, blocks)
+
+    with new_store() as store, new_store() as target:
+        path.write_bytes(b"".join(lines[:-2]))
+        name = imported(store, path).conversation
+        copied(store, target)
+        path.write_bytes(b"".join(lines))
+        imported(store, path)
+        monkeypatch.setattr(SourcesToWrite, "put_blocks", noted)
+        copied(store, target)
+        assert min(firsts) > source_of(target, name).records // 2
+        monkeypatch.undo()
+        Histories(store)[name].redact(3, reason="asked for", by="me")
+        firsts.clear()
+        monkeypatch.setattr(SourcesToWrite, "put_blocks", noted)
+        copied(store, target)
+        assert min(firsts) < 4
+        assert bytes_of(target, name) == bytes_of(store, name)
+        assert_sound(target)
 
 
 def test_a_copy_redacts_an_event_and_its_record_in_one_transaction(tmp_path: Path):
