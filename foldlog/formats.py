@@ -7,9 +7,9 @@
     histories.import_("runs/")                          # every history in files and folders
     history.append_records([record], format="openai-chat")
 
-A record is what the source wrote for one step: a JSON object (in V0's oldest files an array of
-two). A store keeps records apart from the events that are made of them, so an export returns the
-same bytes.
+A record is what a source wrote for one step. A record is a JSON object, or in V0's oldest files an
+array of two objects. A store keeps records apart from their events, so an export returns the bytes
+of the source.
 """
 
 from __future__ import annotations

@@ -1,29 +1,27 @@
-"""aider's chat history, ``.aider.chat.history.md``: Markdown to which every run of aider in a
-folder adds a session.
+"""The chat history of aider, ``.aider.chat.history.md``. Every run of aider in a folder adds a
+session to this Markdown file.
 
     # aider chat started at 2026-03-01 10:00:00     the first line of a session, with the local time
-    #### add a button                               what the user typed, each line with two spaces
-                                                    at its end
-    > Tokens: 2.1k sent, 120 received.              what aider printed: its version, questions,
-                                                    tokens, edits
-    I will add it.                                  any other line: what the model wrote
+    #### add a button                               a line of the user, with two spaces at its end
+    > Tokens: 2.1k sent, 120 received.              a line of aider: its version, questions, tokens,
+                                                    edits
+    I will add it.                                  any other line: text of the model
 
-The file has no records, so foldlog makes one for each block: ``{"aider": "start" | "user" | "tool"
-| "assistant", "text"}``. If aider would write the text of a record in another way, the record also
-has the bytes of the block under ``raw``. All records together make the same file again.
+The file has no records, so foldlog makes one record of each block: ``{"aider": "start" | "user" |
+"tool" | "assistant", "text"}``. If aider would write the text of a block in another way, the record
+has the bytes of the block under ``raw``. Written one after another, the records give the same file.
 
-    start, tool     Annotation. If it says that the history was cleared, it is a condensation of all
-                    shown events
+    start, tool     Annotation. If the text says that the history was cleared, the event is a
+                    condensation of all shown events
     user            Message. A command to aider is an Annotation, except a command that sends a text
                     to the model (``/ask``)
     assistant       Message
 
-Lines of the model's text may begin like lines of aider or of the user. But aider ends its own lines
-and the user's lines with two spaces. So if the first line of aider or of the user in a session ends
-with two spaces, a line without two spaces at its end is a part of the text around the line. After a
-blank line, a line without two spaces at its end is a part of the model's text. Without a blank line
-before it, the line is a part of a text of aider with several lines, whose last line ends with two
-spaces.
+A line of the model may begin like a line of aider or of the user. But aider ends its own lines and
+the user's lines with two spaces. The first line of aider or of the user in a session shows whether
+the session has these spaces. In a session with these spaces, a line without two spaces at its end
+belongs to the model if a blank line stands before the line. Without a blank line, the line
+continues a text of aider with several lines.
 """
 
 from __future__ import annotations
@@ -45,18 +43,18 @@ NAME = "aider"
 _START = re.compile(rb"# aider chat started at (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)[ \r]*\n?")
 _MARKS = {"user": "#### ", "tool": "> "}
 _BREAK = "  "
-"""The end of a line of aider or of the user: in Markdown, two spaces break the line."""
+"""Two spaces end every line of aider and of the user: a line break in Markdown."""
 _TITLE = "# aider chat started at "
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _WITH_BLANK = ("start", "assistant")
 _KINDS = ("start", "user", "tool", "assistant")
 
 _SENT = re.compile(r"/(?:ask|code|architect|context|help)\s+(.+)", re.DOTALL)
-"""Commands that send the text after them to a model."""
+"""Commands that send the text after the command to a model."""
 _CLEAR = re.compile(r"/(?:clear|reset)\s*$")
 _CLEARED = ("All chat history cleared.", "All files dropped and chat history cleared.")
 _BLANK = "<blank>"
-"""The text that aider writes for a prompt without text. aider does not send such a prompt."""
+"""The text that aider writes for an empty prompt. aider does not send an empty prompt."""
 
 _MODEL = re.compile(r"(?:Main model|Model|Models): (\S+)")
 _COUNT = r"(\d{1,9}(?:\.\d)?)(k?)"
@@ -77,7 +75,7 @@ _BESIDE = (
     ".aider.conf.yml",
     ".aider.llm.history",
 )
-"""The files that aider writes into a project or reads there. The first file contains the chats."""
+"""The files that aider writes or reads in a project. The first file contains the chats."""
 _NO_CHAT = (
     "holds no chat with a model; aider writes its chats into .aider.chat.history.md, from '# aider"
     " chat started at' on"
@@ -85,9 +83,9 @@ _NO_CHAT = (
 
 
 class _Files(FileReader):
-    """Reads each session of a file as a history, whose name is made of the folder and the time of
-    the session. Sessions in which nothing was sent to a model are left out, because a file has many
-    of them.
+    """Reads each session of a file as a history. The name of a history consists of the folder and
+    the time of the session. Sessions that sent nothing to a model are left out, because a file has
+    many of them.
     """
 
     def holds(self, path: Path, begin: bytes) -> bool:
@@ -107,8 +105,8 @@ class _Files(FileReader):
 
 
 def _sessions(path: Path) -> Iterator[tuple[int, int, int, str]]:
-    """Yield each session of a file: the number of the session's first line, the offsets of its
-    beginning and end, and its time.
+    """Yield the number of a session's first line, the offsets of its beginning and end, and its
+    time.
     """
     begun: tuple[int, int, str] | None = None
     with path.open("rb") as file:
@@ -118,7 +116,7 @@ def _sessions(path: Path) -> Iterator[tuple[int, int, int, str]]:
         before = 0
         for line in file:
             if blank and (match := _START.fullmatch(line)) is not None:
-                # with the blank line before it
+                # the session includes the blank line before its first line
                 line_of, start = (1, 0) if begun is None else (number, before)
                 if begun is not None:
                     yield begun[0], begun[1], start, begun[2]
@@ -132,7 +130,7 @@ def _sessions(path: Path) -> Iterator[tuple[int, int, int, str]]:
 
 
 class _Session:
-    """The records of one session, which are the bytes from ``start`` to ``end`` of the file."""
+    """Reads the records of one session: the bytes from ``start`` to ``end`` of the file."""
 
     def __init__(self, path: Path, line: int, start: int, end: int) -> None:
         self._path = path
@@ -156,13 +154,17 @@ class _Session:
             except UnicodeEncodeError:
                 problem = "not UTF-8"
             yield Located(
-                line, 0, None if problem else _record(kind, block), problem, str(self._path)
+                line,
+                0,
+                None if problem else _record_of_block(kind, block),
+                problem,
+                str(self._path),
             )
             line += block.count("\n")
 
     def says_something(self) -> bool:
-        """Return whether the session has a message to or from a model, or a block that cannot be
-        read. The function reads blocks only until it finds a message or an unreadable block.
+        """Return whether the session has a message to or from a model, or an unreadable block.
+        Blocks are read only until the first message or unreadable block.
         """
         decoder = FORMAT.reader(Options())
         return any(
@@ -172,17 +174,17 @@ class _Session:
 
 
 def _blocks(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the kind and the text of each block of a session, in order. When a session grows, all
-    its blocks except the last stay the same.
+    """Yield the kind and the text of the blocks of a session, in order. When a session grows, all
+    blocks except the last stay unchanged.
 
     A blank line after a model's text, or after the first line of the session, belongs to the block
-    before it. Any other blank line belongs to the block after it.
+    before the blank line. Any other blank line belongs to the block after the blank line.
     """
     kind = "start"
     block = ""
     blank = ""
     breaks: bool | None = None
-    goes_on = False  # the last line of aider has no break
+    goes_on = False  # whether the last line of aider ends without the two spaces
     for line in _LINE.findall(text):
         if not line.strip():
             blank += line
@@ -221,8 +223,7 @@ def _blocks(text: str) -> Iterator[tuple[str, str]]:
     yield kind, block + blank
 
 
-def _record(kind: str, raw: str) -> dict[str, Any]:
-    """Return the record of a block."""
+def _record_of_block(kind: str, raw: str) -> dict[str, Any]:
     plain = raw.replace("\r\n", "\n")
     text = plain.strip("\n")
     if kind == "start":
@@ -235,14 +236,14 @@ def _record(kind: str, raw: str) -> dict[str, Any]:
         )
         text = "\n".join(line.removesuffix(_BREAK) for line in lines)
     record = {"aider": kind, "text": text}
-    for each in (record, {**record, "ends": "\r\n"}):  # with the line ends of Windows
+    for each in (record, {**record, "ends": "\r\n"}):  # "\r\n" ends a line on Windows
         if _markdown(each) == raw:
             return each
     return {**record, "raw": raw}
 
 
 def _markdown(record: dict[str, Any]) -> str:
-    """Return the text that aider writes for a record."""
+    """Return the text that aider would write for a record."""
     raw = record.get("raw")
     kind = record["aider"]
     text = record["text"]
@@ -300,11 +301,12 @@ class _Decoder(FollowingDecoder):
                 if (model := _MODEL.search(text)) is not None:
                     self._model = model[1]
                 read.meta = _usage_in(text, self._model)
-        read.close(kind, text)  # since 2025 aider writes twice that a chat was cleared
+        # since 2025 aider writes twice that a chat was cleared, so the second text adds no event
+        read.close(kind, text)
 
 
 def _number_at(match: re.Match[str], group: int) -> int:
-    """Return a number of tokens such as 1.2k; 0 if the text has no number."""
+    """Return a number of tokens, such as 2100 for ``2.1k``. Return 0 if the text has no number."""
     if not match[group]:
         return 0
     thousands = 1_000 if match[group + 1] else 1
@@ -312,8 +314,8 @@ def _number_at(match: re.Match[str], group: int) -> int:
 
 
 def _usage_in(text: str, model: str | None) -> dict[str, Any]:
-    """Return the tokens and the cost of a reply in the form of an event's ``meta``. aider rounds
-    tokens and costs.
+    """Return the tokens and the cost of a reply as ``meta`` of an event. aider rounds tokens and
+    costs.
     """
     match = _TOKENS.search(text)
     if match is None:

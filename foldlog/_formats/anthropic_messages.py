@@ -1,4 +1,4 @@
-"""Messages of Anthropic's API, which Cline and Roo Code store: ``{"role", "content": [blocks],
+"""Messages of Anthropic's API, as Cline and Roo Code store them: ``{"role", "content": [blocks],
 …}``.
 
     api_conversation_history.json   of Cline and Roo Code, in a folder with the name of the task
@@ -7,7 +7,7 @@
 
 The messages, and the events that they become:
 
-    user: text, image, file, …      Message; from the environment if the tool added all of it
+    user: text, image, file, …      Message; from the environment if the tool added the whole text
     user: tool_result               an Observation for each result
     assistant: text, thinking       Message, with the calls that the server answered and their
                                     results
@@ -21,11 +21,11 @@ The messages, and the events that they become:
     a mark of Cline's deletions     CondensationAction
     a message without any           Annotation
 
-The file ``ui_messages.json`` in the folder of a task contains the texts that the user sees. In
-``ui_messages.json``, Cline marks each message with the messages that are no longer sent to the
-model. A mark that differs from the mark before it becomes a record. The record comes after the
-messages that the mark deletes, and has the mark's time and the number of the newest message at that
-time. Everything in ``ui_messages.json`` except the marks repeats the messages.
+The file ``ui_messages.json`` in the folder of a task contains the texts that the user sees. In this
+file, Cline marks which messages it no longer sends to the model. A mark becomes a record if the
+mark differs from the mark before it. The record comes after the messages that the mark deletes. The
+record has the time of the mark, and the number of the newest message at that time. foldlog reads
+nothing else in ``ui_messages.json``, because its texts repeat the messages.
 """
 
 from __future__ import annotations
@@ -72,24 +72,24 @@ from foldlog.eventstore import Action, Annotation, Message, Observation
 NAME = "anthropic-messages"
 
 _DELETED = "conversationHistoryDeletedRange"
-"""The field in which Cline says which messages it no longer sends: the numbers of the first and of
-the last of these messages.
+"""The field in which Cline names the messages that it no longer sends. The field holds the numbers
+of the first and of the last deleted message.
 """
 
 _THOUGHT = "reasoning"
-"""The type of an item of OpenAI's Responses API. Roo Code stores an item of this type before the
-message to which the item belongs.
+"""The type of a reasoning item of OpenAI's Responses API. Roo Code stores the item before the
+message of the item.
 """
 _ALWAYS_SENT = 2
-"""The number of messages at the beginning that Cline never deletes."""
+"""Cline never deletes this number of messages at the beginning of a task."""
 _ADDED = "<environment_details>"
-"""The beginning of the context that Cline and Roo Code add to a user's message."""
+"""Cline and Roo Code begin the context that they add to a user's message with this text."""
 _MESSAGES = ("api_conversation_history.json", "claude_messages.json")
 _MARK = ("ts", "conversationHistoryIndex", _DELETED)
 _BLOCKS = frozenset(("tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use"))
 _OF_OTHERS = ("tool_calls", "messageId")
-"""Fields of messages in OpenAI's format, and of Amp's messages. Messages with these fields can
-contain the same blocks.
+"""Fields of messages in OpenAI's format and in Amp's format. Messages with these fields can contain
+blocks of the same types.
 """
 _MILLISECONDS = 10**11
 """A time above this number is in milliseconds."""
@@ -100,8 +100,6 @@ _MILLISECONDS = 10**11
 
 
 class _Tasks(FileReader):
-    """Reads the folders of tasks."""
-
     def holds(self, path: Path, begin: bytes) -> bool:
         if begin:
             return path.name in _MESSAGES
@@ -132,9 +130,9 @@ def _array(path: Path) -> tuple[str, list[Located]]:
 
 
 def _marks(path: Path) -> dict[int, list[Located]]:
-    """Return the marks of deletions, by the number of the message after which a mark comes. Raises
-    ``NotAHistory`` if the file is damaged: without the marks, the history would show deleted
-    messages.
+    """Return the marks of deletions. The key of a mark is the number of the message before the
+    mark. Raises ``NotAHistory`` if the file is damaged: without the marks, the history would show
+    deleted messages.
     """
     marks: dict[int, list[Located]] = {}
     before: Any = None
@@ -165,8 +163,7 @@ def _accepts(record: Any) -> bool:
 class AnthropicDecoder(FollowingDecoder):
     """Makes events of the messages of one history, and of marks of deletions.
 
-    The tag of each shown event is the number of its message, and the truncation that hides the
-    event.
+    The tag of a shown event is the number of its message, and the truncation that hides the event.
     """
 
     has_own_ids = True
@@ -200,12 +197,13 @@ class AnthropicDecoder(FollowingDecoder):
         return read
 
     def _condense(self, read: RecordEvents, record: dict[str, Any]) -> bool:
-        """Add the condensation of a record that is a summary, a truncation or a deletion. Return
-        whether an event was added.
+        """Add the condensation of a summary, a truncation or a deletion. Return whether an event
+        was added.
         """
         match record:
             case {"isSummary": True} if summary := _text(record):
-                # in 2025 a summary by the assistant followed the task
+                # in 2025 Roo Code wrote the summary as an assistant message after the task, and
+                # still sent the task
                 first = 0 if record["role"] == "user" else 1
                 read.condense(lambda known: known[0] < first, summary)
             case {"isTruncationMarker": True, "truncationId": str(marker)} if summary := _text(
@@ -222,7 +220,6 @@ class AnthropicDecoder(FollowingDecoder):
 
 
 def read_blocks(read: RecordEvents, record: dict[str, Any]) -> None:
-    """Add the events of a message."""
     message = {"role": record.get("role"), "content": _known(record.get("content"))}
     for event in READER.anthropic(message, read.response):
         if isinstance(event, Message):
@@ -237,7 +234,7 @@ def _tell(read: RecordEvents, record: dict[str, Any]) -> None:
     read.meta = usage_in(record)
     model = dict_or_empty(record.get("modelInfo"))
     metrics = dict_or_empty(record.get("metrics"))
-    # the cost is 0 if a model has no price
+    # Cline writes the cost 0 for a model without a price
     cost = metrics.get("cost") or None
     tokens = metrics.get("tokens")
     if tokens is not None:
@@ -251,8 +248,8 @@ def _tell(read: RecordEvents, record: dict[str, Any]) -> None:
 
 
 def _known(content: Any) -> Any:
-    """Return a content whose blocks are parts that ``MessageReader`` accepts. Cline 4 stores a file
-    in its own format.
+    """Return a content whose blocks ``MessageReader`` accepts. Cline 4 stores a file in its own
+    format.
     """
     if type(content) is list:
         return [part for block in content if (part := _part(block)) is not None]
@@ -262,7 +259,8 @@ def _known(content: Any) -> Any:
 def _part(block: Any) -> dict[str, Any] | None:
     match block:
         case {"type": "compaction"}:
-            return {"type": "server_tool", "blocks": [block]}  # goes back to the server unchanged
+            # the block goes back to the server unchanged
+            return {"type": "server_tool", "blocks": [block]}
         case {"type": "file", "content": str(text), "path": str(path)}:
             return {
                 "type": "text",
@@ -274,8 +272,8 @@ def _part(block: Any) -> dict[str, Any] | None:
 
 
 def _is_summary(block: dict[str, Any]) -> bool:
-    """Return whether a block is a compaction, which replaces all earlier messages. A block without
-    content does not count, because its compaction failed.
+    """Return whether a block is a compaction, after which the server ignores all earlier messages.
+    A block without content does not count, because its compaction failed.
     """
     return kind_of(block) == "compaction" and bool(
         block.get("content") or block.get("encrypted_content")
@@ -298,19 +296,23 @@ class _Encoder(RepliesEncoder):
         match events[0]:
             case Action():
                 blocks = [
-                    *_taken(thinking_before(events)),
+                    *_only_thinking(thinking_before(events)),
                     *blocks_of(said_before(events)),
                     *map(use_of, events),
                 ]
                 return [{"role": "assistant", "content": blocks}]
             case Message(source="agent", thinking=thinking, content=content):
-                return [{"role": "assistant", "content": [*_taken(thinking), *blocks_of(content)]}]
+                return [
+                    {
+                        "role": "assistant",
+                        "content": [*_only_thinking(thinking), *blocks_of(content)],
+                    }
+                ]
         # Anthropic's messages have no role for the system
         return [{"role": "user", "content": given(events[0].content)}]
 
 
-def _taken(thinking: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the blocks of thinking whose types Anthropic's messages have."""
+def _only_thinking(thinking: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return [block for block in thinking if kind_of(block) in THINKING]
 
 

@@ -1,13 +1,13 @@
 """Trajectories in ATIF, Harbor's Agent Trajectory Interchange Format: ``{"schema_version", "agent",
 "steps": […]}``.
 
-The first record has the fields before the steps. Then each step is a record. The last record has
-the fields after the steps, which change whenever the file is written. The steps, and the events
-that they become:
+The first record has the fields before the steps. Then comes one record per step. The last record
+has the fields after the steps. These last fields change whenever the file is written. The steps,
+and the events that they become:
 
     system, before any other step   SystemMessage, with the tools of the agent
-    system, later                   Annotation: the trajectory does not say whether it was sent to
-                                    the model
+    system, later                   Annotation: the trajectory does not say whether the step was
+                                    sent to the model
     user                            Message
     agent                           Message, or an Action for each call; the step's reasoning is the
                                     thinking of the first event
@@ -17,13 +17,14 @@ that they become:
                                     ATIF 1.7. The observation is the summary. Without an
                                     observation, a later step has the summary
 
-The boundary is in ``extra.context_management`` of a step. Agents that write no boundary begin
-another trajectory, whose first steps are copies (``is_copied_context``). A View shows copies,
-because copies were sent to the model. Figures do not count the calls, requests and tokens of
-copies. The trajectories of sub-agents are a part of the last record.
+The field ``extra.context_management`` of a step holds the boundary. Agents that write no boundary
+begin a second trajectory. The first steps of the second trajectory are copies
+(``is_copied_context``). A View shows copies, because the agent sent the copies to the model.
+Figures do not count the calls, requests and tokens of copies. The last record contains the
+trajectories of sub-agents.
 
-foldlog writes its own condensation as a step with a boundary. Copies of the events that stay in the
-View follow this step.
+foldlog writes its own condensation as a step with a boundary. After this step, foldlog writes
+copies of the events that stay in the View.
 """
 
 from __future__ import annotations
@@ -87,9 +88,9 @@ from foldlog.eventstore import (
 NAME = "atif"
 
 _BEFORE = ("schema_version", "session_id", "trajectory_id", "agent")
-"""The fields before the steps, which do not change."""
+"""The fields before the steps, which never change."""
 _PARENT = "subagent_of"
-"""The field of ``extra`` that names the conversation to which a sub-agent's trajectory belongs."""
+"""The field of ``extra`` with the name of the conversation that started the sub-agent."""
 _SOURCES: dict[str, Source] = {"user": "user", "agent": "agent"}
 _BOUNDARY = ("extra", "context_management", "boundary")
 _TRIMMED = (
@@ -110,7 +111,7 @@ class _Trajectories(FileReader):
         return is_one and not self._is_log(path)
 
     def _is_log(self, path: Path) -> bool:
-        """Return whether the file has each record on a line. A file with only the first line counts
+        """Return whether the file has one record per line. A file with only the first line counts
         too.
         """
         return on_lines(path) or (path.suffix == ".jsonl" and b'"steps"' not in path.read_bytes())
@@ -123,9 +124,7 @@ class _Trajectories(FileReader):
 
 
 def _of_subagents(document: Located, parent: str) -> Iterator[Contained]:
-    """Yield the trajectories of sub-agents in a trajectory, and the trajectories of the sub-agents'
-    own sub-agents.
-    """
+    """Yield the trajectories of sub-agents, and of the sub-agents of these sub-agents."""
     for held in dicts_in(document.value.get("subagent_trajectories")):
         if (name := text_or_none(held.get("trajectory_id"))) and type(held.get("steps")) is list:
             known = {**dict_or_empty(held.get("extra")), _PARENT: parent}
@@ -137,7 +136,6 @@ def _of_subagents(document: Located, parent: str) -> Iterator[Contained]:
 
 
 def _document(records: Iterable[Any]) -> dict[str, Any]:
-    """Return the trajectory that consists of ``records``."""
     before: dict[str, Any] = {}
     steps: list[Any] = []
     after: dict[str, Any] = {}
@@ -160,7 +158,8 @@ def _accepts(record: Any) -> bool:
         and "role" not in record
         and ("source" in record or "step_id" not in record)
     )
-    return is_step and "steps" not in record  # a whole trajectory is not a record
+    # a whole trajectory is not a record
+    return is_step and "steps" not in record
 
 
 def _matches(record: Any) -> bool:
@@ -189,8 +188,8 @@ class _Decoder(FollowingDecoder):
         self._begun = self._copies = False
 
     def tag(self, event: Event, read: RecordEvents) -> bool:
-        """Return whether an event is a system prompt. A system prompt stays if a boundary replaces
-        all other events.
+        """Return whether an event is a system prompt. A boundary does not replace a system
+        prompt.
         """
         return isinstance(event, SystemMessage)
 
@@ -317,7 +316,7 @@ class _Encoder(RepliesEncoder):
     def written(self, events: Sequence[Any]) -> list[dict[str, Any]]:
         (event,) = events
         role = role_of(event)
-        # a system step after the first step would not be a prompt
+        # readers take a system step for a prompt only if it is the first step
         if role == "assistant":
             source = "agent"
         elif not self.last:
@@ -328,8 +327,8 @@ class _Encoder(RepliesEncoder):
         return [step | _reasoning(event.thinking if isinstance(event, Message) else ())]
 
     def answered(self, results: Sequence[Observation]) -> Sequence[Any]:
-        """Return the record of results whose calls were not written. The record contains calls with
-        the ids and the tools that the results name.
+        """Return the record of results without written calls. A step cannot hold a result alone, so
+        the record also contains calls with the ids and tools of the results.
         """
         calls = [
             Action(id=each.id, tool=each.tool, call_id=each.call_id, timestamp=each.timestamp)
@@ -372,7 +371,7 @@ _TOTALS = ("prompt_tokens", "cached_tokens", "completion_tokens")
 
 
 def _calls(events: Iterable[Event]) -> Iterator[ModelCall]:
-    """Yield the calls of models in the metrics of steps and in the totals of the trajectory."""
+    """Yield the calls of models in the metrics of steps, and the totals of the trajectory."""
     listed = list(events)
     model = UNNAMED
     final = inner(None)
@@ -384,7 +383,8 @@ def _calls(events: Iterable[Event]) -> Iterator[ModelCall]:
     )
     for event in trajectories:
         session = session or within(event.data, "trajectory_id") or within(event.data, "session_id")
-        if not is_copy(event):  # the totals of a trajectory with copies include the copies
+        # the totals of a trajectory with copies count the copies again
+        if not is_copy(event):
             final = inner(event.data, "final_metrics")
             about = inner(event.data, "agent")
             if about:

@@ -22,8 +22,8 @@ from foldlog._formats.record import dict_or_empty, dicts_in, text_or_empty
 from foldlog.eventstore import Action, Content, Observation
 
 THINKING = frozenset({"thinking", "redacted_thinking"})
-"""Types of blocks that must be sent back to the model unchanged, before the calls that followed the
-block.
+"""Types of thinking blocks. A program must send a thinking block back to the model unchanged,
+before the calls that followed the thinking.
 """
 
 _TEXTS = frozenset(("text", "input_text", "output_text"))
@@ -46,8 +46,8 @@ def kind_of(block: Any) -> str | None:
 
 
 def part_of(block: Any) -> _Block | None:
-    """Return a block with a text, an image or a file as a part. The block may have the format of
-    any provider. Returns None for any other block.
+    """Return a text, an image or a file of any provider as a part. Return None for any
+    other block.
     """
     part = _part_of(block)
     if part is not None and block.get("cache_control"):
@@ -60,7 +60,7 @@ def part_of(block: Any) -> _Block | None:
 def _part_of(block: Any) -> _Block | None:
     kind = kind_of(block)
     text = block.get("text") if kind in _TEXTS else None
-    # the format of OpenAI's threads
+    # OpenAI's threads hold the text in an object
     if type(text) is dict:
         text = text.get("value")
     else:
@@ -90,9 +90,9 @@ def _part_of(block: Any) -> _Block | None:
 
 
 def shown_of(block: Any) -> _Block | None:
-    """Return a block as a part of a content, so that nothing is lost. A text, an image or a file
-    becomes a part. Any other block stays as it is, or becomes a text with its JSON. Returns None
-    for an empty text.
+    """Return a block as a part, without losing a field that a reader could need. A text, an image
+    or a file becomes a part. Any other block stays unchanged or becomes a text with its JSON.
+    Return None for an empty text.
     """
     part = {"type": "text", "text": block} if type(block) is str else part_of(block)
     if part is not None:
@@ -107,9 +107,9 @@ def shown_of(block: Any) -> _Block | None:
 
 
 def is_of_anthropic(block: _Block) -> bool:
-    """Return whether only Anthropic's server knows a block of this type. The type of a block of
-    Anthropic's is in lower case and is not one of the types that all servers know. Unlike OpenAI's
-    parts, the block has no field with the name of its type.
+    """Return whether only Anthropic's server knows the type of a block. Anthropic writes its types
+    in lower case. Unlike OpenAI's parts, a block of Anthropic has no field with the name of its
+    type.
     """
     kind = kind_of(block)
     if kind is None or kind in _KNOWN or kind in block:
@@ -118,22 +118,22 @@ def is_of_anthropic(block: _Block) -> bool:
 
 
 def is_of_server(block: _Block) -> bool:
-    """Return whether a block is a call that Anthropic's server answers itself, or the result of
-    such a call.
+    """Return whether Anthropic's server made a call itself, and the block holds this call or its
+    result.
     """
     return is_of_anthropic(block) and ("tool_use_id" in block or block.keys() >= _CALL)
 
 
 _CALL = frozenset(("id", "name", "input"))
 _AS_THEY_ARE = frozenset(("document", "search_result", "server_tool", "anthropic"))
-"""Types of parts that have the same format in an event as in Anthropic's messages."""
+"""Parts of these types are equal in an event and in Anthropic's messages."""
 
 _KNOWN = _AS_THEY_ARE | THINKING | {"text", "image", "tool_use", "tool_result", "reasoning"}
 
 
 def known_of(block: Any) -> _Block | None:
-    """Return a block of Anthropic's in the form that ``MessageReader`` accepts: thinking and calls
-    stay, ``shown_of`` converts all other blocks.
+    """Return a block in the form that ``MessageReader`` accepts. Thinking and calls stay unchanged.
+    ``shown_of`` converts all other blocks.
     """
     kind = kind_of(block)
     return (
@@ -144,10 +144,9 @@ def known_of(block: Any) -> _Block | None:
 
 
 def with_results(blocks: Iterable[_Block], *, singles: bool = False) -> list[_Block]:
-    """Return the blocks of a model's message. A call that Anthropic's server answered itself
-    becomes one part together with its results, because the server accepts back either the call with
-    all its results, or none of them. If ``singles`` is true, a block that only Anthropic's server
-    knows becomes a part too, even if the block is neither a call nor a result.
+    """Return the blocks of a model's message. A call that Anthropic's server answered becomes one
+    part with its results, because the server refuses a call with only some of its results. If
+    ``singles`` is true, a part is also made of a block that only Anthropic's server knows.
     """
     found: dict[Any, _Block] = {}
     for place, block in enumerate(blocks):
@@ -168,22 +167,22 @@ def with_results(blocks: Iterable[_Block], *, singles: bool = False) -> list[_Bl
 
 
 def returned(block: Any) -> Any:
-    """Wrap a block of the user that only Anthropic's server knows in a part, which goes back to
-    Anthropic's server unchanged. Return any other block unchanged.
+    """Wrap a user's block in a part if only Anthropic's server knows the block. An encoder sends
+    the wrapped block back unchanged. Return any other block unchanged.
     """
     is_own = isinstance(block, dict) and is_of_anthropic(block)
     return {"type": "anthropic", "block": block} if is_own else block
 
 
 def content_of(blocks: Any) -> Content:
-    """Return the content of a user or a tool: a text stays, blocks become parts."""
+    """Return the content of a user or a tool. A text stays a text, and blocks become parts."""
     if type(blocks) is list:
         return tuple(said_in(blocks))
     return blocks if type(blocks) is str else ""
 
 
 def said_in(content: Any) -> list[_Block]:
-    """Return the parts of a content, which may be a list of blocks or a single block."""
+    """Return the parts of a content. The content may be a list of blocks or a single block."""
     if type(content) is list:
         blocks = content
     elif content is None:
@@ -194,8 +193,8 @@ def said_in(content: Any) -> list[_Block]:
 
 
 def thinking_of(text: str, signature: Any = None, redacted: Any = None) -> _Block:
-    """Return a model's thinking as a block, with ``signature`` if the signature is a text. If
-    ``redacted`` is a text, return a block with this encrypted thinking instead.
+    """Return a model's thinking as a block. The block has ``signature`` only if the signature is a
+    text. If ``redacted`` is a text, the block holds only this encrypted thinking.
     """
     if type(redacted) is str:
         return {"type": "redacted_thinking", "data": redacted}
@@ -204,9 +203,8 @@ def thinking_of(text: str, signature: Any = None, redacted: Any = None) -> _Bloc
 
 
 def thought_in(block: _Block) -> tuple[str, str]:
-    """Return the text and the signature of a thinking block or a reasoning item; the text or the
-    signature may be empty. A redacted block has only data, and the data is returned as the
-    signature.
+    """Return the text and the signature of a thinking block or a reasoning item. The text or the
+    signature may be empty. The signature of a redacted block is its encrypted data.
     """
     if kind_of(block) == "redacted_thinking":
         return "", text_or_empty(block.get("data"))
@@ -232,7 +230,7 @@ def texts_of(content: Content) -> list[str]:
 
 
 def given(content: Content) -> str | list[_Block]:
-    """Return the content of a user or a tool as Anthropic's messages have it: a text stays, parts
+    """Return the content of a user or a tool in Anthropic's format. A text stays a text, and parts
     become blocks.
     """
     return content if isinstance(content, str) else blocks_of(content)
@@ -264,7 +262,7 @@ def _file_at(url: str) -> _Block:
 
 
 def is_blank(content: Content) -> bool:
-    """Return whether a content has only white space, which Anthropic's server refuses."""
+    """Return whether a content has only white space. Anthropic's server refuses such a content."""
     if isinstance(content, str):
         return not content.strip()
     return all(
@@ -274,7 +272,6 @@ def is_blank(content: Content) -> bool:
 
 
 def use_of(action: Action) -> _Block:
-    """Return a call as a ``tool_use`` block."""
     return {
         "type": "tool_use",
         "name": action.tool,
@@ -284,7 +281,6 @@ def use_of(action: Action) -> _Block:
 
 
 def result_of(observation: Observation) -> _Block:
-    """Return a result as a ``tool_result`` block."""
     result = {
         "type": "tool_result",
         "content": given(observation.content),

@@ -1,5 +1,5 @@
-"""Pair results with calls, as ``projections.units`` does. A result without an id answers an open
-call of the newest reply.
+"""Pair results with calls by the rules of ``projections.units``. A result without an id answers an
+open call of the newest reply.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ V = TypeVar("V")
 
 
 class Recent(OrderedDict[K, V]):
-    """A mapping that holds only the last ``limit`` keys that were set, so that the mapping's memory
-    is limited.
+    """A mapping that holds only the last ``limit`` keys that were set.
 
     The class is not a plain dict, because a dict skips all deleted keys to find its first key.
     """
@@ -29,17 +28,18 @@ class Recent(OrderedDict[K, V]):
 
     def __setitem__(self, key: K, value: V) -> None:
         super().__setitem__(key, value)
-        self.move_to_end(key)  # a key that is set again becomes the last one
+        # setting a key a second time makes the key the newest
+        self.move_to_end(key)
         if len(self) > self._limit:
             self.popitem(last=False)
 
 
 _CALLS_MAX = 10_000
-"""A call waits for its result for at least this number of later calls."""
+"""A call waits for its result during at least this number of later calls."""
 
 
 def is_of_reply(action: Action, reply: Sequence[Action]) -> bool:
-    """Return whether an action belongs to the same reply as the actions ``reply``. Returns False if
+    """Return whether an action belongs to the same reply as the actions ``reply``. Return False if
     ``reply`` is empty.
     """
     return bool(reply) and action.response_id == reply[0].response_id is not None
@@ -49,13 +49,13 @@ class OpenCalls:
     """The calls that wait for a result. A call without an id never waits.
 
     ``view`` returns the View before the first event that is read. The open calls of this View are
-    added when a call is needed that was not opened after the first event.
+    loaded only if a result answers a call from before the first event.
     """
 
     def __init__(self, view: Callable[[], View] | None = None) -> None:
         self._view = view
         self._reply: list[Action] = []
-        """The calls of the newest reply, also the calls that have a result."""
+        """The calls of the newest reply, including the calls that have a result."""
         self._wait_for(())
 
     def _wait_for(self, calls: Iterable[Action]) -> None:
@@ -70,9 +70,7 @@ class OpenCalls:
             self._added += 1
 
     def open(self, call: Action) -> None:
-        """Add the next call. A call that is not shown may be a copy of a call that was open in the
-        View.
-        """
+        """Add the next call. A hidden call may be a copy of a call that is open in the View."""
         if not call.shown:
             self._read_past()
         self._reply = self._reply if is_of_reply(call, self._reply) else []
@@ -82,8 +80,8 @@ class OpenCalls:
         self._add(call)
 
     def is_open(self, call_id: Any) -> bool:
-        """Return whether a call with this id waits for a result. Cost: one pass over all calls that
-        wait for a result.
+        """Return whether a call with this id waits for a result. The cost is one pass over all open
+        calls.
         """
         return any(call.call_id == call_id for call in self.all())
 
@@ -93,10 +91,12 @@ class OpenCalls:
         return [*self._calls.values()]
 
     def close(self, key: Any, cause: int | None = None) -> tuple[str | None, int | None, str]:
-        """Close the call that a result answers: the call with the id ``key``, the call in the event
-        ``cause``, or a call that ``of_result`` returned. Return the id, the event id and the tool
-        of the call. If the call does not wait for a result, return ``key``, ``cause`` and an empty
-        text. An id that is not a text is returned as None.
+        """Close the call that a result answers. ``key`` is the id of the call, or a call that
+        ``of_result`` returned. ``cause`` is the event id of the call.
+
+        Return the id, the event id and the tool of the call. If the call does not wait for a
+        result, return ``key``, ``cause`` and an empty text. If ``key`` is not a text, return None
+        as the id.
         """
         call_id, cause = (key.call_id, key.id) if isinstance(key, Action) else (key, cause)
         if type(call_id) is not str:
@@ -116,12 +116,12 @@ class OpenCalls:
         return next((place for place in places if place is not None), None)
 
     def of_result(self, call_id: str | None, tool: str) -> str | Action | None:
-        """Return the call that a result without an id answers, for ``close``: in the newest reply,
-        the first open call of the tool that the result names. If the result names no tool, return
-        the first open call whose id is the name of its tool. Return None if no call fits. If the
+        """Return the call that a result without an id answers, as the ``key`` of ``close``. If the
         result has an id, return the id.
 
-        If the id is the name of the tool, the result counts as a result without an id. If the
+        The call is the first open call in the newest reply whose tool the result names. If the
+        result names no tool, the call is the first open call whose id equals the name of its tool.
+        Return None if no call fits. An id that equals the name of the tool counts as no id. If the
         history has no reply yet, return the name of the tool.
         """
         if call_id not in (None, tool):
@@ -134,7 +134,9 @@ class OpenCalls:
         return next((call for call in named if call.id in self._calls), None)
 
     def forget(self, event_ids: Container[int]) -> None:
-        """Drop the calls in the events ``event_ids``. The View no longer shows these events."""
+        """Drop the calls in the events ``event_ids``, because the View no longer shows these
+        events.
+        """
         self._wait_for([call for call in self.all() if call.id not in event_ids])
 
     def _read_past(self) -> None:

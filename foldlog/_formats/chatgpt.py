@@ -1,17 +1,17 @@
-"""Exports of ChatGPT: ``conversations.json``, in which each conversation is a tree of nodes.
+"""Exports of ChatGPT: ``conversations.json``. A conversation is a tree of nodes.
 
-The records are the nodes, ``{"id", "message", "parent"}`` without their ``children``: see
-``trees.py``.
+A record is a node without its ``children``, ``{"id", "message", "parent"}``: see ``trees.py``.
 
     user, system                    Message, SystemMessage; custom instructions and memories become
                                     messages from the environment
     assistant                       Message; an Action if its ``recipient`` is not ``all``
     tool                            Observation of the last call on its branch, then messages from
                                     the environment
-    thoughts, recaps, empty ones    Annotation
+    thoughts, recaps, empty texts   Annotation
     the conversation                Annotation with its title
 
-The file does not contain images and sounds: a text replaces them.
+The export does not contain images and sounds. A text with the reference replaces an image or a
+sound.
 """
 
 from __future__ import annotations
@@ -29,15 +29,14 @@ from foldlog.eventstore import Action, Message, Observation, Source, SystemMessa
 NAME = "chatgpt"
 
 _HIDDEN = ("thoughts", "reasoning_recap")
-"""Kinds of content that are not sent to a model again."""
+"""Kinds of content that ChatGPT does not send to a model again."""
 _CONTEXT = {
     "user_editable_context": ("user_profile", "user_instructions"),
     "model_editable_context": ("model_set_context", "repository", "structured_context"),
 }
-"""The kinds of content that tell a model about its user, and the fields with their texts."""
+"""The kinds of content that describe the user for a model, and the fields with the texts."""
 _TEXTS = ("text", "result", "summary", "content", "name")
-"""The fields in which other kinds of content may have their text. The first field with a text is
-used.
+"""The fields that can hold the text of other kinds of content. The first field with a text is used.
 """
 
 
@@ -62,8 +61,8 @@ class _Files(Exports):
         )
 
     def messages(self, conversation: Record) -> list[Any]:
-        """Return the nodes without their ``children``; an empty list if no node has a message. A
-        damaged node comes after the node that lists it as a child.
+        """Return the nodes without their ``children``. Return an empty list if no node has a
+        message. A damaged node comes after the node that lists the damaged node as a child.
         """
         mapping = conversation["mapping"]
         if type(mapping) is not dict:
@@ -116,7 +115,7 @@ class _Decoder(TreeDecoder):
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self._open: dict[Any, Action] = {}
-        """For each node, the call that waits for a result after it."""
+        """Maps the id of a node to the call that waits for a result after this node."""
 
     def say(self, read: RecordEvents, record: Record) -> None:
         message = record["message"] or {}
@@ -193,8 +192,8 @@ def _said(kind: str, content: Record) -> str:
 
 
 def _part(part: Any) -> str:
-    """Return a part of a content as a text. If the export only refers to a file, return the
-    reference as the text.
+    """Return a part of a content as a text. If the part is only a reference to a file, the text is
+    the reference.
     """
     if type(part) is not dict:
         return text_or_empty(part)

@@ -1,15 +1,16 @@
-"""Exports of Claude.ai: ``conversations.json``, in which each conversation has ``chat_messages``.
+"""Exports of Claude.ai: ``conversations.json``. A conversation holds its messages in
+``chat_messages``.
 
-The records are the messages: see ``trees.py``.
+A record is a message: see ``trees.py``.
 
-    human           Message: the text that the user typed, the texts of attached files, the names of
-                    other files
-    assistant       the events of Anthropic's blocks: texts, thinking, calls with their results
+    human               Message: the text of the user, the texts of attached files, the names of
+                        other files
+    assistant           the events of Anthropic's blocks: texts, thinking, calls with their results
     the conversation    Annotation with its title
 
-Since 2025 a message names the message before it (``parent_message_uuid``), and a conversation may
-name its newest message (``current_leaf_message_uuid``). If a conversation does not name its newest
-message, the branch of the message with the newest time is shown.
+Since 2025 a message names the message before it (``parent_message_uuid``). A conversation may name
+its newest message (``current_leaf_message_uuid``). If a conversation does not name its newest
+message, the View shows the branch whose last message has the newest time.
 """
 
 from __future__ import annotations
@@ -94,15 +95,14 @@ class _Decoder(TreeDecoder):
     def say(self, read: RecordEvents, record: Record) -> None:
         timestamp, time = read_time(record.get("created_at"))
         read.begin(Origin(format=NAME, id=record["uuid"], time=time), timestamp)
-        for response in _responses(_blocks(record), record["uuid"]):
+        for response in _responses(_message_blocks(record), record["uuid"]):
             read.response = f"message-{read.version}"
             read_blocks(read, {"role": _SENDERS[record["sender"]], "content": response})
         if read.is_empty:
             read.begin(Origin(format=NAME, id=record["uuid"]), None)
 
 
-def _blocks(record: Record) -> list[Record]:
-    """Return the content and the files of a message as Anthropic's blocks."""
+def _message_blocks(record: Record) -> list[Record]:
     content = record.get("content")
     blocks = [block for block in content if kind_of(block)] if type(content) is list else []
     blocks = blocks or [{"type": "text", "text": text_or_empty(record.get("text"))}]
@@ -118,7 +118,7 @@ def _blocks(record: Record) -> list[Record]:
 
 
 def _responses(blocks: list[Record], name: str) -> list[list[Record]]:
-    """Return the blocks in groups: each response of the model, and the results after it. A call
+    """Return the blocks in groups: a response of the model, then the results of its calls. A call
     without an id gets an id.
     """
     responses: list[list[Record]] = [[]]
@@ -159,8 +159,8 @@ def _responses(blocks: list[Record], name: str) -> list[list[Record]]:
 
 
 def _sayable(part: Record) -> Record:
-    """Return a part of a result as a text: the title, the address and the text of the part. A part
-    without a title, an address and a text is returned unchanged.
+    """Return the title, the address and the text of a part as one text. If the part has no title,
+    address or text, return the part unchanged.
     """
     if kind_of(part) == "image" and type(part.get("source")) is dict:
         return part
@@ -180,8 +180,8 @@ def _sayable(part: Record) -> Record:
 
 
 def _matches(record: Any) -> bool:
-    """Return whether a record is a message with a content, or is about the conversation and names
-    its account.
+    """Return whether a record is a message with a content, or describes the conversation and its
+    account.
     """
     if _is_about(record):
         return "updated_at" in record and "account" in record

@@ -35,11 +35,11 @@ ANY_HISTORY = "openai-chat"
 _NATIVE = "openhands-v1"
 """The default format of a history that was not imported."""
 _PLAIN: dict[str, Any] = {"cause": None, "origin": None, "redacted": None, "meta": {}, "extra": {}}
-"""The fields of an event that are not sent to a model, with their defaults."""
+"""Defaults of the event fields that a model never sees."""
 
 
 class OtherFormat(UnknownFormat):
-    """The history was imported from another format. Export it in that format, or as
+    """The history was imported from another format. Export the history in that format, or as
     ``openai-chat``, or export its View.
     """
 
@@ -69,12 +69,11 @@ class NotWritten(UnknownFormat):
 
 
 def writable_formats() -> list[str]:
-    """Return the names of the formats in which a history can be written."""
     return [name for name, format in formats().items() if format.lacks is not None]
 
 
 def check_written(format: str) -> Format:
-    """Return the format with this name if foldlog can write it. Raises ``NotWritten``,
+    """Return the format with this name if foldlog can write the format. Raises ``NotWritten``,
     ``UnknownFormat``.
     """
     chosen = format_named(format)
@@ -84,8 +83,8 @@ def check_written(format: str) -> Format:
 
 
 def check_callable(name: str, function: object) -> None:
-    """Raise ``TypeError`` if ``function``, the argument ``name`` that receives findings or notes,
-    cannot be called.
+    """Raise ``TypeError`` if ``function`` is not callable. ``name`` is the name of the argument in
+    the error.
     """
     if function is not None and not callable(function):
         raise TypeError(
@@ -103,15 +102,15 @@ def decode(
 ) -> Iterator[Event]:
     """Return the events of one history, in order, with ids 0, 1, 2, …
 
-    If ``as_history`` is true, OpenHands V0 records are the agent's history: all records are shown
-    except condensations and requests. If ``as_history`` is false, the records are a stream: records
-    outside of the agent's history are returned but not shown. If a log of V1 or Claude Code has
-    branches, the active branch is shown.
+    If ``as_history`` is true, OpenHands V0 records are the agent's history. Then all events are
+    shown except condensations and requests. If ``as_history`` is false, the records are a stream. A
+    stream also has records outside of the agent's history, and the events of these records are not
+    shown. If a log of V1 or Claude Code has branches, only the active branch is shown.
 
-    A record that is not an event is left out, and ``findings`` is called with the problem. If
-    ``findings`` is None, ``InvalidEvent`` is raised instead. ``findings`` is also called with
-    problems in records that could be read. Raises ``UnknownFormat``. The function makes one pass
-    over the records.
+    If a record is not an event, ``decode`` calls ``findings`` with the problem and goes on with the
+    next record. If ``findings`` is None, ``decode`` raises ``InvalidEvent``. ``findings`` also
+    receives problems of records that could be read. Raises ``UnknownFormat``. The function reads
+    the records once.
     """
     check_callable("findings", findings)
     chosen = format_named(format)
@@ -148,16 +147,17 @@ def _decode_all(
 def encode(
     events: Iterable[Event], format: str, *, notes: Callable[[str], None] | None = None
 ) -> Iterator[Any]:
-    """Return the records of a whole history, from its event 0 on, in ``openai-chat``,
+    """Return the records of a whole history, from its event 0 on. ``format`` is ``openai-chat``,
     ``anthropic-messages``, ``openhands-v1``, ``otlp-genai`` or ``atif``.
 
     Retracted events are written too. ``history.export`` leaves out retracted events, and returns
-    the records of an import unchanged. Any history can be written as ``openai-chat``, without its
-    bookkeeping. ``notes`` is called with a text for each kind of event that the format cannot hold.
+    the records of an import unchanged. ``openai-chat`` can hold any history without its
+    bookkeeping. If the format cannot hold a kind of events, ``encode`` calls ``notes`` with a text
+    about these events.
 
-    Raises ``UnknownFormat``, also if foldlog does not write the format, or if the history was
-    imported from another format. Raises ``ValueError`` if the events do not begin at 0 or an event
-    is missing, because a record may refer to an earlier record.
+    Raises ``UnknownFormat`` if foldlog does not write the format, or if the history was imported
+    from another format. Raises ``ValueError`` if event 0 or a later event is missing, because a
+    record may refer to any earlier record.
     """
     check_callable("notes", notes)
     check_written(format)
@@ -174,8 +174,8 @@ def encode_standing(
     stored: StoredRecords = NO_RECORDS,
 ) -> Iterator[Any]:
     """Return the records of a whole history up to ``version``, without events that ``retractions``
-    took back. A retraction that comes from the source begins a branch of the source. The records of
-    the abandoned branch are written too. Raises the errors of ``encode``.
+    took back. A retraction from the source begins a branch of the source, so the records of the
+    abandoned branch are written too. Raises the errors of ``encode``.
     """
     retractions_here = [retraction for retraction in retractions if not is_of(retraction, format)]
     kept_intervals = intervals_kept(retractions_here, version) if retractions_here else None
@@ -195,9 +195,10 @@ def encode_standing(
 
 
 def encode_view(view: View, format: str, notes: Callable[[str], None] | None) -> Iterator[Any]:
-    """Return the View as it is sent to a model, as records of a format. If the format has a
-    dialect, the records are messages of this dialect. If it has none, the format's writer makes the
-    records. Raises ``UnknownFormat``, also for a format that foldlog does not write.
+    """Return the prompt that a View sends to a model, as records of a format. If the format has a
+    dialect, the records are messages of this dialect. If the format has no dialect, the format's
+    encoder makes the records. Raises ``UnknownFormat``, also for a format that foldlog does not
+    write.
     """
     chosen = check_written(format)
     if chosen.dialect is None:
@@ -211,7 +212,7 @@ def encode_view(view: View, format: str, notes: Callable[[str], None] | None) ->
 
 
 def _messages(dialect: Dialect, view: View) -> list[dict[str, Any]]:
-    """Return the messages of a View. Messages of OpenAI's chat also get the model's thinking."""
+    """Return the messages of a View. Messages in OpenAI's dialect also get the model's thinking."""
     if dialect == "openai":
         thinking = {
             turn.positions: turn.thinking for turn in turns(view.events, view.fit_positions)
@@ -220,14 +221,15 @@ def _messages(dialect: Dialect, view: View) -> list[dict[str, Any]]:
             message | thought(thinking[positions]) if message["role"] == "assistant" else message
             for message, positions in view.rendered(dialect)
         ]
-    prompt = view.system_prompt  # Anthropic's messages have no role of a system
+    # Anthropic's messages have no system role
+    prompt = view.system_prompt
     opening = [{"role": "user", "content": prompt}] if prompt else []
     return [*opening, *(message for message, _ in view.rendered(dialect))]
 
 
 def _events_sent(view: View) -> list[Event]:
-    """Return the events of a history whose View would send the same prompt to a model. The returned
-    events look like events of a history that was not imported.
+    """Return events whose View sends the same prompt to a model. The events look like events of a
+    history that was not imported.
     """
     events: list[Event] = []
     for turn in turns(view.events, view.fit_positions):
@@ -242,7 +244,7 @@ def _events_sent(view: View) -> list[Event]:
         thoughts = iter(turn.thinking)
         first_id = len(events)
         for call in turn.calls:
-            # it also has what comes after it
+            # the last call also gets the texts and thinking after the calls
             is_last = call is turn.calls[-1]
             fields: dict[str, Any] = {
                 "id": len(events),
@@ -283,9 +285,7 @@ def _records(
     kept_intervals: Intervals | None,
     stored: StoredRecords,
 ) -> Iterator[Any]:
-    """Yield the records of a history's events with ids in ``kept_intervals``. If ``kept_intervals``
-    is None, yield the records of all events.
-    """
+    """Yield the records of the events with ids in ``kept_intervals``. None means all events."""
     counts = None if notes is None else ExportNotes(format)
     retracted = 0
     encoder = Encoder(
@@ -325,9 +325,9 @@ def _tell(counts: ExportNotes, format: str, notes: Callable[[str], None]) -> Non
 
 
 def format_of_history(store: Store, conversation: str) -> str:
-    """Return the format in which a history is exported by default. The first event that was
-    imported or is shown determines the format, because an adapter may write documents before its
-    first record.
+    """Return the default format for an export of a history. The first event that is imported or
+    shown determines the format. Earlier events do not count, because an adapter may write documents
+    before its first record.
     """
     events = store.events(conversation)
     first = next((event for event in events if event.origin is not None or event.shown), None)
@@ -337,6 +337,6 @@ def format_of_history(store: Store, conversation: str) -> str:
 
 
 def check_origin(event: Event, format: str) -> None:
-    """Raise ``OtherFormat`` for an event that cannot be written in the format ``format``."""
+    """Raise ``OtherFormat`` for an event that ``format`` cannot hold."""
     if event.origin is not None and event.origin.format != format and format != ANY_HISTORY:
         raise OtherFormat(format, event.origin.format)

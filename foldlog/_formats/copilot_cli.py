@@ -1,4 +1,4 @@
-"""Copilot CLI: the events of a session, lines of ``session-state/ID/events.jsonl``.
+"""Sessions of Copilot CLI: lines of ``session-state/ID/events.jsonl``.
 
     {"type": "user.message", "data": {…}, "id": …, "timestamp": …, "parentId": …}
 
@@ -6,10 +6,9 @@ The types, and the events that they become:
 
     system.message                  SystemMessage that replaces the last system prompt; an equal
                                     prompt is not shown
-    user.message                    Message with the text that was sent to the model
-                                    (``transformedContent``). The text that the user wrote in the
-                                    first message is the title. With a ``source`` it is a message of
-                                    the environment
+    user.message                    Message with the text for the model (``transformedContent``).
+                                    The text of the user in the first message is the title. A
+                                    message with a ``source`` comes from the environment
     system.notification             Message from the environment
     assistant.message               Message, or an Action for each call; the text is the thought of
                                     the first call
@@ -23,10 +22,10 @@ The types, and the events that they become:
                                     prompt; a first message may follow
     every other type                Annotation
 
-Events of sub-agents (``agentId``, ``parentToolCallId``) are stored and not shown. If a user goes
-back to an earlier message, Copilot CLI cuts its file there. The code of Copilot CLI is not public.
-The events of Copilot CLI show that a compaction keeps the records that came after the compaction
-began, and that a truncation removes the oldest messages.
+A View does not show events of sub-agents (``agentId``, ``parentToolCallId``). If a user goes back
+to an earlier message, Copilot CLI cuts its file there. The code of Copilot CLI is not public, so
+the following two rules come from its events. A compaction keeps the records that came after the
+compaction began. A truncation removes the oldest messages.
 """
 
 from __future__ import annotations
@@ -73,14 +72,12 @@ _KINDS = frozenset(
 )
 """The first words of the types of records."""
 _IN_WORDS = ("file", "directory", "selection", "github_reference", "omitted")
-"""The types of attachments that the text for the model already describes."""
+"""The text for the model already describes attachments of these types."""
 _SYSTEM = "system"
-"""The tag of a system prompt, in place of the id of a record."""
+"""The tag of a system prompt. The tag of any other event is the id of its record."""
 
 _SIZES = {"preCompactionTokens": "tokens_before", "postCompactionTokens": "tokens_after"}
-"""The fields with the size of the prompt, and the names of these fields in the metadata of a
-condensation.
-"""
+"""Maps a field with the size of the prompt to its name in the metadata of a condensation."""
 
 _Part = dict[str, Any]
 
@@ -121,7 +118,7 @@ class CopilotDecoder(FollowingDecoder):
         self._prompt_id: int | None = None
         self._is_named = False
         self._begun: set[str] | None = None
-        """The records that were shown when a compaction began."""
+        """The ids of the records that were shown when the last compaction began."""
 
     def tag(self, event: Event, read: RecordEvents | None) -> str:
         if isinstance(event, SystemMessage) or read is None:
@@ -169,8 +166,8 @@ class CopilotDecoder(FollowingDecoder):
         read.close(kind, data)
 
     def _read_prompt(self, read: RecordEvents, data: _Part, content: str) -> None:
-        """Add a system prompt, which replaces the last system prompt. The prompt of a developer
-        does not replace the system prompt.
+        """Add a system prompt in place of the last system prompt. A prompt of the developer
+        replaces nothing.
         """
         is_new = read.shown and data.get("role") != "developer" and content != self._prompt
         if is_new and self._prompt_id is not None:
@@ -192,12 +189,12 @@ class CopilotDecoder(FollowingDecoder):
         failed = data.get("success") is False
         if failed and not content and type(error) is dict:
             content = text_or_empty(error.get("message"))
-        # If the user ran a tool, its result has no call, and is not sent to the model.
+        # A result without a call comes from a tool that the user ran. The model does not see it.
         read.shown = read.shown and self.calls.is_open(data.get("toolCallId"))
         read.answer(data.get("toolCallId"), content, is_error=failed)
 
     def _shown_records(self) -> list[str]:
-        """Return the ids of the records that are shown, except system prompts."""
+        """Return the ids of the shown records, except the ids of system prompts."""
         return [record_id for _, record_id in self.shown.all() if record_id != _SYSTEM]
 
     def _condense(self, read: RecordEvents, kind: str, data: _Part) -> None:
@@ -231,7 +228,7 @@ class CopilotDecoder(FollowingDecoder):
         self, read: RecordEvents, data: _Part, forgotten: set[str], summary: str, reason: str
     ) -> None:
         """Add a condensation that forgets the records ``forgotten``, unless ``forgotten`` is empty.
-        The summary of the condensation comes after the system prompts at the beginning.
+        The summary comes after the system prompts at the beginning.
         """
         if not forgotten:
             return
@@ -263,8 +260,8 @@ def _read_response(read: RecordEvents, data: _Part, content: str) -> None:
 
 
 def _with_files(text: str, attachments: Any) -> Content:
-    """Return a text with attachments: files that are attached in full, and attachments that the
-    text does not describe.
+    """Return a text with its attachments. Attachments that the text already describes are left out,
+    unless the attachment contains a whole file.
     """
     parts: list[_Part] = []
     for attachment in dicts_in(attachments):
@@ -286,8 +283,8 @@ _COUNTS = {
 
 
 def _calls(events: Iterable[Event]) -> Iterator[ModelCall]:
-    """Yield the calls of models, as the record at the end of a session counts them. For each reply
-    after the last record of a session's end, yield a call with the reply's own tokens.
+    """Yield the calls of models. The last record of a session counts the calls and tokens of each
+    model. Replies after this record are counted by their own tokens.
     """
     replies: list[Event] = []
     for event in events:

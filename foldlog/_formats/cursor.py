@@ -1,9 +1,9 @@
-"""Cursor: the conversations of its editor and of its command line, and the transcripts of its
-agents.
+"""Conversations of Cursor's editor and command line, and transcripts of its agents.
 
-    state.vscdb                 of the editor: for each conversation a list of bubbles, and the
-                                bubbles
-    store.db                    of the command line: one conversation; its root lists the messages
+    state.vscdb                 database of the editor: for each conversation a list of bubbles, and
+                                the bubbles
+    store.db                    database of the command line: one conversation; its root lists the
+                                messages
     agent-transcripts/….jsonl   lines with texts and calls, mostly without the results
 
 The records, and the events that they become:
@@ -16,9 +16,8 @@ The records, and the events that they become:
     {"role", "message": {"content"}}    a line of a transcript, with Anthropic's blocks
     {"type": "turn_ended"}              Annotation
 
-The record of a bubble has its texts, calls and usage only, because Cursor changes all other fields
-of a bubble later. The name of a conversation is its title. The title is stored separately from the
-records.
+The record of a bubble has only its texts, calls and usage, because Cursor changes all other fields
+of a bubble later. The title of a conversation is its name in Cursor. No record contains the title.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ _Part = dict[str, Any]
 
 _USER = 1
 _AGENT = 2
-"""The types of bubbles: of a user, and of the agent."""
+"""``_USER`` and ``_AGENT`` are the types of bubbles of a user and of the agent."""
 _KEPT = (
     "bubbleId",
     "type",
@@ -111,7 +110,7 @@ def _is_of_command_line(path: Path) -> bool:
 
 
 def _conversations_of_editor(path: Path, unread: list[Located]) -> Iterator[Contained]:
-    """Yield the conversations of the editor that have messages, the oldest first."""
+    """Yield the conversations of the editor that have messages, the oldest conversation first."""
     conversations = list[tuple[str, float, str, list[str]]]()
     with opened(path) as database:
         for key, value in database.execute(_CONVERSATIONS):
@@ -154,7 +153,6 @@ def _text_of(value: Any) -> str:
 
 
 def _conversation_of_store(path: Path, unread: list[Located]) -> Iterator[Contained]:
-    """Yield the conversation of a store of the command line."""
     with opened(path) as database:
         fields = _about(database)
     root = text_or_empty(fields.get("latestRootBlobId"))
@@ -165,7 +163,7 @@ def _conversation_of_store(path: Path, unread: list[Located]) -> Iterator[Contai
 
 
 def _about(database: sqlite3.Connection) -> _Part:
-    """Return the fields of the conversation in a store. The store has the fields as JSON in
+    """Return the fields of the conversation in a store. The store holds the fields as JSON in
     hexadecimal digits.
     """
     row = database.execute("SELECT value FROM meta WHERE key = '0'").fetchone()
@@ -200,8 +198,8 @@ def _messages(path: Path, root: str, unread: list[Located]) -> Iterator[Located]
 
 
 def _names_of_blobs(root: bytes) -> Iterator[str]:
-    """Yield the names of the blobs in a root. A root is a message of Protocol Buffers, and a name
-    is a field with the number 1 and 32 bytes. All other fields are skipped by their wire type.
+    """Yield the names of the blobs in a root. A root is a message of Protocol Buffers. The name of
+    a blob is a field with the number 1 and 32 bytes.
     """
     offset = 0
     while offset < len(root):
@@ -252,15 +250,13 @@ def _matches(record: Any) -> bool:
 
 
 class _Decoder(FollowingDecoder):
-    """Makes events of the records of one conversation."""
-
     keeps_shown = False
     has_own_ids = True
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self._thoughts: list[_Part] = []
-        """The thinking in the last bubbles, which belongs to the next message or call."""
+        """The thinking in the last bubbles, until a message or call gets this thinking."""
 
     def read(self, read: RecordEvents, record: _Part) -> None:
         if "bubbleId" in record:
@@ -298,7 +294,6 @@ class _Decoder(FollowingDecoder):
         read.say("agent", as_text=True)
 
     def _read_call(self, read: RecordEvents, tool: _Part) -> None:
-        """Add a call, and the result of the call if the bubble has a result."""
         call_id = text_or_none(tool.get("toolCallId")) or str(read.origin.id)
         arguments = tool.get("rawArgs") or tool.get("params")
         read.call(tool.get("name") or str(tool.get("tool") or ""), arguments, call_id)
@@ -317,7 +312,7 @@ class _Decoder(FollowingDecoder):
                     arguments = block.get("args", block.get("input"))
                     name = block.get("toolName", block.get("name"))
                     call_id = block.get("toolCallId", block.get("id"))
-                    # Calls in transcripts have no id.
+                    # a call in a transcript has no id
                     read.call(name, arguments, call_id or f"call-{read.version}")
                 case {"type": "tool-result" | "tool_result"}:
                     self._read_result(read, block)

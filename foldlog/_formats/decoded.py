@@ -1,7 +1,8 @@
-"""Count the records of a format that has no skeleton: decode them in memory, and count the events.
+"""Count the events of a format without a skeleton: decode all records in memory, and count the
+events.
 
-Counts of decoded events always match the stored events, but each import has to decode all records.
-The ids, the time and the kind of a redacted record stay.
+The counts always match the stored events, but every import decodes all records of the source. If a
+record is redacted, its ids, its time and its kind stay.
 """
 
 from __future__ import annotations
@@ -41,23 +42,23 @@ _STAY = frozenset(
         "source",
     )
 )
-"""The fields of a record that stay after a redaction, because later records refer to them."""
+"""A redaction does not delete these fields of a record, because later records refer to them."""
 _NAME = re.compile(r"[\w.:-]{1,64}", re.ASCII)
-"""A text that may stay after a redaction: an id, a time or the name of a kind. Any other text may
-come from a user.
+"""Matches an id, a time or the name of a kind. A redaction deletes any other text, because a user
+may have written the text.
 """
 
 READER = 1
-"""The version of the decoders. If decoders make other events of the same records, increase this
-version.
+"""The version of the decoders. Increase this version if a decoder makes other events of a
+record.
 """
 
 
 def decoder_of(
     format: Format, prefix: str = "", findings: list[str] | None = None
 ) -> RecordDecoder:
-    """Return a decoder for one history. The decoder must read the history from the first record
-    on.
+    """Return a decoder for one history. The decoder must read the history from the first
+    record on.
     """
     return format.reader(Options(prefix=prefix, findings=[] if findings is None else findings))
 
@@ -69,7 +70,7 @@ def events_of(decoder: RecordDecoder, format: Format, record: Any) -> list[Event
     events = decoder.events(record)
     number(events, format.name)
     if format.time is None:
-        # An empty time means that the event happened before the import, at an unknown time.
+        # an empty time means: at an unknown time before the import
         for event in events:
             assert event.origin is not None
             force_setattr(event.origin, "time", event.origin.time or "")
@@ -77,7 +78,7 @@ def events_of(decoder: RecordDecoder, format: Format, record: Any) -> list[Event
 
 
 class DecodedRecords:
-    """The records of one history as events in memory. This class has the same methods as
+    """The records of one history as events in memory. This class has the methods of
     ``Skeleton``.
     """
 
@@ -89,14 +90,13 @@ class DecodedRecords:
         self._decoder = decoder_of(format, findings=self.findings)
         self._first = list[Any]()
         self.where = dict[str, str]()
-        """Where the source was written: the same fields as ``SourceState.where``."""
+        """Where the source was written, in the fields of ``SourceState.where``."""
 
     def add(self, record: bytes, record_hash: bytes) -> None:
         """Count a record. Raises ``UnreadableJson`` for a record that is not JSON."""
         self.take(parse(record))
 
     def take(self, record: Any) -> None:
-        """Count a parsed record."""
         if len(self._first) < 50:
             self._first.append(record)
         self.where = located(self.where, **self.format.where(record))
@@ -107,17 +107,17 @@ class DecodedRecords:
 
     @property
     def conversation(self) -> str | None:
-        """The name of the conversation, according to its records."""
+        """The name of the conversation in the first records."""
         return self.format.conversation(self._first)
 
     def encoded(self) -> bytes:
-        """Return an empty state: when a source grows, all records of the source are decoded
+        """Return an empty state. Without a state, the records of a grown source are all decoded
         again.
         """
         return b""
 
     def left_of(self, record: bytes) -> bytes:
-        """Return the ids, time and kind of a record, which stay after a redaction."""
+        """Return the ids, time and kind of a record. A redaction does not delete these fields."""
         (value,) = values_of(iter((record,)))
         fields = dict_or_empty(value)
         kept = {
@@ -129,7 +129,7 @@ class DecodedRecords:
 
 
 def values_of(records: Iterator[bytes]) -> Iterator[Any]:
-    """Yield the values of stored records; None for a record that cannot be parsed any more."""
+    """Yield the values of stored records. Yield None for a record that is not JSON."""
     for record in records:
         try:
             yield parse(record)

@@ -1,10 +1,10 @@
 """Detect the format of a history by its first records.
 
 A format is recognized by fields that only its records have (``Format.matches``). At least two of
-the first records, and most of the first records, must match. One matching record is enough if the
-format accepts all the other first records. If a record can only come from another program, the
-format is ruled out (``Format.refuses``), because many programs write the same messages until the
-first call of a tool.
+the first 50 records, and at least half of the first 50 records, must match. A single matching
+record is enough if the format accepts all 50 records. Many programs write equal messages until the
+first call of a tool. So a format is excluded if a record can only come from another program
+(``Format.refuses``).
 """
 
 from __future__ import annotations
@@ -27,10 +27,9 @@ from foldlog.eventstore import InvalidArgument
 
 
 def recognize(format: str = AUTO) -> Recognize:
-    """Return functions that recognize histories of any format, or, if a ``format`` is named, only
-    histories whose records this format accepts.
-
-    Raises ``UnknownFormat``.
+    """Return functions that recognize histories. If ``format`` is ``AUTO``, any format is
+    recognized. Otherwise a history must contain a record that the named format accepts. Raises
+    ``UnknownFormat``.
     """
     if format == AUTO:
         return Recognize(format_of, _reader_of, _nothing_of_ours)
@@ -51,8 +50,8 @@ _KEYS_NAMED = 6
 
 
 def _nothing_of_ours(records: Iterable[Any]) -> str:
-    """Return the message that the first records of a history have no known format. The message
-    describes the first record that no format matches.
+    """Return the message for a history without a known format. The message describes the first
+    record that no format matches.
     """
     looked_at = list(islice(records, LOOK_AT))
     odd = next(
@@ -84,9 +83,7 @@ def _reader_of(path: Path, begin: bytes) -> Format | None:
 
 
 def format_of(records: Iterable[Any]) -> Format | None:
-    """Return the format of a history by its first records; None if the records have no known
-    format.
-    """
+    """Return the format of a history by its first records. Return None if no format is found."""
     looked_at = [
         record
         for record in islice(records, LOOK_AT)
@@ -108,7 +105,7 @@ def format_of(records: Iterable[Any]) -> Format | None:
 
 
 def _count(format: Format, counts: Mapping[Format, int], owners: Container[str]) -> int:
-    """Return how many records match a format, or the format that this format ``looks_like``."""
+    """Return how many records match a format or the format that this format ``looks_like``."""
     count = counts.get(format, 0)
     if not format.looks_like or format.looks_like in owners:
         return count
@@ -120,23 +117,26 @@ _BEGINNING = 2**16
 
 
 def of_lines(path: Path) -> Format | None:
-    """Return the format of a log of JSON Lines, if its beginning leaves no doubt. At least three of
-    the first four lines, and half of the first 50 lines, must match the same format, and none of
-    the first four may match another. If the beginning leaves a doubt, for example if each line
-    contains a history, return None. Only the first lines of the file are read.
+    """Return the format of a log of JSON Lines by its beginning. Return None if the beginning does
+    not decide, for example because each line contains a history.
+
+    At least three of the first four lines must match one format, and no line of the four may match
+    another format. At least half of the first 50 lines must match. Only the first 64 KiB of the
+    file are read.
     """
     if path.suffix != ".jsonl" or not path.is_file():
         return None
     with path.open("rb") as file:
         begin = file.read(_BEGINNING)
     lines = begin.splitlines()
-    records = _records_in(lines[:-1] if len(begin) == _BEGINNING else lines)
+    records = _readable_records(lines[:-1] if len(begin) == _BEGINNING else lines)
     first = [*islice(records, _ENOUGH + 1)]
     matched = [format for format in map(_match, first) if format is not None]
     if len(matched) < _ENOUGH or len({*matched}) > 1:
         return None
     format = matched[0]
-    if format.skeleton is None:  # such logs are short, and later records may have another format
+    # a log without a skeleton is short, and its later records may have another format
+    if format.skeleton is None:
         return None
     if format.files is not None and format.files.holds(path, begin):
         return None
@@ -145,16 +145,15 @@ def of_lines(path: Path) -> Format | None:
     return format if is_most and not any(map(format.refuses, first)) else None
 
 
-def _records_in(lines: Sequence[bytes]) -> Iterator[Any]:
-    """Yield the records in the first lines; skip lines that cannot be parsed."""
+def _readable_records(lines: Sequence[bytes]) -> Iterator[Any]:
     for line in islice(lines, LOOK_AT):
         with suppress(UnreadableJson):
             yield parse(line) if line else None
 
 
 def _match(record: Any) -> Format | None:
-    """Return the format of a record; None if the record has no known format, or belongs to another
-    program.
+    """Return the format of a record. Return None if no format matches, or if the matching format
+    refuses the record.
     """
     format = next((format for format in each_format() if format.matches(record)), None)
     return None if format is None or format.refuses(record) else format
@@ -163,8 +162,8 @@ def _match(record: Any) -> Format | None:
 def detect(source: str | PathLike[str] | Iterable[Any]) -> str:
     """Return the format of a file, a folder, or records: one of ``FORMATS``.
 
-    Raises ``NotAHistory`` for a path without a history, ``InvalidArgument`` for records of no known
-    format.
+    Raises ``NotAHistory`` for a path without a history, and ``InvalidArgument`` for records without
+    a known format.
     """
     if isinstance(source, str | PathLike):
         from foldlog._formats.files.histories import histories

@@ -1,5 +1,5 @@
-"""Turn events back into records. Stored records are returned unchanged. The writer of the format
-makes records of events without a stored record.
+"""Turn events back into records. A stored record is returned unchanged. The encoder of the format
+makes the records of all other events.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class StoredRecords(Protocol):
     """The stored records of one history."""
 
     def count(self, event: Event) -> int:
-        """Return how many events were made of the record that begins with ``event``; 0 if no stored
-        record begins with ``event``.
+        """Return how many events were made of the record that begins with ``event``. Return 0 if no
+        stored record begins with ``event``.
         """
 
     def record(self, events: Sequence[Event]) -> Any:
-        """Return the record from which ``events`` were made; None if the record is redacted or not
-        stored.
+        """Return the record from which ``events`` were made. Return None if the record is redacted
+        or not stored.
         """
 
 
@@ -56,15 +56,15 @@ class _NoRecords:
 
 
 NO_RECORDS: StoredRecords = _NoRecords()
-"""Stands for the records of a history that is not stored, or that was not imported."""
+"""Stands for the records of a history that was not imported or is not stored."""
 
 
 class Encoder:
-    """Turns the events of one history back into records, one event after the other.
+    """Turns the events of one history back into records, one event after another.
 
-    A ``stored`` record is returned unchanged. The writer of the format makes records of events
-    without a stored record. An export may begin with any event that begins a record. ``notes``
-    counts the events that are left out. Raises ``UnknownFormat``.
+    A ``stored`` record is returned unchanged. The encoder of the format makes records of events
+    without a stored record. An export may begin at any event that begins a record. ``notes`` counts
+    the events that are left out. Raises ``UnknownFormat``.
     """
 
     def __init__(
@@ -79,24 +79,22 @@ class Encoder:
         self._parts = chosen.parts
         self._writer = chosen.writer()
         self._group: list[Event] = []
-        """The first events of a record whose later events have not come yet."""
+        """The first events of a record, until the last event of the record comes."""
         self._missing = 0
-        """How many events of the record that ``_group`` begins have not come yet."""
+        """The number of events that the record of ``_group`` still lacks."""
         self._head: Sequence[Any] | None = None
-        """The records at the head of the history; empty after the records were written."""
+        """The records at the head of the history. The head is empty after it was written."""
         self._notes = notes
         self._first: int | None = None
-        """The id of the first event. The result of a call is written even if the call came before
-        the first event.
+        """The id of the first event. If a call came before the first event, its result is still
+        written.
         """
         self._waiting = WaitingCalls()
         """The calls that wait for results, with the ids of their events."""
         self._calls_of_user = set[int]()
         """The ids of the waiting calls that the user made."""
         self._passed: list[tuple[Sequence[Event], Any]] = []
-        """Stored records that the writer does not know yet. Before the writer writes a record, it
-        must follow the passed records.
-        """
+        """Stored records that the writer must follow before the writer writes the next record."""
 
     def pass_by(self, events: Sequence[Event], record: Any) -> None:
         """Note a stored record and all its events. The caller itself writes the stored record."""
@@ -112,7 +110,7 @@ class Encoder:
 
     def _follow(self, events: Sequence[Event], record: Any) -> None:
         self._head = ()
-        # A later record follows the last record that is not a repetition.
+        # a repetition is not the predecessor of the next record
         if not is_repeated(events[-1]):
             self._writer.follow(events, record)
 
@@ -123,15 +121,15 @@ class Encoder:
         self._follow_passed()
         is_ours = is_of(event, self._name)
         sent = self._as_sent(event)
-        # A step aside (a retraction, a declined condensation) may come between the events of a
-        # record, and is not a part of it. Any other event of the group has the next place in the
-        # record. An event with another place shows that events of the record were left out.
+        # A retraction or a declined condensation is a "step aside": it may come between two events
+        # of a record without being a part of the record. Any other event of the group has the next
+        # place in the record. A gap between the places means that events were left out.
         belongs_to_group = is_ours and (is_step_aside(event) or place_of(event) == self._numbered)
         unfinished = self.part() if self._group and not belongs_to_group else []
         if is_ours and not self._group:
             self._missing = self._stored.count(event)
         if not self._missing and is_ours and is_step_aside(event):
-            # A step aside between two records has no record, and the writer only follows it.
+            # a step aside between two records has no record, but the writer must know of it
             self._writer.follow([event], None)
             return unfinished
         if not self._missing:
@@ -159,9 +157,9 @@ class Encoder:
         return sum(not is_step_aside(event) for event in self._group)
 
     def _as_sent(self, event: Event) -> Event | None:
-        """Return an event as it is sent to a model. Calls of the user and their results become
-        messages, and a result names its call. Return None for an event that is not sent to a model,
-        such as a second result of a call.
+        """Return an event as a model receives the event. Calls of the user, and results of these
+        calls, become messages. A result names its call. Return None for an event that the model
+        does not receive, such as a second result of a call.
         """
         self._first = event.id if self._first is None else self._first
         match event:
@@ -213,9 +211,8 @@ class Encoder:
         return self._with_head(self._writer.end())
 
     def part(self, without: Event | None = None) -> list[Any]:
-        """Return new records for the events so far of a record that cannot be written as it was
-        stored. ``without`` is a later event of the record that is left out, because it is redacted
-        or retracted.
+        """Return new records for the first events of an incomplete record. ``without`` is the event
+        that the record lacks, because the event is redacted or retracted.
         """
         group = self._group
         self._group = []
@@ -228,10 +225,9 @@ class Encoder:
         ]
 
     def shown(self, events: Sequence[Event], stored: Sequence[Event]) -> list[Any]:
-        """Return the records for the events of one record as they are sent to a model. ``stored``
-        are the events of the record in the log. If ``events`` equal ``stored``, the stored record
-        is returned. Otherwise unchanged events keep their parts of the stored record, and changed
-        events get new parts.
+        """Return the records for the shown events of one record. ``stored`` are the events of the
+        record in the log. If ``events`` equal ``stored``, return the stored record. Otherwise an
+        unchanged event keeps its part of the stored record, and a changed event gets a new part.
         """
         self._follow_passed()
         if [*events] == [*stored]:
@@ -253,7 +249,7 @@ class Encoder:
         return [_with_parts(record, self._parts, shown_parts)] if shown_parts else []
 
     def _write_remains(self, events: Sequence[Event]) -> list[Any]:
-        """Return the records for the events that are left of a redacted record. If the format has
+        """Return the records for the events that a redaction left of a record. If the format has
         ``parts``, return a single record.
         """
         earlier_records = self._end_open_record()
@@ -261,7 +257,7 @@ class Encoder:
         for event in events:
             origin = event.origin
             if self._parts:
-                # Only the first new record gets the id of the redacted record.
+                # only the first new record gets the id of the redacted record
                 origin = None if records else events[0].origin
             records += self._write(replace(event, origin=origin))
         records += self._end_open_record()
@@ -287,8 +283,8 @@ class Encoder:
         return self._with_head(records) if records else []
 
     def _with_head(self, records: Sequence[Any]) -> list[Any]:
-        """Return the records of the writer, after the head of the history if the head was not
-        written yet.
+        """Return the records of the writer. If the head of the history was not written yet, the
+        head comes first.
         """
         if not records:
             return []
@@ -305,8 +301,8 @@ def _as_message(event: Event, source: Source, content: Content) -> Message | Non
 
 
 def _parts_in(record: Any, path: Sequence[str]) -> list[Any] | None:
-    """Return the parts under the keys ``path`` of a record; None if the record has no parts. A text
-    is a single part.
+    """Return the parts under the keys ``path`` of a record. A text is a single part. Return None if
+    the record has no parts.
     """
     value = within(record, *path)
     return [{"type": "text", "text": value}] if isinstance(value, str) else value
@@ -321,17 +317,17 @@ def _with_parts(record: Any, path: Sequence[str], parts: list[Any]) -> Any:
 
 def in_json(event: Event) -> Event:
     """Return an event in a form that any program can read as JSON."""
-    # A search in the representation is quicker than in every value, and most events have neither
-    # bytes nor surrogates.
+    # One search in the representation is quicker than a search in every value. Most events have
+    # neither bytes nor surrogates.
     text = repr(event)
     if "b'" in text or 'b"' in text:  # the event may contain bytes
         event = _without_bytes(event)
-    # Many programs cannot read half a surrogate pair.
+    # many programs cannot read half a surrogate pair
     return _sendable(event) if "\\ud" in text else event
 
 
 def _sendable(event: Event) -> Event:
-    """Return an event whose texts can be sent: half a surrogate pair becomes a question mark."""
+    """Return an event in which a question mark replaces each half of a surrogate pair."""
     containers = (value if isinstance(value, dict) else [value] for _, value in values_in(event))
     replacements = {
         text: sendable(text) for texts in containers for text in texts if isinstance(text, str)
@@ -340,8 +336,8 @@ def _sendable(event: Event) -> Event:
 
 
 def _replace_changed(event: Event, fields: dict[str, Any]) -> Event:
-    """Return an event with other values in the given ``fields``. Only the fields that differ are
-    set, because a condensation does not accept its forgotten events in two forms.
+    """Return an event with new values in ``fields``. Only fields that differ are set, because a
+    condensation does not accept its forgotten events in two forms.
     """
     return replace(
         event, **{name: value for name, value in fields.items() if value != getattr(event, name)}
@@ -349,8 +345,8 @@ def _replace_changed(event: Event, fields: dict[str, Any]) -> Event:
 
 
 def _without_bytes(event: Event) -> Event:
-    """Return an event without bytes: the bytes of an image or a file become a data URL, other bytes
-    base64.
+    """Return an event without bytes. The bytes of an image or a file become a data URL. All other
+    bytes become base64.
     """
     containers = {
         name: value
@@ -370,7 +366,7 @@ def _without_bytes(event: Event) -> Event:
 
 
 def _with_url(part: dict[str, Any]) -> dict[str, Any]:
-    """Return a part in which the bytes of an image or a file are a data URL, as in records."""
+    """Return a part in which a data URL replaces the bytes of an image or a file."""
     for name, key in ("image_url", "url"), ("file", "file_data"):
         file = part.get(name)
         data = file.get(key) if isinstance(file, dict) else file

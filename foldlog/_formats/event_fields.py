@@ -1,6 +1,4 @@
-"""Read fields of an event for the encoders of formats: the role and the time of the event, its
-parts, and the id of its call.
-"""
+"""Read fields of events for the encoders of formats: role, time, parts, and call id."""
 
 from __future__ import annotations
 
@@ -29,11 +27,11 @@ from foldlog.projections import arguments_of as arguments_shown
 T = TypeVar("T")
 
 REDACTED = "[redacted]"
-"""The text that replaces a redacted text or value of a document."""
+"""The text that replaces a redacted text, or a redacted value of a document."""
 OF_THE_STORE = (Retraction, Redaction, DocumentChanges)
 """Events for which no format has a record."""
 NOT_WRITTEN = (CondensationAction, CondensationRequest, *OF_THE_STORE)
-"""Events for which formats of messages have no record."""
+"""Events for which no format of messages has a record."""
 
 
 def role_of(event: Event) -> Literal["system", "user", "assistant", "tool"]:
@@ -51,8 +49,8 @@ def role_of(event: Event) -> Literal["system", "user", "assistant", "tool"]:
 
 
 def call_id_of(event: Action | Observation) -> str:
-    """Return the id of a call, or of the call of a result. If the call has no id, return an id that
-    is made from the event id of the call.
+    """Return the id of a call. For a result, return the id of its call. If the call has no id, the
+    returned id contains the event id of the call.
     """
     if event.call_id:
         return event.call_id
@@ -60,22 +58,22 @@ def call_id_of(event: Action | Observation) -> str:
 
 
 def stamp_of(event: Event) -> dict[str, str]:
-    """Return the field ``timestamp`` of an event; empty if the event has no time."""
+    """Return the field ``timestamp`` of an event. If the event has no time, return an
+    empty dict.
+    """
     time = time_text(event.timestamp, event.origin)
     return {} if time is None else {"timestamp": time}
 
 
 def session_of(first: object) -> str:
-    """Return the id of a session that foldlog writes. The id depends on the first event or record
-    alone, so a later export of the same conversation has the same id.
+    """Return a session id for an export. The id depends only on the first event or record, so a
+    later export of the conversation has an equal id.
     """
     return str(uuid5(NAMESPACE_OID, ascii(first)))
 
 
 def id_of_source(event: Event) -> Any:
-    """Return the id of an event in its source, which stays after a redaction; None if the event has
-    no id in its source.
-    """
+    """Return the id of an event in its source, or None. A redaction does not delete this id."""
     return None if event.origin is None else event.origin.id
 
 
@@ -87,7 +85,7 @@ def parts_in(content: Content) -> Iterable[dict[str, Any]]:
 
 
 def parts_as(content: Content, text: Callable[[str], T], file: Callable[[str, str], T]) -> list[T]:
-    """Return the parts of a content in another format. ``text`` converts a text, ``file`` converts
+    """Return the parts of a content in another format. ``text`` converts a text. ``file`` converts
     the URL and the name of a file.
     """
     if isinstance(content, str):
@@ -101,19 +99,19 @@ def parts_as(content: Content, text: Callable[[str], T], file: Callable[[str, st
 
 
 def image_at(url: str) -> dict[str, Any]:
-    """Return the part for an image at a URL. The URL may contain the bytes."""
+    """Return the part for an image at a URL. The URL may be a data URL."""
     return {"type": "image_url", "image_url": {"url": url}}
 
 
 def input_at(url: str, name: str) -> dict[str, Any]:
-    """Return an image, or another file, as a part of an item of OpenAI's Responses."""
+    """Return an image, or another file, as a part of an item of OpenAI's Responses API."""
     if data_in(url)[1] and not url.startswith("data:image/"):
         return {"type": "input_file", "filename": name or "file", "file_data": url}
     return {"type": "input_image", "image_url": url}
 
 
 def file_at(url: str, media_type: str, name: str = "") -> dict[str, Any]:
-    """Return the part for an image, or another file, at a URL. The URL may contain the bytes."""
+    """Return the part for an image, or another file, at a URL. The URL may be a data URL."""
     if media_type.startswith("image/"):
         return image_at(url)
     return {
@@ -128,20 +126,24 @@ def data_url(media_type: Any, data: str) -> str:
 
 
 def data_in(url: str) -> tuple[str, str]:
-    """Return the media type and the base64 in a data URL; empty texts for any other URL."""
+    """Return the media type and the base64 text of a data URL. Return empty texts for any other
+    URL.
+    """
     head, is_held, data = url.partition(";base64,")
     return (head.removeprefix("data:"), data) if is_held and head.startswith("data:") else ("", "")
 
 
 def url_in(part: dict[str, Any]) -> str:
-    """Return the URL of a part with an image; an empty text for any other part."""
+    """Return the URL of a part with an image. Return an empty text for any other part."""
     image = part.get("image_url") if part.get("type") == "image_url" else None
     url = image.get("url") if isinstance(image, dict) else image
     return url if isinstance(url, str) else ""
 
 
 def file_in(part: dict[str, Any]) -> str:
-    """Return the URL of a part with an image or another file; an empty text for any other part."""
+    """Return the URL of a part with an image or another file. Return an empty text for any other
+    part.
+    """
     if part.get("type") == "file":
         file_data = within(part, "file", "file_data")
     else:

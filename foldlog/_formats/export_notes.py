@@ -1,5 +1,5 @@
-"""Count what an export leaves out, by kind: events without a record, and fields that the format
-does not have.
+"""Count what an export leaves out: events without a record, and fields that the format does not
+have.
 """
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ _PARTS = {"image_url": "image", "file": "file", "server_tool": "call of a server
 
 
 class ExportNotes:
-    """Counts what an export in one format leaves out of the events of one history."""
+    """Counts the events and fields that an export of one history leaves out."""
 
     def __init__(self, format: Format) -> None:
         self._lacks = format.lacks or frozenset()
         self._lost, self._hidden = Counter[str](), Counter[str]()
         self._replies = set[str]()
-        """The replies whose usage was counted. The usage of a reply counts once, although each
-        event of the reply has the usage so far.
+        """The replies whose usage was counted. Each event of a reply repeats the usage, so the
+        usage of a reply counts only once.
         """
 
     def leave_out(self, event: Event, *, hidden: bool = False) -> None:
-        """Count an event without a record: the event was not shown to a model (``hidden``), or the
-        format has no record for it.
+        """Count an event without a record. ``hidden`` is true if a model never saw the event.
+        Otherwise the format has no record for the event.
         """
         changed: Mapping[str, Any] = event.changed if isinstance(event, DocumentChanges) else {}
         if IMPORTED in changed:
             self._lost["total of tokens and cost"] = 1
         elif UNREAD not in changed and not is_declined(event):
-            (self._hidden if hidden else self._lost)[_name(event)] += 1
+            (self._hidden if hidden else self._lost)[_noun_of_event(event)] += 1
 
     def write(self, event: Event) -> None:
-        """Count the parts and fields of an event that the record of the event cannot contain."""
+        """Count the parts and fields of an event that its record cannot contain."""
         reply = event.meta.get("reply")
         is_counted = type(reply) is str and reply in self._replies
         self._lost.update(
@@ -64,8 +64,9 @@ class ExportNotes:
             self._replies.add(reply)
 
     def end(self) -> list[str]:
-        """Return two texts: a list of the events that were not shown to a model, and a list of
-        everything else that is left out. A text is empty if nothing of its kind is left out.
+        """Return two texts. The first text lists the left-out events that a model never saw. The
+        second text lists all other left-out events and fields. A text is empty if its list is
+        empty.
         """
         counts = (self._hidden, self._lost)
         return [
@@ -80,8 +81,8 @@ def several(number: int, noun: str) -> str:
     return f"{number} {one}{'' if number == 1 else 's'}{of}{rest}"
 
 
-def _name(event: Event) -> str:
-    """Return a name for an event without a record, for a message to people."""
+def _noun_of_event(event: Event) -> str:
+    """Return the noun for an event without a record, for a message to the user."""
     word = label(event)
     if isinstance(event, DocumentChanges):
         if event.changed.keys() == {ATTRIBUTES}:
@@ -118,7 +119,6 @@ def _nouns(event: Event) -> Iterator[str]:
 
 
 def _nouns_of_part(event: Event, part: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the nouns for a part of the content of an event."""
     if part.keys() != {"type", "text"}:
         if isinstance(event, Observation) and event.is_error:
             yield "part of a failed result"

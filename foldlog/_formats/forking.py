@@ -1,6 +1,4 @@
-"""Fork an imported history: find the version at which a given record of the source was the newest,
-and mark a fork that lacks records.
-"""
+"""Fork an imported history at a record of its source, and mark a fork that lacks records."""
 
 from __future__ import annotations
 
@@ -27,9 +25,9 @@ from foldlog.projections.units import WaitingCalls
 
 
 def begin_fork(store: Store, conversation: str, at: int, new: str) -> ConversationRow:
-    """Fork a conversation at a version: see ``Store.fork``. If the fork lacks records of the
-    source, it gets an event that says so. A fork that begins before the event in which the import
-    reported the missing records gets an event too.
+    """Fork a conversation at a version: see ``Store.fork``. If records of the source are missing in
+    the fork, an event of the fork says how many. The fork gets this event also if the import
+    reported the missing records only after the version ``at``.
     """
     documents = Documents(store)
     unread = [each for each in documents.get(conversation, UNREAD, default=()) if each[1] < at]
@@ -58,8 +56,8 @@ def incomplete(unread: Sequence[Sequence[int]]) -> str:
 
 
 def lacking(number: int, what: str, before: int) -> str:
-    """Return a text that says how many records could not be read, and after which event or record
-    the first unreadable record was.
+    """Return a text with the number of unreadable records, and the event or record before the first
+    unreadable record.
     """
     lacks, first = ("1 record", "") if number == 1 else (f"{number:,} records", "the first ")
     where = f"after {what} {before - 1}" if before else f"before {what} 0"
@@ -67,18 +65,18 @@ def lacking(number: int, what: str, before: int) -> str:
 
 
 def version_of_tip(store: Store, conversation: str, source_id: str | int) -> int:
-    """Return the version after the last event that has the id ``source_id`` in its source. The View
-    at this version shows the branch that ends in the record with this id, even if the source
-    switched to another branch later.
+    """Return the version after the last event with the id ``source_id`` in its source. The View at
+    this version shows the branch that ends in this record, even if the source switched to another
+    branch later. ``"7"`` finds the source's ids ``"7"`` and ``7``.
 
-    The events of the record, the actions of one response and their observations belong together. If
-    events that belong to the last event directly follow it, the version is after the last of these
-    events, so that no call stays open. But if a record has both a result and the model's next text,
-    the version is before this record. ``"7"`` finds the source's ids ``"7"`` and ``7``.
+    The events of one record, the actions of one response and their observations are one group. If
+    later events of the group directly follow the last event, the version is after these events, so
+    that no call stays open. But if a record has both a result and the model's next text, the
+    version is before this record.
 
-    Raises ``InvalidArgument`` if no event has this id, and ``ConversationNotFound``. The events
-    from the last event with this id to the end are read. For a call or a result, the View at the
-    version is made too.
+    Raises ``InvalidArgument`` if no event has this id, and ``ConversationNotFound``. The function
+    reads the events from the last event with this id to the end. For a call or a result, the
+    function also makes the View at the version.
     """
     if not isinstance(source_id, str | int):
         raise TypeError(
@@ -106,9 +104,10 @@ def _is_named(event: Event, source_id: str | int) -> bool:
 
 
 def _after_its_group(store: Store, conversation: str, event: Event) -> int:
-    """Return the version after ``event`` and the events that belong to it and directly follow it:
-    the remaining events of its record, other calls of its response, and the results of the calls.
-    Only events of whole records count. Between the records, there may only be bookkeeping.
+    """Return the version after ``event`` and the directly following events of its group: other
+    events of its record, other calls of its response, and the results of the calls.
+
+    Only whole records count. Between two records of the group, there may only be bookkeeping.
     """
     record = [event, *takewhile(place_of, store.events(conversation, event.id + 1))]
     version = record[-1].id + 1

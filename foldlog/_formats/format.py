@@ -1,4 +1,4 @@
-"""The interface of a format: it recognizes, reads and writes records."""
+"""The interface of a format. A ``Format`` recognizes, reads and writes records."""
 
 from __future__ import annotations
 
@@ -19,14 +19,13 @@ if TYPE_CHECKING:
 
 Beside = tuple[Sequence[Any], Sequence[dict[str, Any]]]
 LOOK_AT = 50
-"""The number of records at the beginning that are read to find the format and the name of a
-history.
-"""
+"""This number of records at the beginning shows the format and the name of a history."""
 
 
 def first_named(name_in: Callable[[Any], str | None]) -> Callable[[Iterable[Any]], str | None]:
-    """Return a function for ``Format.conversation``. The returned function returns the first name
-    that ``name_in`` finds in the first records, or None if this name is empty.
+    """Return a function for ``Format.conversation``. The returned function applies ``name_in`` to
+    the first 50 records, and returns the first name. If the first name is empty, the function
+    returns None.
     """
 
     def first(records: Iterable[Any]) -> str | None:
@@ -43,13 +42,13 @@ class UnusableFormat(EventStoreError, TypeError):
 
 
 class RecordDecoder(ABC):
-    """Turns the records of one history into events, one record after the other.
+    """Turns the records of one history into events, one record after another.
 
-    One decoder reads one history from its first record on. So a decoder may remember facts that
-    later records need, such as the ids of calls. A decoder never looks ahead: the events of a
-    record depend only on this record and the records before it. A decoder must always make the same
-    events of the same records: a source that has grown is decoded again, and only the new events
-    are stored. ``next_id`` is the id of the next event.
+    A decoder reads one history from the first record on. So a decoder may remember facts for later
+    records, such as the ids of calls. A decoder never looks ahead: the events of a record depend
+    only on this record and the records before it. Equal records must always give equal events,
+    because a grown source is decoded again and only the new events are stored. ``next_id`` is the
+    id of the next event.
     """
 
     def __init__(self, options: Options) -> None:
@@ -57,14 +56,15 @@ class RecordDecoder(ABC):
 
     @abstractmethod
     def events(self, record: Any) -> list[Event]:
-        """Return the events of the next record, at least one.
+        """Return the events of the next record, at least one event.
 
-        Number them from ``next_id`` on, without a gap between records, and set ``next_id``. The
-        event that stands for the record gets ``Origin(format=…, id=…)``: the name of the format and
-        the id of the record. The record itself is stored separately, so an event needs only the
-        fields that people and models read. Raises ``NotAnEvent`` for a value that is not a record
-        of the format. A value that is not a record becomes a finding, and must leave the decoder
-        unchanged.
+        Number the events from ``next_id`` on, without a gap between records, and set ``next_id``.
+        The main event of the record gets ``Origin(format=…, id=…)``, with the name of the format
+        and the id of the record. A store keeps the record itself, so an event needs only the fields
+        that people and models read.
+
+        Raises ``NotAnEvent`` for a value that is not a record of the format. The caller turns this
+        error into a finding and goes on, so the error must leave the decoder unchanged.
         """
 
     def skip_to(self, next_id: int) -> None:
@@ -78,12 +78,12 @@ class RecordEncoder(ABC):
     """Writes records for the events of one history that were not imported.
 
     The records of imported events are written unchanged, and ``follow`` is called with each of
-    these records. If the record of an event is missing because a part of the record was redacted,
-    the event is written like an event that was not imported, and keeps the id from the source.
+    these records. If a redaction deleted a part of an event's record, the encoder writes a new
+    record of the event with the id from the source.
     """
 
     rules: Any
-    """The format, which ``Format.writer`` adds."""
+    """The format. ``Format.writer`` sets this attribute."""
     last: Any = None
     """The id of the last record that has an id."""
 
@@ -92,8 +92,8 @@ class RecordEncoder(ABC):
         """Return the records that are complete after ``event``. Return an empty sequence if later
         events may belong to the same record.
 
-        Return None if the format has no record for ``event``. An export counts the events without a
-        record in a note.
+        Return None if the format has no record for ``event``. A note of the export counts the
+        events without a record.
         """
 
     def head(self, event: Event) -> Sequence[Any]:
@@ -103,9 +103,9 @@ class RecordEncoder(ABC):
         return ()
 
     def follow(self, events: Sequence[Event], record: Any) -> None:
-        """Remember the facts about a record that later records need: by default the id of the
-        record. ``events`` were made of the record. ``record`` is None for a step to another branch,
-        and for events that were taken back.
+        """Remember the facts about a record that later records need. By default, remember the id of
+        the record. ``events`` were made of the record. ``record`` is None if ``events`` change the
+        branch or were taken back.
         """
         if record is not None:
             self.last = self.rules.source_id(record) or self.last
@@ -136,7 +136,7 @@ class Options:
     ``prefix``      the text before the names of conversations, also in links to conversations
     ``findings``    the list to which a decoder adds problems of records that the decoder could
                     still read
-    ``format``      the format of the records, which ``Format.reader`` adds
+    ``format``      the format of the records; ``Format.reader`` sets this field
     """
 
     as_history: bool = False
@@ -148,7 +148,7 @@ class Options:
 class Contained(NamedTuple):
     """One history in a file or folder.
 
-    ``name``     the name of the history in the file or folder, if it has one
+    ``name``     the name of the history in the file or folder, or None
     ``others``   other files that are read for the history
     ``title``    the present title of the history, if the program stores the title outside of the
                  records
@@ -161,8 +161,8 @@ class Contained(NamedTuple):
 
 
 class FileReader(ABC):
-    """Reads files that are not a sequence of JSON values: a database, Markdown, an archive, a
-    folder with parts of records.
+    """Reads files that are not a sequence of JSON values, such as a database, Markdown, an archive,
+    or a folder with parts of records.
 
     A reader must not change or lock a file of another program: open SQLite read-only and immutable.
     """
@@ -170,7 +170,7 @@ class FileReader(ABC):
     @abstractmethod
     def holds(self, path: Path, begin: bytes) -> bool:
         """Return whether this file or folder contains histories of the format. ``begin`` has the
-        first bytes of a file; it is empty for a folder. This method is called for every file and
+        first bytes of a file, and is empty for a folder. This method is called for every file and
         folder, so check the name and the first bytes before anything else.
         """
 
@@ -181,27 +181,26 @@ class FileReader(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """One format of histories. Everything that the rest of the code knows about a format is in this
-    object.
+    """One format of histories. All code outside of the format reads the format through this object.
 
-    A new format of foldlog is a file or a folder next to this file, with its object in ``FORMAT``,
-    and one line in ``registry.py``. Each format has a sample, rows of records with their events in
-    ``tests/golden/reads``, tests of what no row shows, and a section of ``docs/IMPORTING.md``.
+    A new format of foldlog is a file or a folder next to this file, with its object in ``FORMAT``
+    and one line in ``registry.py``. A format has a sample, rows of records with their events in
+    ``tests/golden/reads``, tests of the cases without a row, and a section of
+    ``docs/IMPORTING.md``.
 
     ``name``          the name in ``--format`` and in ``origin.format``. The name never changes,
                       because it is stored. A name has no white space, does not begin with ``-``,
                       and is not ``auto``
 
-    How it is recognized:
+    Attributes that recognize the format:
 
     ``matches``       whether a JSON value is a record of this format and of no other format, by
                       more than one field: see ``detection.py``
-    ``refuses``       whether a JSON value is a record of another program whose records could be
-                      mistaken for this format. A history with such a record has no format unless
-                      the user names a format
-    ``looks_like``    the name of another format. Records that match both formats are of this
-                      format, if the history also has a record of this format alone, and no ``own``
-                      record of the other format
+    ``refuses``       whether a JSON value comes from another program with similar records. A
+                      history with such a record has no format unless the user names a format
+    ``looks_like``    the name of a second format. A record that matches both formats counts for
+                      this format, if the history has a record that matches only this format, and no
+                      ``own`` record of the second format
     ``own``           whether a matching record is of this format even if another format
                       ``looks_like`` this format
     ``files``         the reader of the format's files, if these files are not a sequence of JSON
@@ -209,55 +208,54 @@ class Format:
     ``kept_in``       where the format's program stores histories, for ``foldlog import --from``:
                       folders and files, with ``~`` and variables of the environment as in a shell
 
-    How it is counted, without making events:
+    Attributes that count records without making events:
 
-    ``skeleton``      the fields of a record for lists and figures, which stay after a redaction.
-                      None: the events of ``decoder`` are counted
+    ``skeleton``      the fields of a record for lists and figures. A redaction does not delete
+                      these fields. If ``skeleton`` is None, the events of ``decoder`` are counted
     ``conversation``  the name of the conversation in the first records, or None
-    ``where``         the fields of a record that say where it was written: ``cwd``, ``branch``,
-                      ``model``. If the format has a skeleton, the skeleton reads these fields
-                      instead
+    ``where``         the fields of a record that say where the record was written: ``cwd``,
+                      ``branch``, ``model``. If the format has a skeleton, the skeleton reads these
+                      fields instead
     ``marks_errors``  whether records of the format's program mark failed calls
 
-    How it is read:
+    Attributes that read records:
 
     ``decoder``       the decoder of a history. A record becomes at least one event, an
-                      ``Annotation`` if no model reads it. Compactions become condensations,
-                      branches become retractions. The record itself is stored without the decoder
+                      ``Annotation`` if no model reads the record. Compactions become condensations.
+                      Branches become retractions. The store keeps the record itself
     ``accepts``       whether a JSON value can be a record when the user names this format. The
                       decoder refuses other values
     ``expected``      a description of a record, for the error about a refused value
-    ``source_id``     the id that the source gave a record, or None. The id becomes the
-                      ``origin.id`` of the first event made of the record
-    ``time``          the time of a record, as ``read_time`` returns it. None if no record has a
-                      time. If ``time`` is None, an imported event has no time, and an event that is
-                      recorded while it happens has the time of its recording
-    ``beside``        reads the object that holds the records, with the first 50 records and the
-                      last one. The function returns further records, and the usage of models: for
-                      each call with the id of its ``reply``, or else as a sum over the whole run
+    ``source_id``     the id of a record in its source, or None. The id becomes the ``origin.id`` of
+                      the first event of the record
+    ``time``          the time of a record, as ``read_time`` returns the time. If no record of the
+                      format has a time, ``time`` is None. Then an imported event has no time, and a
+                      live event has the time of its recording
+    ``beside``        reads the object that holds the records. The arguments are the object, and the
+                      first 50 records with the last record. The function returns further records,
+                      and the usage of models: per call with the id of its ``reply``, or as a sum
+                      over the whole run
     ``recorded_usage``    how events of the format record the calls of models
-    ``says_again``    whether a record of a compaction also has the events that stay in the prompt;
-                      these events are copies, and come before the condensation
-    ``repeats``       whether each record contains all earlier messages, as a request to a model
-                      does. After a redaction, no later record of a source in this format is
-                      imported
-    ``note``          a sentence about every history of this format, which is shown at an import
+    ``says_again``    whether a record of a compaction also has the events that stay in the prompt.
+                      These events are copies, and come before the condensation
+    ``repeats``       whether each record contains all earlier messages, like a request to a model.
+                      After a redaction, no later record of a source in this format is imported
+    ``note``          a sentence about every history of this format. An import prints the sentence
 
-    How it is written. An import is exported unchanged; the following attributes are for events that
-    were not imported:
+    Attributes that write records of events. An imported record is exported unchanged:
 
     ``encoder``       the writer of events that were not imported, or whose record was redacted. An
                       adapter sends events with this writer. If ``lacks`` is set, an export can
                       write any history with this writer
     ``lacks``         the kinds of events that the format cannot hold, by the nouns of
-                      ``export_notes``. None: only a history that was imported from this format can
-                      be exported in this format, and an export notes the events that were appended
-                      after the import
+                      ``export_notes``. If ``lacks`` is None, an export in this format needs a
+                      history that was imported from this format, and notes the events that were
+                      appended after the import
     ``dialect``       the dialect of ``View.to_messages`` whose messages are records of this format
-    ``document``      returns the content of a file that contains the given records, as a text or a
-                      JSON value. None: the file has a line for each record
-    ``parts``         the keys under which a record of several events has a list with a part for
-                      each event, so that the parts left after a redaction are written as one record
+    ``document``      returns the content of a file with the given records, as a text or a JSON
+                      value. If ``document`` is None, the file has a line for each record
+    ``parts``         the keys that lead to a list in a record of several events. The list has one
+                      part per event. After a redaction, the remaining parts become one record
     """
 
     name: str
@@ -288,11 +286,9 @@ class Format:
     repeats: bool = False
 
     def reader(self, options: Options) -> RecordDecoder:
-        """Return the decoder of a history."""
         return self.decoder(replace(options, format=self))
 
     def writer(self) -> RecordEncoder:
-        """Return the encoder of a history."""
         encoder = NoEncoder() if self.encoder is None else self.encoder()
         encoder.rules = self
         return encoder
@@ -302,10 +298,10 @@ class Recognize(NamedTuple):
     """Functions that recognize the histories of one format, or of any format.
 
     ``format_of``    returns the format of a history by its first records, or None
-    ``reader_of``    returns the format whose ``files`` reads a file or folder. The bytes are the
-                     beginning of the file
-    ``nothing``      returns the message that a file with the given first records contains no
-                     history
+    ``reader_of``    returns the format whose ``files`` reads a file or folder, or None. The second
+                     argument has the first bytes of the file
+    ``nothing``      returns a message for a file without a history. The argument has the first
+                     records of the file
     """
 
     format_of: Callable[[Iterable[Any]], Format | None]

@@ -1,26 +1,29 @@
-"""Gemini CLI: the lines of a session in ``chats/session-….jsonl``, or the document that it was
-before 2026.
+"""Sessions of Gemini CLI: lines in ``chats/session-….jsonl``. Before 2026 a session was one
+document.
 
     {"sessionId", …}                    the session; in a document, all fields except the messages,
                                         with the fields that change at the end
-    {"id", "type": "user", "content"}   Message; from the environment if Gemini CLI wrote it; an
-                                        Observation for each result in it. A command (``/``, ``?``)
-                                        is stored and not shown
+    {"id", "type": "user", "content"}   Message; from the environment if Gemini CLI wrote the text;
+                                        an Observation for each result in the content. A View does
+                                        not show a command (``/``, ``?``)
     {"id", "type": "gemini", …}         a Message, or an Action for each call with its Observation;
-                                        with its thinking
+                                        with the thinking of the model
     {"id", "type": …}                   info, warning, error: an Annotation
-    {"$rewindTo": id}                   takes back all messages from this one on
+    {"$rewindTo": id}                   takes back this message and all later messages
     {"$set": {…}}                       new values of the session; its title is ``summary``.
-                                        ``messages`` replaces all messages; if they begin with a
-                                        snapshot of the state, this is a compaction
+                                        ``messages`` replaces all messages. If the new messages
+                                        begin with a snapshot of the state, the record is a
+                                        compaction
 
-If an id comes again, the new message replaces the old one: a Retraction takes back the old message
-and all messages after it, and then the messages after it follow again. So at every version the View
-is what Gemini CLI would send. A new message that is equal to the old message makes no event.
+If an id comes again, the new message replaces the old message. A Retraction takes back the old
+message and all messages after it. Then come the new message, and copies of all messages after the
+old message. So the View at every version is the prompt that Gemini CLI would send. If the new
+message equals the old message, the record makes no event.
 
-A resumed chat begins with the session once more. Gemini CLI then sets the messages to its context
-alone, and after that to all messages, with new times and in another form. A message with the same
-content stays. A context with another text replaces the earlier context, like a system prompt.
+A resumed chat begins with a second record of the session. Then Gemini CLI first sets the messages
+to its context alone. Next, Gemini CLI sets all messages, with new times and in another form. A
+message with an equal content stays. A context with a new text replaces the earlier context, like a
+system prompt.
 """
 
 from __future__ import annotations
@@ -90,7 +93,9 @@ def _matches(record: Any) -> bool:
 
 
 def parts_of(content: Any) -> list[_Part]:
-    """Return the parts of a content, which may be a text, a part, or a list of texts and parts."""
+    """Return the parts of a content. The content may be a text, a part, or a list of texts and
+    parts.
+    """
     several = content if type(content) is list else [content]
     return dicts_in([{"text": each} if type(each) is str else each for each in several])
 
@@ -114,7 +119,7 @@ def thoughts_in(parts: list[_Part]) -> list[str]:
 
 
 def held_in(parts: list[_Part], key: str) -> list[_Part]:
-    """Return the objects under a key of the parts: calls, or responses to calls."""
+    """Return the objects under a key of the parts, such as calls or responses to calls."""
     return dicts_in([part.get(key) for part in parts])
 
 
@@ -137,9 +142,9 @@ def _shown(part: _Part) -> _Part | None:
 
 
 def result_of(result: Any, call_id: Any) -> tuple[Content, bool]:
-    """Return the content of the result of a call, and whether it is an error. ``result`` may have
-    results of other calls too. A part that is not a response belongs to the response before the
-    part.
+    """Return the content of the result of a call, and whether the result is an error. ``result``
+    may also contain results of other calls. A part without a response belongs to the last response
+    before the part.
     """
     parts_read: list[Any] = []
     failed = False
@@ -180,7 +185,7 @@ _USAGE = {
 _SNAPSHOT = "<state_snapshot>"
 _SESSION = "<session_context>"
 _CONTEXTS = (_SESSION, "<hook_context>", _SNAPSHOT)
-"""The beginnings of messages that Gemini CLI itself writes in the role of the user."""
+"""Gemini CLI writes messages in the role of the user that begin with one of these texts."""
 _CONTEXT_REPLACED = {"reason": "the context of the session was updated"}
 
 
@@ -207,7 +212,9 @@ def _is_context(record: _Part) -> bool:
 
 
 def _calls_in(record: _Part) -> list[_Part]:
-    """Return the calls of a message: from its content, or else from its field ``toolCalls``."""
+    """Return the calls in the content of a message. If the content has no calls, return the calls
+    in the field ``toolCalls``.
+    """
     parts = parts_of(record.get("content"))
     return held_in(parts, "functionCall") or dicts_in(record.get("toolCalls"))
 
@@ -228,8 +235,8 @@ def _results_in(record: _Part) -> dict[Any, Content]:
 
 
 def _is_same_message(former: _Part, latter: _Part) -> bool:
-    """Return whether two messages are the same for a model. The forms of equal messages may differ:
-    a resumed session has calls in the content, and the results of calls in separate messages.
+    """Return whether a model gets the same text from two messages, although their forms may differ.
+    A resumed session has calls in the content, and the results of calls in separate messages.
     """
     if latter.get("toolCalls") not in (None, former.get("toolCalls")):
         return False
@@ -255,8 +262,8 @@ def _content_and_calls(record: _Part) -> object:
 
 
 class _CurrentMessage(NamedTuple):
-    """A message of the session that was not taken back: the record of the message, the version
-    after its events, and whether a View shows the message.
+    """A message of the session that was not taken back. ``end`` is the version after its events.
+    ``shown`` is true if a View shows the message.
     """
 
     record: Any
@@ -265,7 +272,7 @@ class _CurrentMessage(NamedTuple):
 
 
 class GeminiDecoder(FollowingDecoder):
-    """Makes events of the records of one session. The messages that were not taken back stay in
+    """Makes events of the records of one session. All messages that were not taken back stay in
     memory.
     """
 
@@ -279,14 +286,14 @@ class GeminiDecoder(FollowingDecoder):
         self._index_of_id: dict[str, int] = {}
         self._time: datetime | None = None
         self._is_resuming = False
-        """Whether the session was resumed and no message came after that."""
+        """Whether the session was resumed, and no message has come since."""
         self._waiting: list[_Part] | None = None
-        """The context that a resumed session set first. The session sets all messages before it
-        calls a model.
+        """The context that a resumed session set first, until the session sets all messages. No
+        call of a model comes in between.
         """
         self._context_at = -1
-        """The id of the event that replaced the context in a resumed session; -1 if the first
-        message is still the context.
+        """The id of the event that replaced the context in a resumed session. The id is -1 while
+        the first message is the context.
         """
 
     def begin_record(self, record: _Part, time_and_id: TimeAndId) -> RecordEvents:
@@ -312,7 +319,7 @@ class GeminiDecoder(FollowingDecoder):
         self._time = read.timestamp
         if "id" not in record and type(title) is str and title.strip():
             last_event = read.events[-1]
-            # No other code has the event yet, so it may be changed in place.
+            # no other code has the event yet, so a change in place is safe
             force_setattr(last_event, "meta", {**last_event.meta, "title": title})
 
     def _add_message(self, read: RecordEvents, record: _Part) -> None:
@@ -325,8 +332,9 @@ class GeminiDecoder(FollowingDecoder):
             )
 
     def _set_or_wait(self, read: RecordEvents, messages: list[_Part]) -> None:
-        """Set the messages. A resumed session first sets its context alone, which is not sent to a
-        model. After a context alone, wait until the session sets all messages.
+        """Set the messages of the session. A resumed session first sets its context alone, and
+        sends no model the context alone. So after a context alone, wait until the session sets all
+        messages.
         """
         if self._is_resuming and len(messages) == 1 and _is_context(messages[0]):
             self._waiting = messages
@@ -335,7 +343,6 @@ class GeminiDecoder(FollowingDecoder):
             self._set_messages(read, messages)
 
     def _end_waiting(self, read: RecordEvents) -> None:
-        """Set the messages that wait, before another message comes."""
         waiting = self._waiting
         self._waiting = None
         self._is_resuming = False
@@ -343,8 +350,8 @@ class GeminiDecoder(FollowingDecoder):
             self._set_messages(read, waiting)
 
     def _follow_context(self, read: RecordEvents, messages: Sequence[_Part]) -> None:
-        """If the messages begin with another text of the context, replace the context in the
-        prompt. All other messages of the prompt stay.
+        """If the messages begin with a context of another text, replace the context in the prompt.
+        All other messages of the prompt stay.
         """
         if not self._messages or not messages or not self._messages[0].shown:
             return
@@ -372,8 +379,9 @@ class GeminiDecoder(FollowingDecoder):
 
     def _count_same(self, messages: Sequence[_Part]) -> tuple[int, int]:
         """Compare the beginning of ``messages`` with the current messages. Return how many current
-        messages are repeated, and how many of ``messages`` repeat current messages. The two numbers
-        may differ, because results may be in separate messages.
+        messages are repeated, and how many of ``messages`` repeat current messages.
+
+        The two numbers may differ, because results may be in separate messages.
         """
         index = 0
         known_results: dict[Any, Content] = {}
@@ -395,14 +403,13 @@ class GeminiDecoder(FollowingDecoder):
             ):
                 return index, count
             known_results |= old_results
-            self._take_id(same_index, record.get("id"))
+            self._change_id(same_index, record.get("id"))
             index = same_index + 1
         return index, len(messages)
 
     def _find_same(self, record: _Part, index: int) -> int | None:
-        """Return the index of the current message that is the same as ``record``: the message at
-        ``index``, or a later one if the messages in between are not shown. Return None if no
-        current message is the same.
+        """Return the index of the current message that equals ``record`` for a model, or None. The
+        message may stand at ``index``, or later if all messages in between are hidden.
         """
         for candidate in range(index, len(self._messages)):
             message = self._messages[candidate]
@@ -412,8 +419,8 @@ class GeminiDecoder(FollowingDecoder):
                 return None
         return None
 
-    def _take_id(self, index: int, new_id: Any) -> None:
-        """Note that a message has a new id from now on."""
+    def _change_id(self, index: int, new_id: Any) -> None:
+        """Set the new id of a message."""
         old_record = self._messages[index].record
         if type(new_id) is str and new_id not in self._index_of_id:
             self._index_of_id.pop(str(old_record.get("id")), None)
@@ -430,7 +437,7 @@ class GeminiDecoder(FollowingDecoder):
         if not snapshot:
             self._replace(read, same_count, following)
             return
-        # The new messages begin with a summary of the messages that they leave out.
+        # the new messages begin with a summary, and leave out the summarized messages
         ids = {str(message.get("id")) for message in following}
         lost_numbers = (
             number
@@ -461,8 +468,8 @@ class GeminiDecoder(FollowingDecoder):
         self._replace(read, same_count + 1, following[1:])
 
     def _new_snapshot(self, messages: Sequence[_Part]) -> str:
-        """Return the text of the first of ``messages`` if it is a new snapshot of the session,
-        which replaces the earlier messages. Otherwise return an empty text.
+        """Return the text of the first message if the message is a new snapshot of the session. A
+        snapshot replaces all earlier messages. Otherwise return an empty text.
         """
         if not messages or messages[0].get("type") != "user":
             return ""
@@ -473,7 +480,7 @@ class GeminiDecoder(FollowingDecoder):
         return text if _SNAPSHOT in text else ""
 
     def _replace(self, read: RecordEvents, index: int, records: Sequence[_Part]) -> None:
-        """Take back the messages from ``index`` on, and add ``records`` instead."""
+        """Take back all messages from ``index`` on, and add ``records`` instead."""
         self._take_back(read, index, records)
         for record in records:
             event_count = len(read.events)
@@ -486,8 +493,8 @@ class GeminiDecoder(FollowingDecoder):
             )
 
     def _take_back(self, read: RecordEvents, index: int, records: Sequence[_Part]) -> None:
-        """Take back the messages from ``index`` on. If one of these messages is shown, add a
-        retraction. ``records`` are the next records, which may be the same messages again.
+        """Take back all messages from ``index`` on. If the View shows one of these messages, add a
+        retraction. ``records`` are the next records. The next records may repeat the messages.
         """
         version = self._messages[index - 1].end if index else 0
         shown_record_ids = {
@@ -530,8 +537,8 @@ class GeminiDecoder(FollowingDecoder):
             read.meta = {}
 
     def _read_response(self, read: RecordEvents, record: _Part, parts: list[_Part]) -> None:
-        """Read a reply of the model. The calls and the thinking of a reply are in its content, or
-        else in the fields ``toolCalls`` and ``thoughts``.
+        """Read a reply of the model. If the content has no calls and no thinking, the fields
+        ``toolCalls`` and ``thoughts`` have the calls and the thinking.
         """
         results = {
             item.get("id"): item
@@ -569,7 +576,7 @@ class GeminiDecoder(FollowingDecoder):
         *,
         is_error: bool = False,
     ) -> None:
-        """Add a result. A second result of the same call is not shown."""
+        """Add a result. A View does not show a second result of a call."""
         content, has_failed = result_of(result, call_id)
         flags = {} if self.calls.is_open(call_id) else {"shown": False}
         read.answer(call_id, content, is_error=is_error or has_failed, tool=tool, **flags)

@@ -1,5 +1,5 @@
-"""A set of hashes that needs little memory. Imports use the set to recognize a record or a reply
-that they have read before.
+"""A set of hashes that needs little memory. An import recognizes repeated records and replies with
+this set.
 """
 
 from __future__ import annotations
@@ -8,20 +8,19 @@ from collections.abc import Iterator
 from typing import Final
 
 SUFFIX: Final = slice(2, 7)
-"""The bytes of a hash that are stored. Together with the number of the bucket, these bytes are 50
-bits. In an import of a million records, the probability that some record is wrongly recognized as a
-repetition is 1 in 2,000.
+"""The set stores these bytes of a hash. Together with the number of the bucket, these bytes are 50
+bits. In an import of a million records, the probability of one wrong match is 1 in 2,000.
 """
 _BUCKETS: Final = 0x3FF
 _PAGE_BYTES: Final = 470
-"""The size of a page. A bucket grows by pages of the same size, so that the memory is not
-fragmented. With its object, a page has the largest size that Python's own allocator serves.
+"""The size of a page in bytes. A bucket grows by pages of equal size, so that the memory is not
+fragmented. A page and its Python object have the largest size that Python's own allocator serves.
 """
 
 
 class HashSet:
-    """A set of hashes. A hash has at least seven bytes, and the set stores only a ``part`` of it.
-    The set takes 200 kB of memory, and each hash takes a little more than the bytes of its
+    """A set of hashes of at least seven bytes. The set stores only the bytes ``part`` of a hash. An
+    empty set takes 200 kB of memory. A hash takes a little more memory than the bytes of its
     ``part``.
     """
 
@@ -56,8 +55,8 @@ class HashSet:
         return True
 
     def pages(self) -> Iterator[bytes | bytearray]:
-        """Yield the stored parts of all hashes. If the parts are added to a new set in
-        this order, the new set yields the parts in the same order.
+        """Yield the stored parts of all hashes. A new set that adds the parts in this order yields
+        the parts in the same order.
         """
         for bucket in sorted(self._buckets):
             yield from self._buckets[bucket]
@@ -68,14 +67,14 @@ def _bucket_of(full_hash: bytes) -> int:
 
 
 def index_of(part: bytes, parts: bytes | bytearray) -> int:
-    """Return the index of the first of ``parts`` that equals ``part``; -1 if no part equals
-    ``part``. ``parts`` is a byte string in which each part has the length of ``part``.
+    """Return the index of the first element of ``parts`` that equals ``part``, or -1. ``parts`` is
+    a byte string, and all its elements have the length of ``part``.
     """
     offset = parts.find(part)
     while offset >= 0:
         index, across_border = divmod(offset, len(part))
         if not across_border:
             return index
-        # These bytes are the end of one part and the beginning of the next.
+        # these bytes are the end of one part and the beginning of the next part
         offset = parts.find(part, offset + 1)
     return -1

@@ -22,8 +22,8 @@ def calls_of_imported(events: Iterable[Event], format: str) -> Iterator[ModelCal
 
 
 def counts_on(format: str) -> bool:
-    """Return whether the calls in some events of this format can be found without reading earlier
-    events.
+    """Return whether the model calls in new events of this format can be counted without the
+    earlier events.
     """
     return _usage_in_format(format).calls is None
 
@@ -31,5 +31,5 @@ def counts_on(format: str) -> bool:
 def _usage_in_format(format: str) -> RecordedUsage:
     try:
         return format_named(format).recorded_usage
-    except UnknownFormat:  # the package of the format is not installed any more
+    except UnknownFormat:  # the package of the format was uninstalled
         return IN_REPLIES

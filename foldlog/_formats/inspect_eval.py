@@ -1,24 +1,23 @@
-"""Logs of Inspect, ``.eval`` and ``.json``. Each sample is a history, made of the messages of its
-agent.
+"""Logs of Inspect, ``.eval`` and ``.json``. A sample of the log is a history.
 
     x.eval   a zip of ``header.json`` and ``samples/<id>_epoch_<n>.json``
     x.json   {"version", "status", "eval", …, "samples": [{"id", "epoch", "messages": […], …}]}
 
-The records are the messages, in which the texts of the sample's ``attachments`` replace the
-references to them. The last record has the other fields of the sample, except its events. The
-records become these events:
+The records are the messages of a sample. In the messages, the texts of the sample's ``attachments``
+replace the references to attachments. The last record has the other fields of the sample, except
+its events. The records become these events:
 
     system                   SystemMessage
     user                     Message; with ``summary`` in its metadata a CondensationAction: Inspect
                              sends the system messages, the input and the summary
-    assistant                Message, or an Action for each call; the reasoning before it is its
-                             thinking
-    tool                     Observation; if it has an error, its content is the error's message,
-                             which Inspect sends to the model
+    assistant                Message, or an Action for each call; the reasoning before the call is
+                             its thinking
+    tool                     Observation; if the record has an error, the content is the message of
+                             the error, because Inspect sends this message to the model
     the end of the sample    Annotation for each model that the sample used, with its tokens
 
-Compactions without a summary (trim, edit, native) are not recorded in the messages: the View still
-shows the messages that such a compaction removed.
+The messages do not record a compaction without a summary (trim, edit, native). So the View still
+shows the messages that a compaction of this kind removed.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ _NOT_KEPT = frozenset(
 _SAMPLE = re.compile(r"samples/.+\.json")
 _LOG = re.compile(rb'\s*\{\s*"version"\s*:\s*\d+\s*,\s*"status"\s*:')
 _ZIP = re.compile(rb"PK\x03\x04.{26}(_journal/start|header)\.json", re.DOTALL)
-"""The beginning of a packed log: the header of the first file in the zip."""
+"""Matches the beginning of a packed log: the header of the first file in the zip."""
 _ZSTD = 93
 _REFERENCES = ("attachment://", "tc://")
 _ROLES = ("system", "user", "assistant", "tool")
@@ -104,22 +103,22 @@ class _Logs(FileReader):
         if type(samples) is not list:
             raise NotAHistory(path, "holds no array under 'samples', where its histories would be")
         for number, sample in enumerate(samples):
-            yield _contained(log, sample, None, f"{path}, sample {number}")
+            yield _history_of_sample(log, sample, None, f"{path}, sample {number}")
 
 
 def _in_zip(path: Path) -> Iterator[Contained]:
     with zipfile.ZipFile(path) as log:
-        # a header may be written again after the other files
+        # Inspect may write a second header after the other files; the last header counts
         entries = {entry.filename: entry for entry in log.infolist()}
-        # the journal exists while the evaluation runs
+        # a running evaluation has a journal instead of a header
         header = entries.get("header.json", entries.get("_journal/start.json"))
         about = None if header is None else _read(log, header)[0]
         for name in sorted(filter(_SAMPLE.fullmatch, entries)):
-            yield _contained(about, *_read(log, entries[name]), f"{path}/{name}")
+            yield _history_of_sample(about, *_read(log, entries[name]), f"{path}/{name}")
 
 
 def _read(log: zipfile.ZipFile, entry: zipfile.ZipInfo) -> tuple[Any, str | None]:
-    """Return the value of a file in the log, or None and the problem with the file."""
+    """Return the value of a file in the log, or None and the problem of the file."""
     try:
         return (
             parse(_unpacked(log, entry) if entry.compress_type == _ZSTD else log.read(entry)),
@@ -130,11 +129,11 @@ def _read(log: zipfile.ZipFile, entry: zipfile.ZipInfo) -> tuple[Any, str | None
 
 
 def _unpacked(log: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
-    """Return the content of a file that is compressed with zstd. Python itself can read zstd since
-    3.14.
+    """Return the content of a file that is compressed with zstd. Python's ``zipfile`` reads zstd
+    only since Python 3.14.
     """
     file = log.fp
-    assert file is not None  # it is open
+    assert file is not None  # the log is open
     file.seek(entry.header_offset + 26)
     name_size, extra_size = struct.unpack("<HH", file.read(4))
     file.seek(name_size + extra_size, 1)
@@ -142,8 +141,7 @@ def _unpacked(log: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
     return b"".join(unpacked_of([packed]))
 
 
-def _contained(log: Any, sample: Any, problem: str | None, place: str) -> Contained:
-    """Return the history of a sample."""
+def _history_of_sample(log: Any, sample: Any, problem: str | None, place: str) -> Contained:
     about = dict_or_empty(within(log, "eval"))
     sample = dict_or_empty(sample)
     run = about.get("eval_id", about.get("run_id"))
@@ -193,7 +191,7 @@ def _matches(record: Any) -> bool:
 
 
 class _Decoder(FollowingDecoder):
-    """The tag of a shown event says whether the event stays in the View after a summary. The events
+    """The tag of a shown event is true if the event stays in the View after a summary. The events
     of the input stay. If there is no input, all events up to the first user's message stay.
     """
 

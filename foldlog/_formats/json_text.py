@@ -1,8 +1,8 @@
-"""Parse JSON text exactly, and describe the problem if a text cannot be parsed.
+"""Parse JSON text exactly, and describe the problem of a text that is not JSON.
 
-msgspec parses strict JSON. If msgspec fails, the standard library parses the text: it also accepts
-and preserves lone surrogates, ``NaN``, numbers that are too large for a double, and a byte order
-mark. If a key occurs twice, the last value counts.
+msgspec parses strict JSON. If msgspec fails, the standard library parses the text. The standard
+library also accepts and preserves lone surrogates, ``NaN``, numbers that are too large for a
+double, and a byte order mark. If a key occurs twice, the last value counts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ some levels around its content.
 """
 
 RECORD_SIZE_MAX = 16 * 2**20
-"""The largest size of one record in bytes or characters: the default limit of a store for one
+"""The largest size of one record in bytes or characters. A store has the same default limit for one
 event.
 """
 
@@ -33,14 +33,14 @@ _encode = msgspec.json.Encoder(enc_hook=plain).encode
 
 
 class UnreadableJson(ValueError):
-    """This text is not JSON, or is JSON that cannot be stored. An import reports it as a
+    """This text is not JSON, or a store cannot hold its value. An import reports the problem as a
     finding.
     """
 
 
 def parse(text: bytes) -> Any:
-    """Return the value of a JSON text in UTF-8. Raises ``UnreadableJson``. The text is parsed once,
-    or twice if it is not strict JSON.
+    """Return the value of a JSON text in UTF-8. Raises ``UnreadableJson``. Strict JSON is parsed
+    once, and other JSON twice.
     """
     try:
         value = _strict.decode(text)
@@ -54,8 +54,8 @@ def parse(text: bytes) -> Any:
 
 
 def parse_stored(text: bytes) -> Any:
-    """Return the value of a text that ``parse`` accepted before it was stored. The function takes
-    half of the time of ``parse``.
+    """Return the value of a text that ``parse`` accepted before it was stored. ``parse_stored``
+    takes half of the time of ``parse``, because the depth is not checked.
     """
     try:
         return _strict.decode(text)
@@ -64,8 +64,8 @@ def parse_stored(text: bytes) -> Any:
 
 
 def parsed(value: Any) -> Any:
-    """Return the value of a JSON text, and None for any other text. A value that is not a text is
-    returned unchanged.
+    """Return the value of a JSON text. Return None for a text that is not JSON. Return a value of
+    another type unchanged.
     """
     try:
         return parse(value.encode()) if type(value) is str else value
@@ -75,7 +75,7 @@ def parsed(value: Any) -> Any:
 
 def _parse_leniently(text: bytes) -> Any:
     try:
-        # not strict: a text may contain a tab
+        # strict=False accepts a tab in a text
         return json.loads(text.decode("utf-8-sig"), strict=False)
     except UnicodeDecodeError as error:
         raise UnreadableJson(f"not UTF-8 at byte {error.start:,}") from error
@@ -83,7 +83,7 @@ def _parse_leniently(text: bytes) -> Any:
         raise UnreadableJson(f"not JSON at character {error.pos:,}: {fault(error)}") from error
     except RecursionError:
         raise UnreadableJson(TOO_DEEP) from None
-    except ValueError as error:  # a number with more digits than Python reads
+    except ValueError as error:  # Python limits the digits of a number
         raise UnreadableJson("holds a number with too many digits") from error
 
 
@@ -93,8 +93,8 @@ def fault(error: json.JSONDecodeError) -> str:
 
 
 def check_depth(value: Any) -> None:
-    """Raise ``UnreadableJson`` if ``value`` is nested deeper than ``DEPTH_MAX``. The check makes
-    one pass over ``value``.
+    """Raise ``UnreadableJson`` if ``value`` is nested deeper than ``DEPTH_MAX``. The cost is one
+    pass over ``value``.
     """
     level = [value] if type(value) is dict or type(value) is list else []
     for _ in range(DEPTH_MAX):
@@ -110,7 +110,7 @@ def check_depth(value: Any) -> None:
 
 
 def value_of(text: str) -> Any:
-    """Return the value of a text of strict JSON; any other text unchanged."""
+    """Return the value of a text of strict JSON. Return any other text unchanged."""
     try:
         return _strict.decode(text)
     except (ValueError, RecursionError):
@@ -123,7 +123,7 @@ def bytes_of(value: Any) -> bytes:
     """
     try:
         return _encode(value)
-    except (ValueError, OverflowError, RecursionError):  # texts that are not Unicode, long numbers
+    except (ValueError, OverflowError, RecursionError):  # a lone surrogate, or a long number
         return json.dumps(value, separators=(",", ":"), default=str).encode("ascii")
 
 

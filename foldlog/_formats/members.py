@@ -1,5 +1,5 @@
-"""Follow the content of a View while records are read or written, to know what a condensation of
-the source forgets and what stays.
+"""Follow the content of a View while records are read or written. A format needs the content to
+know which events a condensation of the source forgets.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ T = TypeVar("T")
 
 
 class MemberLink(Generic[T]):
-    """The newest member of a View, linked to the earlier members. A member is the id of an event or
-    of a summary, and a tag, which the format chooses.
+    """The newest member of a View, linked to the earlier members. A member consists of the id of an
+    event or summary, and a tag of the format.
     """
 
     __slots__ = ("before", "member")
@@ -33,11 +33,11 @@ class Members(Generic[T]):
     def __init__(self) -> None:
         self.newest: MemberLink[T] | None = None
         self._stages: list[tuple[int, MemberLink[T] | None]] = []
-        """For each change that ``follow`` applied: the id of the change's event, and the newest
-        member before the change.
+        """A pair for each change that ``follow`` applied: the id of the change's event, and the
+        newest member before the change.
         """
         self.condensed_at = -1
-        """The id of the newest condensation; -1 if there is no condensation."""
+        """The id of the newest condensation, or -1 if there is no condensation."""
 
     def newest_first(self) -> Iterator[tuple[int, T]]:
         """Yield the members, the last member first."""
@@ -47,7 +47,6 @@ class Members(Generic[T]):
             link = link.before
 
     def all(self) -> list[tuple[int, T]]:
-        """Return the members in the order of the View."""
         return list(self.newest_first())[::-1]
 
     def follow(self, event: Event, known: T) -> None:

@@ -1,10 +1,10 @@
 """Read events from a message of OpenAI's chat or of Anthropic, or from an item of OpenAI's
 Responses.
 
-``append`` and imports both use this module, so the same message always becomes the same events. If
-a message has text and calls, the text is the thought of the first call, and the model's thinking
-belongs to the first call too. Parts for which no event has a field become annotations. The events
-have no ids and no origins yet.
+``append`` and imports both use this module, so a message always becomes the same events. If a
+message has text and calls, the text is the thought of the first call. The first call also gets the
+model's thinking. Parts for which no event has a field become annotations. The events have no ids
+and no origins yet.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ Part = dict[str, Any]
 SPEAKERS: Mapping[str, Source] = {"user": "user", "assistant": "agent"}
 ROLES = frozenset((*SPEAKERS, "system", "developer", "tool", "function"))
 _OF_NO_MODEL = ("environment", "exit")
-"""Roles in the formats of agents that no model's API has."""
+"""Roles that some agents write, but that no model's API has."""
 _THINKING = (*THINKING, "reasoning")
 _BLOCKS_OF_ANTHROPIC = THINKING | {
     "tool_use",
@@ -74,14 +74,14 @@ _TYPES = (
     "computer_call",
 )
 CALLS: Final = frozenset((*_TYPES, "tool_search_call", "mcp_approval_request"))
-"""The types of calls that a client answers. A call of the server's own tools contains its
+"""The types of calls that a client answers. A call of the server's own tools already contains its
 result.
 """
 OUTPUTS: Final = frozenset(
     (*(f"{kind}_output" for kind in _TYPES), "tool_search_output", "mcp_approval_response")
 )
 IDS: Final = ("call_id", "approval_request_id", "id")
-"""The fields of an item in which the id of a call may be."""
+"""The fields of an item that may hold the id of a call."""
 _ARGUMENTS = ("arguments", "action", "operation")
 _OF_PLAIN = dict.fromkeys(("function_call_output", "custom_tool_call_output"), ("type",))
 _OF_ITEMS = ("type", "id", "name", "status")
@@ -100,8 +100,7 @@ _OF_ANTHROPIC = (
 
 def is_message_of_anthropic(message: Part) -> bool:
     """Return whether a message of the user or the assistant has blocks of Anthropic's. In a user's
-    message only some types of blocks prove that they are Anthropic's, because a user may send any
-    part to any server.
+    message only some types of blocks are a proof, because a user may send any part to any server.
     """
     role = message.get("role")
     if role not in ("user", "assistant"):
@@ -124,8 +123,8 @@ def unknown_role(role: str) -> str:
 
 
 def with_exit_code(event: Event, record: dict[str, Any]) -> Event:
-    """Return ``event``. If ``event`` is a result and mini-SWE-agent recorded the exit code of the
-    command, the result gets the exit code.
+    """Return ``event``. If ``event`` is a result of mini-SWE-agent, add the exit code of the
+    command.
     """
     code = within(record, "extra", "returncode")
     if code is None or not isinstance(event, Observation):
@@ -138,9 +137,11 @@ COMPACTED_BY_PROVIDER = "the model's provider compacted the context"
 
 
 def compaction_in(item: Any) -> Message | None:
-    """Return a message with ``item``, if ``item`` is a compaction of OpenAI's Responses API, which
-    replaces all earlier items. Return None for any other item. Only OpenAI's server can read the
-    compaction, and gets the compaction back unchanged.
+    """Return a message with ``item``, if ``item`` is a compaction of OpenAI's Responses API. Return
+    None for any other item.
+
+    A compaction replaces all earlier items. Only OpenAI's server can read the compaction, so the
+    message sends the compaction back unchanged.
     """
     if kind_of(item) != "compaction" or not text_or_empty(item.get("encrypted_content")):
         return None
@@ -149,8 +150,9 @@ def compaction_in(item: Any) -> Message | None:
 
 
 def compacts(event: Event) -> bool:
-    """Return whether an event contains a provider's compaction, which replaces all earlier events
-    of the prompt. If Anthropic's block of a compaction has no content, the compaction failed.
+    """Return whether an event contains a provider's compaction. A compaction replaces all earlier
+    events of the prompt. A block of Anthropic's compaction without content does not count, because
+    the compaction failed.
     """
     if not isinstance(event, Message | Action):
         return False
@@ -176,19 +178,20 @@ def spoken(role: str, content: Content) -> Event:
 
 
 class MessageReader:
-    """Reads messages for an import. The reader never raises an error: malformed values are read as
-    far as possible. Blocks that only Anthropic's server knows are not sent back to this server,
-    because in an import they may be blocks of another program.
+    """Reads messages for an import. The reader never raises an error: it reads malformed values as
+    far as possible. A block that only Anthropic's server knows becomes a text, because in an import
+    the block may come from another program.
     """
 
     of_replies = False
-    """Whether the messages are replies that a program appends. In replies a model may request a
-    condensation, and every block that only Anthropic's server knows is sent back to this server.
+    """Whether the messages are live replies that a program appends. In a live reply, a model may
+    request a condensation. A block that only Anthropic's server knows goes back to this server
+    unchanged.
     """
 
     def refuse(self, problem: str) -> None:
-        """Handle a malformed value. If this method does not raise an error, the JSON text of the
-        value is used instead.
+        """Handle a malformed value. A subclass may raise an error here. Otherwise the JSON text of
+        the value is used instead.
         """
 
     def arguments(self, arguments: Part | str | None) -> Part | str | None:
@@ -196,8 +199,8 @@ class MessageReader:
         return arguments
 
     def other_fields(self, name: str, fields: Part, *taken: str) -> Part:
-        """Return a ``meta`` with the key ``name`` for the fields of a message that an event does
-        not have. ``taken`` are the names of the fields that the event has. A content counts as
+        """Return the fields of a message that an event does not have, as ``meta`` with the key
+        ``name``. ``taken`` are the names of the fields that the event has. A content also counts as
         taken, unless its texts have further fields.
         """
         return {}
@@ -207,8 +210,8 @@ class MessageReader:
     def chat(
         self, message: Part, response_id: str | None = None, meta: Part | None = None
     ) -> list[Event]:
-        """Return the events of a chat message; no events for an assistant message without content
-        and calls.
+        """Return the events of a chat message. An assistant message without content and calls has
+        no events.
         """
         role = message["role"]
         if is_message_of_anthropic(message):
@@ -234,14 +237,14 @@ class MessageReader:
     def _assistant(
         self, message: Part, content: Content, response_id: str | None, meta: Part
     ) -> list[Event]:
-        # litellm stores some fields of a provider only here, and others also in the message itself.
+        # litellm stores some fields of a provider only here, and other fields also in the message
         if specific_fields := dict_or_empty(message.get("provider_specific_fields")):
             message = {**specific_fields, **message}
         calls = [self.call(call) for call in calls_in(message)]
         transcript = dict_or_empty(message.get("audio")).get("transcript")
         content = content or text_or_empty(message.get("refusal")) or text_or_empty(transcript)
         thinking = dicts_in(message.get("thinking_blocks"))
-        # Servers use two names for the same text.
+        # servers use two names for the reasoning
         reasoning = message.get("reasoning_content") or message.get("reasoning")
         if not thinking and isinstance(reasoning, str) and reasoning:
             thinking = [{"type": "thinking", "thinking": reasoning}]
@@ -274,7 +277,7 @@ class MessageReader:
         return Action(
             tool=tool or "",
             arguments=self.arguments(arguments),
-            # If a call has no id, its result names the tool.
+            # the result of a call without an id names the tool
             call_id=tool if call_id is None else call_id,
             meta=meta | self.other_fields(name, fields, *taken),
         )
@@ -287,8 +290,8 @@ class MessageReader:
         response_id: str | None,
         meta: Part,
     ) -> list[Event]:
-        """Return the events of one response: a message, or an action for each call, with the text
-        as the thought of the first action. A response with only thinking is an annotation.
+        """Return the events of one response: a message, or an action for each call. The text is the
+        thought of the first action. A response with only thinking is an annotation.
         """
         actions = list(calls)
         if self.of_replies:
@@ -315,8 +318,8 @@ class MessageReader:
     # --- OpenAI's Responses ---
 
     def item(self, item: Part) -> Event | None:
-        """Return the event of an item that is a message, a call or a result; None for any other
-        item, such as the call of a tool that the server ran.
+        """Return the event of an item that is a message, a call or a result. Return None for any
+        other item, such as the call of a tool that the server ran.
         """
         kind = kind_of(item) or ""
         role = item.get("role")
@@ -389,9 +392,8 @@ class MessageReader:
     def _agent_events(
         self, message: Part, blocks: list[Part], response_id: str | None, meta: Part
     ) -> list[Event]:
-        """Return the events of a model's message that consists of ``blocks``."""
         blocks = with_results(blocks, singles=self.of_replies)
-        # The server called its own tool and paused. The result comes in a later message.
+        # The server called its own tool and paused. A later message has the result.
         unfinished = [block for block in blocks if "input" in block and is_of_server(block)]
         own_kinds = ("tool_use", "tool_result", *_THINKING)
         content_blocks = [
@@ -440,7 +442,7 @@ class MessageReader:
         return _content(self.parts(value, description))
 
     def parts(self, value: Any, description: str) -> list[Part]:
-        """Return the parts of a content. Pass to ``refuse`` a part that is neither a text nor a
+        """Return the parts of a content. ``refuse`` receives a part that is neither a text nor a
         map, and a part of the type ``text`` without a text.
         """
         if not isinstance(value, str | list):
@@ -496,9 +498,7 @@ def _content(parts: Sequence[Part]) -> Content:
 
 
 def _part(part: Part) -> Part:
-    """Return a part with a text or an image in the format of OpenAI's chat, and any other part
-    unchanged.
-    """
+    """Return a text or an image in the format of OpenAI's chat, and any other part unchanged."""
     if part.get("type") == "refusal" and isinstance(part.get("refusal"), str):
         return {"type": "text", "text": part["refusal"]}
     converted = part_of(part)
@@ -510,7 +510,7 @@ def _part(part: Part) -> Part:
     other_fields = {
         key: value for key, value in filled(part).items() if key not in (*HELD, "detail")
     }
-    if part.get("detail") != "auto":  # the default is left out
+    if part.get("detail") != "auto":  # "auto" is the default
         image = image | {"detail": part.get("detail")}
     return {**other_fields, "type": "image_url", "image_url": filled(image)}
 
@@ -522,5 +522,4 @@ def is_odd(content: Any) -> bool:
 
 
 def filled(fields: Part) -> Part:
-    """Return the fields whose values are neither null nor empty."""
     return {key: value for key, value in fields.items() if value not in (None, "", [], {})}

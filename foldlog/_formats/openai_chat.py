@@ -5,21 +5,22 @@ The messages, and the events that they become:
     system, developer               SystemMessage
     assistant with tool calls       an Action for each call; the text is the thought of the first
                                     call
-    tool, function                  Observation of the call that it answers
+    tool, function                  Observation of the call that the message answers
     user, assistant                 Message, from the user or the agent
     exit                            Message from the environment, in which mini-SWE-agent says how a
                                     run ended
 
 A message with any other role is not read, because its author is unknown. A call without an id gets
-the name of its tool as its id. A result without an id answers the first open call of the tool that
-it names, in the newest reply. A message may have a time, and an assistant's message may have
-``model``, ``usage`` and ``cost``. mini-SWE-agent has these fields in ``extra``, and ``extra`` also
-has the exit code of a command. Ids of calls may be used again within a history: a result answers
-the first open call with its id in the newest reply that has one. Messages have no ids, so an
-event's ``origin.id`` is None.
+the name of its tool as its id. A result without an id answers a call of the newest reply: the first
+open call of the tool that the result names. A source may use the id of a call again. Then a result
+answers the first open call with this id in the newest reply with such a call.
 
-Some agents store chat messages with further fields, which subclasses of the decoder and the encoder
-handle.
+A message may have a time. An assistant's message may have ``model``, ``usage`` and ``cost``.
+mini-SWE-agent writes these fields, and the exit code of a command, into ``extra``. Messages have no
+ids, so ``origin.id`` of an event is None.
+
+Some agents store chat messages with further fields. Subclasses of the decoder and the encoder
+handle these fields.
 """
 
 from __future__ import annotations
@@ -71,8 +72,8 @@ _SAID = ("role", "content", "tool_calls", "function_call", "tool_call_id")
 
 
 def matches(record: Any) -> bool:
-    """Return whether ``record`` has a role and a content or calls. A message of SWE-agent also
-    names its agent.
+    """Return whether ``record`` has a role and a content or calls. A message that names its agent
+    does not match, because SWE-agent writes this field.
     """
     return (
         accepts(record)
@@ -86,8 +87,8 @@ EXPECTED = "a chat message with a text under 'role'"
 
 
 def accepts(record: Any) -> bool:
-    """Return whether ``record`` has a known role, or the role ``exit``, with which mini-SWE-agent
-    ends a run.
+    """Return whether ``record`` has a known role, or the role ``exit``. mini-SWE-agent ends a run
+    with a message of this role.
     """
     return _has_role(record) and (record["role"] in ROLES or record["role"] == "exit")
 
@@ -108,7 +109,7 @@ _PARTS = frozenset(
         *("input_text", "output_text", "input_image", "input_file", "thinking", "reasoning"),
     )
 )
-"""The types of parts in chat messages, also for servers and tools of other providers."""
+"""The types of parts in chat messages, including parts for servers and tools of other providers."""
 
 
 def parts_of_others(record: Any) -> list[str]:
@@ -167,15 +168,15 @@ def beside(fields: Mapping[str, Any], records: Sequence[Any]) -> Beside:
 
 
 def time_of_message(message: Any) -> SourceTime:
-    """Return the time of a message, if the message has a time. OpenAI's format has no field for the
-    time, so each program adds a field of its own.
+    """Return the time of a message, or no time. OpenAI's format has no field for the time, so each
+    program adds a field of its own.
     """
     return time_told(message, "timestamp", "created_at", "created")
 
 
 def alike(one: Any, other: Any) -> bool:
-    """Return whether two messages have the same text and calls, and differ at most in fields that
-    are empty in one of the messages.
+    """Return whether two messages have equal text and calls. Any other field may be empty in one of
+    the two messages.
     """
     if not (accepts(one) and accepts(other)):
         return False
@@ -241,7 +242,7 @@ class OpenAIChatEncoder(RepliesEncoder):
     """
 
     def shaped(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Return the message for a message in OpenAI's format."""
+        """Convert a message from OpenAI's format."""
         return message
 
     def records(self, event: Event) -> Sequence[Any] | None:
@@ -258,7 +259,7 @@ class OpenAIChatEncoder(RepliesEncoder):
 
 
 def message_of(events: Sequence[Event]) -> dict[str, Any] | None:
-    """Return the message for ``events``; None if a message cannot have this content. ``meta`` has
+    """Return the message for ``events``, or None if no message can have this content. ``meta`` has
     the further fields of the message from which the events were made.
     """
     event = events[0]
@@ -299,7 +300,7 @@ def message_of(events: Sequence[Event]) -> dict[str, Any] | None:
 
 
 def thought(thinking: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the field of a message with the model's thinking; an empty dict if the events have no
+    """Return the field of a message with the model's thinking. Return an empty dict if there is no
     thinking.
     """
     if thinking and all(block.keys() == {"type", "thinking"} for block in thinking):

@@ -7,20 +7,19 @@ The items, and the events that they become:
     message of the role exit                Message from the environment, in which mini-SWE-agent
                                             says how a run ended
     function_call, custom_tool_call, and every other call that the client answers   Action
-    function_call_output, and every other such output                               Observation
+    function_call_output, and every other output of a call                          Observation
     reasoning                               Annotation that stays with the next item: a server
                                             refuses either item without the other
     compaction                              CondensationAction of all events except messages of the
                                             system and the user; the item is a part of a Message,
-                                            which goes back to the server unchanged
+                                            and goes back to the server unchanged
     every other type, such as the server's own tools, and an encrypted item   Annotation
-    a whole response, as mini-SWE-agent keeps it    the events of its ``output``, with its usage
+    a whole response, as mini-SWE-agent stores it   the events of its ``output``, with its usage
 
-Any part of a history can be written. Items do not say which calls belong to one response. foldlog
-assigns calls to one response until a result, or a message that is not from the model, comes. The
+Any part of a history can be written. Items do not say which calls belong to one response. So
+foldlog ends a response at the first result, or at the first message that is not from the model. The
 model's text in the phase "commentary" before the calls belongs to the response of the calls. An
-item_reference has the id of another item. Every annotation is shown, and keeps its place in the
-View.
+item_reference has the id of another item. A View shows every annotation at its place.
 """
 
 from __future__ import annotations
@@ -113,9 +112,9 @@ _is_response = has(object=str, output=list, type=type(None))
 
 
 def accepts(record: Any) -> bool:
-    """Return whether ``record`` can be an item. An item must have a type or a role, and a message
-    must have a known role. A whole response, and an item that the SDK's ``EncryptedSession`` wrote,
-    are accepted too.
+    """Return whether ``record`` can be an item. An item has a type or a role, and a message has a
+    known role. A whole response is accepted too, and an item that the SDK's ``EncryptedSession``
+    wrote.
     """
     is_item = _is_typed(record) or _has_role(record)
     return (
@@ -132,12 +131,10 @@ def _is_of_unknown(record: Any) -> bool:
 
 
 class ResponsesDecoder(FollowingDecoder):
-    """Makes events of items, one item after the other."""
-
     def tag(self, event: Event, read: RecordEvents) -> bool:
         """Return whether an event stays after a compaction of the server. System prompts and
-        messages of the user stay: a compaction on request keeps the user's messages, and items do
-        not say which kind of compaction it was.
+        messages of the user stay. A compaction on request keeps the user's messages, and an item
+        does not name the kind of its compaction.
         """
         return isinstance(event, SystemMessage) or (
             isinstance(event, Message) and event.source == "user"
@@ -150,7 +147,7 @@ class ResponsesDecoder(FollowingDecoder):
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
         if _is_response(record):
-            self._response = None  # a new response begins
+            self._response = None  # this record begins a new response
             read.tell(record.get("model"), within(record, "extra", "cost"), record.get("usage"))
             for item in dicts_in(record["output"]):
                 self._read_item(read, item, COMMENTARY)
@@ -183,9 +180,9 @@ class ResponsesDecoder(FollowingDecoder):
 
 
 class _CallItems:
-    """Writes calls and results as items of OpenAI's Responses API. A custom tool accepts a text,
-    and the calls and results of custom tools have their own types of items. A server refuses an
-    output whose type does not match its call.
+    """Writes calls and results as items of OpenAI's Responses API. A custom tool accepts a text, so
+    the calls and results of custom tools have other types. A server refuses an output whose type
+    does not match its call.
     """
 
     def __init__(self) -> None:
@@ -221,8 +218,8 @@ def _is_custom(call: Action) -> bool:
 
 
 class _Encoder(RepliesEncoder):
-    """Writes events as the items that a client would send. A summary becomes a message of the
-    user.
+    """Writes events as the items that a client would send. A summary becomes a message of
+    the user.
     """
 
     def __init__(self) -> None:

@@ -1,5 +1,5 @@
-"""OpenCode: messages with their parts, from its storage folder, its database, or a file that
-``opencode export`` wrote.
+"""Sessions of OpenCode: messages with their parts, from its storage folder, its database, or a file
+of ``opencode export``.
 
 The records of a session have the format of an export, in the order in which OpenCode reads its
 messages:
@@ -7,13 +7,13 @@ messages:
     {"info": {"id", "projectID", …}}                          the session, with the fields that
                                                               never change
     {"info": {"id", "sessionID", "role", …}, "parts": […]}    a message
-    {"info": {"id", "projectID", "revert": {…}}}              where the session is reverted, if it
-                                                              is
+    {"info": {"id", "projectID", "revert": {…}}}              the first reverted message, if the
+                                                              session is reverted
 
-docs/IMPORTING.md says what the parts become. The tables below list the parts that a model gets as
-another text. A message that makes no other event is an Annotation. An answer that failed, and the
-session with its title, are Annotations too. In a reverted session, a retraction takes back the
-messages from ``revert`` on.
+docs/IMPORTING.md says which events the parts become. The tables below list the parts that a model
+gets as another text. A failed answer, the session with its title, and a message without any other
+event are Annotations. In a reverted session, a retraction takes back the messages from ``revert``
+on.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ _WORDS = {
     "compaction": "What did we do so far?",
     "subtask": "The following tool was executed by the user",
 }
-"""The text that OpenCode sends to its model in place of a part of a user's message. The parts
-``_UNTOLD`` of an answer are not sent.
+"""The text that OpenCode sends to its model in place of a part of a user's message. OpenCode does
+not send the parts ``_UNTOLD`` of an answer.
 """
 _USAGE = {
     "prompt_tokens": ("input", "read", "write"),
@@ -99,8 +99,8 @@ class _Decoder(FollowingDecoder):
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self._messages: dict[str | None, tuple[int, _Part | None]] = {}
-        """For each message, the version before the message, and the part of the message that asks
-        for a compaction, if it has such a part.
+        """Maps the id of a message to the version before the message, and to the message's part
+        that requests a compaction, or None.
         """
 
     def read(self, read: RecordEvents, record: _Part) -> None:
@@ -190,14 +190,16 @@ def _read_response(read: RecordEvents, parts: list[_Part]) -> None:
 
 
 def _told(parts: list[_Part]) -> list[_Part]:
-    """Return the parts of a content as they are sent to a model."""
+    """Return the parts of a content as a model gets them."""
     return said_in(
         [_WORDS.get(kind_of(part) or "", part) for part in parts if part.get("ignored") is not True]
     )
 
 
 def _result(state: _Part) -> _Part:
-    """Return the result of a call as it is sent to a model, and whether it is an error."""
+    """Return the result of a call as a model gets the result, and whether the result is an
+    error.
+    """
     match state:
         case {"status": "completed", "time": {"compacted": int() | float()}}:
             return {"content": "[Old tool result content cleared]"}
@@ -215,8 +217,8 @@ def _result(state: _Part) -> _Part:
 
 
 def _usage(info: _Part, parts: list[_Part]) -> _Part:
-    """Return the usage of a response: the sum over its steps, or, if no step reports usage, the
-    usage of the message.
+    """Return the usage of a response. The usage is the sum over the steps. If no step reports
+    usage, the usage is the usage of the message.
     """
     steps = dicts_in([part.get("tokens") for part in parts if part.get("type") == "step-finish"])
     flat = [

@@ -5,16 +5,16 @@ format that ``opencode.py`` reads.
     an export       the output of ``opencode export``: the session under ``info``, its messages
                     under ``messages``
     opencode.db     tables with sessions, messages and parts. OpenCode 2 leaves these tables
-                    unchanged, and writes ``session_v2`` and ``session_message``. The latter begins
-                    with copies of the old messages in another format
+                    unchanged, and writes ``session_v2`` and ``session_message``. The table
+                    ``session_message`` begins with copies of the old messages in another format
 
-So if a session is in both, the older tables have its past, and the newer tables the messages after
-that.
+If both versions of OpenCode stored a session, the older tables have its past, and the newer tables
+have the later messages.
 
-Fields that OpenCode changes while a session goes on are left out of the records, because otherwise
-each import would find another source. The left-out fields are the title, the times and the sums of
-the session, and the list of changed files in a user's message. If a session is reverted, a record
-after its messages says so, until OpenCode continues without the reverted messages.
+OpenCode changes some fields while a session goes on: the title, the times and the sums of the
+session, and the list of changed files in a user's message. The records leave out these fields,
+because a changed record would make the source look rewritten at each import. If a session is
+reverted, the last record says so, until OpenCode continues without the reverted messages.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from foldlog._open_files import SQLITE
 
 _Part = dict[str, Any]
 Read = Callable[[str, str], Iterator[Located]]
-"""A function that reads the rows of a table that belong to a session or a message."""
+"""A function that reads the rows of a session or a message in a table."""
 
 _SESSIONS = (
     """SELECT id, time_created,
@@ -67,14 +67,14 @@ _UNREAD = (
 )
 _EXPORT = re.compile(rb'\s*\{\s*"info"\s*:\s*\{')
 _ID = 16
-"""How many characters at the beginning of an id identify a message. In a copy of a message that
-OpenCode itself wrote, all later characters of the id differ.
+"""The number of characters at the beginning of an id that identify a message. If OpenCode itself
+copied a message, all later characters of the id differ.
 """
 
 
 class Sessions(FileReader):
-    """Finds sessions in databases, in exports and in storage folders. In a storage folder, sessions
-    that were moved to the database next to it are left out.
+    """Finds sessions in databases, in exports and in storage folders. A session of a storage folder
+    is left out if OpenCode moved the session to the database next to the folder.
     """
 
     def holds(self, path: Path, begin: bytes) -> bool:
@@ -108,7 +108,7 @@ def _in_export(path: Path) -> Iterator[Contained]:
 
 
 _UNNAMED = re.compile(r"(?:New|Child) session - \d{4}-\d\d-\d\dT")
-"""The title of a session before a model gave it one."""
+"""Matches the title of a session before a model named the session."""
 
 
 def _title_of(info: Any) -> str:
@@ -126,8 +126,8 @@ def _sessions_in(path: Path) -> str:
 
 
 def _in_storage(storage: Path) -> Iterator[Contained]:
-    """Yield the sessions of a storage folder. Messages of a deleted session are not read, as in
-    OpenCode.
+    """Yield the sessions of a storage folder. Messages of a deleted session are not read, because
+    OpenCode does not read them either.
     """
     database = storage.absolute().parent / "opencode.db"
     moved = {name for name, _ in rows_in(database, _sessions_in(database))}
@@ -166,7 +166,7 @@ def _in_tables(path: Path, session: str, unread: list[Located]) -> Iterator[Loca
 
 
 def _reading(path: Path, database: sqlite3.Connection) -> Read:
-    """Return a function that reads the rows of a table that belong to a session or a message."""
+    """Return a function that reads the rows of a session or a message in a table."""
     tables = {
         name for (name,) in database.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")
     }
@@ -180,7 +180,7 @@ def _reading(path: Path, database: sqlite3.Connection) -> Read:
 def _rows(
     path: Path, database: sqlite3.Connection, select: _Part, table: str, of: str
 ) -> Iterator[Located]:
-    """Yield rows in the format of an export: ``parent_id`` becomes ``parentID``, and
+    """Yield rows in the format of an export. For example, ``parent_id`` becomes ``parentID``, and
     ``time_created`` becomes ``created`` in ``time``.
     """
     for row in map(dict, database.execute(select[table], (of,)) if table in select else ()):
@@ -203,8 +203,8 @@ def _session(read: Read, session: str) -> Located | None:
 
 
 def _records(read: Read, session: str) -> Iterator[Located]:
-    """Yield the records of a session: its fields that never change, its messages with their
-    readable parts, and where the session is reverted.
+    """Yield the records of a session: the session with its stable fields, its messages with their
+    readable parts, and the first reverted message.
     """
     about = _session(read, session)
     if about is not None:
@@ -228,8 +228,8 @@ def _records(read: Read, session: str) -> Iterator[Located]:
 
 
 _STABLE = ("id", "projectID", "parentID")
-"""The fields of a session that the tables of both versions of OpenCode have, and that never
-change.
+"""The fields of a session that never change, and that the tables of both versions of
+OpenCode have.
 """
 
 
@@ -242,8 +242,8 @@ def session_record(info: Any) -> _Part:
 
 
 def revert_record(info: Any) -> _Part | None:
-    """Return the record that says from which message on a session is reverted; None if the session
-    is not reverted.
+    """Return the record that names the first reverted message. Return None if the session is not
+    reverted.
     """
     fields = dict_or_empty(info)
     if type(fields.get("revert")) is not dict:
@@ -264,14 +264,13 @@ def _without_summary(info: Any) -> _Part:
 # --------------------------------------------------------------------------------------------------
 
 IN_WORDS = ("text/plain", "application/x-directory")
-"""Types of files whose content is also sent as a text part."""
+"""If a file has one of these types, OpenCode also sends its content as a text part."""
 
 
 def _message(info: _Part) -> _Part:
-    """Return a message of OpenCode 2 with its contents as parts. All fields of the message except
-    its contents stay in ``info``. A text that OpenCode itself writes in the role of the user is
-    ``synthetic``. An answer is included even if the answer failed, for example because the user
-    stopped it.
+    """Return a message of OpenCode 2 with its contents as parts. All fields except the contents
+    stay in ``info``. A text that OpenCode itself writes in the role of the user is ``synthetic``. A
+    failed answer is included, for example an answer that the user stopped.
     """
     role = text_or_empty(info.get("type"))
     parts = list[_Part]()
@@ -281,10 +280,10 @@ def _message(info: _Part) -> _Part:
             texts = [each.get("text") for each in dicts_in(info.get("skills"))]
             parts = [
                 *map(_text, (*texts, info.pop("text", ""))),
-                *map(_file, _taken(info, "files")),
+                *map(_file, _take_objects(info, "files")),
             ]
         case {"type": "assistant"}:
-            parts = [*map(_answer, _taken(info, "content"))]
+            parts = [*map(_answer, _take_objects(info, "content"))]
             info |= (
                 {"error": {"name": "MessageAbortedError", "data": info["error"]}}
                 if info.get("error")
@@ -311,7 +310,7 @@ def _message(info: _Part) -> _Part:
     return {"info": {**info, "role": role}, "parts": parts}
 
 
-def _taken(holder: _Part, key: str) -> list[_Part]:
+def _take_objects(holder: _Part, key: str) -> list[_Part]:
     """Return the objects in an array of ``holder``. If the array has only objects, remove the array
     from ``holder``.
     """
@@ -332,7 +331,7 @@ def _answer(part: _Part) -> _Part:
     if part.get("type") != "tool":
         return part
     state = {**dict_or_empty(part.get("state"))}
-    state["output"] = [*map(_file, _taken(state, "content"))]
+    state["output"] = [*map(_file, _take_objects(state, "content"))]
     if (error := state.get("error")) is not None:
         texts = [*(each.get("text") for each in state["output"]), within(error, "message")]
         state |= {"error": "\n".join(filter(None, map(text_or_empty, texts))), "data": error}
@@ -340,7 +339,7 @@ def _answer(part: _Part) -> _Part:
 
 
 def _file(file: _Part) -> _Part:
-    """Return a file as a part. A file with text becomes a text part, and a text part is returned
+    """Return a file as a part. A file with text becomes a text part. A text part is returned
     unchanged.
     """
     kind, data, name = (text_or_empty(file.get(key)) for key in ("mime", "data", "name"))

@@ -1,5 +1,5 @@
-"""Sessions of pi and OpenClaw: JSON Lines with a ``session`` first, and then entries that form a
-tree.
+"""Sessions of pi and OpenClaw: JSON Lines with a ``session`` first. The next lines are entries that
+form a tree.
 
 The entries, and the events that they become:
 
@@ -7,20 +7,19 @@ The entries, and the events that they become:
     message of a toolResult           Observation
     message of a bashExecution        Message from the environment, with the text that pi sends to
                                       its model
-    custom_message, branch_summary, and the same as a message   Message from the environment
-    message of a system               SystemMessage: first the prompt, then changes of it
+    custom_message, branch_summary, and messages of these roles   Message from the environment
+    message of a system               SystemMessage: first the prompt, then changes of the prompt
     context_edit                      CondensationAction: an entry is left out, or replaced by
                                       another text
     compaction                        CondensationAction: pi sends its model the summary and the
-                                      entries from ``firstKeptEntryId`` on, which may be before an
-                                      earlier compaction
+                                      entries from ``firstKeptEntryId`` on; this entry may be before
+                                      an earlier compaction
     every other type                  Annotation; the name in ``session_info`` is the title
 
 The View is the branch that ends in the last entry. If an entry does not follow the entry before it,
-a Retraction takes back the branch that it leaves. An entry whose parent is missing follows the
-entry before it. Entries before version 2 have no ids, and each follows the entry before it; in
-entries without ids ``firstKeptEntryIndex`` counts lines. pi rewrites a session to convert it to
-version 3.
+a Retraction takes back the abandoned branch. An entry whose parent is missing follows the entry
+before it. Entries before version 2 have no ids, so an entry follows the entry in the line before,
+and ``firstKeptEntryIndex`` counts lines. pi rewrites a session to convert the session to version 3.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ _FIELDS = {
     "label": "targetId",
     "session_info": "parentId",
 }
-"""For each type of entry, a field that entries of this type from other programs do not have."""
+"""Maps the type of an entry to a field that only pi writes into entries of this type."""
 _ONLY_MESSAGES = ("timestamp", "provider", "toolCallId", "command", "customType")
 
 
@@ -92,15 +91,15 @@ _CAME_BACK = (
     "The following is a summary of a branch that this conversation came back"
     " from:\n\n<summary>\n{}</summary>"
 )
-"""The text with which pi sends a summary to its model."""
+"""pi sends a summary to its model in one of these two texts."""
 _PROMPT = 2**63
 _NOT_SENT = ("error", "aborted")
 _ENVELOPE = ("type", "id", "parentId", "timestamp")
 
 
 class _Place(NamedTuple):
-    """An entry: the number of the entry among the records, the version after the entry, and its
-    parent entry.
+    """An entry. ``number`` counts the records before the entry. ``version`` is the version after
+    the entry. ``above`` is its parent entry.
     """
 
     number: int
@@ -110,7 +109,6 @@ class _Place(NamedTuple):
 
 class PiDecoder(FollowingDecoder):
     """Makes events of the entries of one session. The View shows the branch of the newest entry.
-
     The tag of a shown event is the number of its entry. A compaction of pi never keeps an earlier
     summary, and always keeps system messages.
     """
@@ -147,7 +145,8 @@ class PiDecoder(FollowingDecoder):
             completion_tokens="output",
         )
         if "usage" in read.meta and message.get("stopReason") in _NOT_SENT:
-            # Anthropic's server reports the tokens at the beginning and at the end of a reply.
+            # Anthropic's server reports the tokens at the beginning and at the end of a reply, so
+            # the tokens of an aborted reply are only the tokens at its beginning
             read.meta["begun"] = True
         if kind == "session_info" and (named := text_or_none(message.get("name"))):
             read.meta["title"] = named
@@ -160,7 +159,7 @@ class PiDecoder(FollowingDecoder):
         self._count += 1
 
     def _followed(self, record: dict[str, Any]) -> _Place | None:
-        """Return the parent entry of a record; None for the first entry of a new tree."""
+        """Return the parent entry of a record. Return None for the first entry of a new tree."""
         parent = record.get("parentId", self)
         if parent is None and self._newest is not None and type(record.get("id")) is str:
             return None
@@ -252,8 +251,8 @@ class PiDecoder(FollowingDecoder):
 
 
 def _thinking(block: dict[str, Any], *, is_signed: bool) -> dict[str, Any]:
-    """Return thinking as a block of Anthropic's, which is the format in events. Signatures of other
-    providers are left out.
+    """Return thinking as a block of Anthropic's, because events have this format. Signatures of
+    other providers are left out.
     """
     if is_signed:
         signature = text_or_empty(block.get("thinkingSignature"))

@@ -1,8 +1,8 @@
-"""Record which events came from the same record: each event stores how many earlier events came
-from its record.
+"""Record which events came from one record: an event stores the number of earlier events of its
+record.
 
-``origin.rest`` is the number of earlier events from the same record. ``origin.rest`` is None for
-the first event of a record, and for a step to another branch, which has no record.
+``origin.rest`` is this number. ``origin.rest`` is None for the first event of a record. A step to
+another branch has no record, so its ``origin.rest`` is None too.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def is_of(event: Event, format: str) -> bool:
 
 
 def is_step_aside(event: Event) -> bool:
-    """Return whether an imported event has no record: a retraction, or the condensation that
-    declines the request of the branch that was left.
+    """Return whether an imported event has no record. Such an event is a retraction, or a
+    condensation that declines the request of an abandoned branch.
     """
     return event.redacted is None and (is_declined(event) or isinstance(event, Retraction))
 

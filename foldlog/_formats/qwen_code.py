@@ -1,24 +1,22 @@
-"""Qwen Code: the lines of a session in ``chats/SESSION.jsonl``, each of which names the line that
-it follows.
+"""Sessions of Qwen Code: lines in ``chats/SESSION.jsonl``. A line names the line before it.
 
     {"uuid", "parentUuid", "sessionId", "type": …, "message": {"role", "parts"}}    a content of
                                                                                     Google's API
-
-    user                 Message; from the environment if Qwen Code wrote it
-    assistant            a Message, or an Action for each call; with its thinking
+    user                 Message; from the environment if Qwen Code wrote the text
+    assistant            a Message, or an Action for each call; with the thinking of the model
     tool_result          an Observation for each result
     system               an Annotation, by its ``subtype``:
         chat_compression     CondensationAction of all shown events, after events for the contents
-                             that it keeps
+                             that stay
         custom_title         the title; ``parent_session`` names the session that started this one
         agent_bootstrap      events for the contents with which a sub-agent began, as copies
-        slash_command        takes back the user's message, which was a command and not sent to the
-                             model
+        slash_command        takes back the user's message, because the message was a command and
+                             was not sent to the model
 
 The View is the branch that ends in the last line. If a line does not follow the line before it, a
-Retraction takes back the branch that the line leaves. A line whose parent is missing follows the
-line before it. A line that is not sent to a model, such as a title, is not a part of a branch. The
-lines of sub-agents in the file of a session are stored and not shown.
+Retraction takes back the abandoned branch. A line whose parent is missing follows the line before
+it. A line that is not sent to a model, such as a title, is not a part of a branch. A View does not
+show the lines of sub-agents in the file of a session.
 """
 
 from __future__ import annotations
@@ -48,7 +46,7 @@ _TYPES = ("user", "assistant", "tool_result", "system")
 _BY_USER = (None, "mid_turn_user_message", "cron")
 """The subtypes of messages that a user wrote."""
 _NOT_SENT = ("realtime_message", "code_mode_tool_result")
-"""The subtypes of lines with a content that is not sent to a model."""
+"""Qwen Code does not send the contents of lines with these subtypes to a model."""
 _FAILED = ("error", "cancelled")
 _USAGE = {
     "prompt_tokens": ("promptTokenCount", "toolUsePromptTokenCount"),
@@ -85,21 +83,19 @@ def _session_in(record: Any) -> str | None:
 
 
 class _Decoder(FollowingDecoder):
-    """Makes events of the lines of one session, one line after the other."""
-
     has_own_ids = True
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self._ends: dict[str, int] = {}
-        """The version after each line. For a line that does not change the View, the version is the
-        one after the last earlier line that changed the View.
+        """Maps the id of a line to the version after the last change of the View up to
+        this line.
         """
         self._tip = 0
         """The version after the branch that is shown."""
         self._is_sidechain: bool | None = None
         self._said: tuple[int, str] | None = None
-        """If the last line is a message of a user, the version before the line, and the text of the
+        """If the last line is a message of a user: the version before the line, and the text of the
         line.
         """
 
@@ -118,7 +114,7 @@ class _Decoder(FollowingDecoder):
         changes_view = any(event.shown or event.structural for event in read.events)
         read.close(_kind_of(record), record.get("systemPayload"))
         self._tip = read.version if changes_view else self._tip
-        # a line may continue the line before it, under the same id
+        # a line with the id of the line before it continues this line
         self._ends[record["uuid"]] = self._tip
         is_said = record["type"] == "user" and record.get("subtype") is None
         words = joined_text(content_of(within(record, "message", "parts")))
@@ -126,7 +122,7 @@ class _Decoder(FollowingDecoder):
             self._said = (begun, words) if is_said else None
 
     def _go_to(self, read: RecordEvents, record: _Part) -> None:
-        """Take back the branch that a line leaves, if the line leaves a branch."""
+        """Take back the abandoned branch if a line continues from an earlier line."""
         parent = record["parentUuid"]
         is_rewound = record.get("subtype") == "rewind"
         root = 0 if parent is None or is_rewound else self._tip
@@ -172,8 +168,8 @@ class _Decoder(FollowingDecoder):
                 read.meta = {"parent": f"{self.options.prefix}{parent}"}
 
     def _compress(self, read: RecordEvents, history: list[_Part]) -> None:
-        """Forget all shown events, after adding events for the contents that stay. The first of the
-        contents is the summary.
+        """Forget all shown events. Before that, add events for the contents that stay. The first
+        content of ``history`` is the summary.
         """
         former_ids = {event_id for event_id, _ in self.shown.all()}
         self.calls = OpenCalls()
@@ -213,7 +209,6 @@ class _Decoder(FollowingDecoder):
 
 
 def _read_reply(read: RecordEvents, parts: list[_Part]) -> None:
-    """Read the model's thinking, text and calls."""
     read.thinking = [*map(thinking_of, filter(None, thoughts_in(parts)))]
     read.parts = said_parts(parts)
     for call in held_in(parts, "functionCall"):

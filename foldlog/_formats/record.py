@@ -1,5 +1,5 @@
-"""Types and functions that the formats share: for the place and the errors of a record, and for the
-texts, counts and times in a record.
+"""Read texts, counts and times in a record. All formats share these functions, and the types for
+the place and the errors of a record.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from foldlog.eventstore.inside import EventTime, in_utc, parse_event_time
 INCOMPLETE = "incomplete"
 """The attribute whose text says which records of an imported source could not be read."""
 UNREAD = "unread records"
-"""The document about the records that could not be read. For each unreadable record, the document
-has the number of readable records before it, and the id of the event after it.
+"""The document about unreadable records. A row of the document has the number of readable records
+before the unreadable record, and the id of the event after it.
 """
 
 _encode = msgspec.json.Encoder().encode
@@ -32,9 +32,9 @@ class NotAnEvent(EventStoreError, ValueError):
 
 
 class ImportFinding(NamedTuple):
-    """A part of a source that could not be imported: the place of the part, and the problem. If a
-    record could not be read, ``before`` is the number of records that were read before the
-    unreadable record, and also the id of the event after it.
+    """A part of a source that could not be imported: its ``place``, and the ``problem``. ``before``
+    is set for an unreadable record: the number of readable records before it, and the id of the
+    event after it.
     """
 
     place: str
@@ -46,13 +46,13 @@ class ImportFinding(NamedTuple):
 
 
 class Located(NamedTuple):
-    """A JSON value and the place of the value, or the problem at this place.
+    """A JSON value with its place, or the problem at this place.
 
-    ``source``   the file that has the value on a ``line``; if there is no line, a text that
-                 describes the place
-    ``value``    the value; if there is a problem, as much of the value as can be read
-    ``text``     the bytes of the value, if they are known, at ``offset`` in the file or in the text
-                 of its document
+    ``source``   the file that has the value on a ``line``. If there is no line, ``source`` is a
+                 text that describes the place
+    ``value``    the value. If there is a problem, the readable part of the value
+    ``text``     the bytes of the value at ``offset`` in the file, or in the text of its document.
+                 Empty if the bytes are unknown
     """
 
     line: int
@@ -73,7 +73,7 @@ def at(source: str, value: Any, problem: str | None = None) -> Located:
 
 
 class RecordReader(Protocol):
-    """The records of one history, which can be iterated any number of times."""
+    """The records of one history. A reader can be iterated any number of times."""
 
     @property
     def size_bytes(self) -> int:
@@ -101,25 +101,22 @@ def described(value: Any) -> str:
 
 
 def text_or_empty(value: Any) -> str:
-    """Return the value if it is a text; otherwise an empty text."""
     return value if type(value) is str else ""
 
 
 def text_or_none(value: Any) -> str | None:
-    """Return the value if it is a text; otherwise None."""
     return value if type(value) is str else None
 
 
 def time_in(text: Any) -> EventTime | None:
     """Return the time in a text, in UTC, to compare it with other times: see ``in_utc``. Return
-    None for any other text or value.
+    None for a value that is not a time.
     """
     at = parse_event_time(text)
     return None if at is None else in_utc(at)
 
 
 def dict_or_empty(value: Any) -> dict[str, Any]:
-    """Return the value if it is an object; otherwise an empty object."""
     return value if type(value) is dict else {}
 
 
@@ -129,8 +126,8 @@ def member(*names: str) -> Callable[[Any], Any]:
 
 
 def has(**types: type) -> Callable[[Any], bool]:
-    """Return a function that says whether a value is an object whose members have the given names
-    and types.
+    """Return a function that checks whether a value is an object with members of these names and
+    types.
     """
     names = list(types)
     kinds = list(types.values())
@@ -138,16 +135,14 @@ def has(**types: type) -> Callable[[Any], bool]:
 
 
 def within(record: Any, *names: str) -> Any:
-    """Return the value at a path of names in nested objects; None if one of the names is
-    missing.
-    """
+    """Return the value at a path of names in nested objects. Return None if a name is missing."""
     for name in names:
         record = record.get(name) if type(record) is dict else None
     return record
 
 
 def strings_in(value: Any) -> list[str]:
-    """Return the texts in an array; an empty list for any other value."""
+    """Return the texts in an array. Return an empty list for a value that is not an array."""
     if type(value) is list:
         return [item for item in value if type(item) is str]
     return []
@@ -162,7 +157,7 @@ def refused(expected: str, value: Any) -> NotAnEvent:
 
 
 def joined_text(content: Content) -> str:
-    """Return the texts of a content, joined by blank lines as in Views, without its images."""
+    """Return the texts of a content without its images. Blank lines join the texts, as in Views."""
     if isinstance(content, str):
         return content
     texts = strings_in([part.get("text") for part in content])
@@ -171,26 +166,26 @@ def joined_text(content: Content) -> str:
 
 _SECONDS_LEAST = 10**8
 _MILLISECONDS_LEAST = 10**11
-"""The smallest number that is read as seconds, and the smallest number that is read as
-milliseconds. Both numbers are times in 1973. Read as seconds, the second number would be a time in
-the year 5138.
+"""A number from ``_SECONDS_LEAST`` on is a time in seconds, and a number from
+``_MILLISECONDS_LEAST`` on is a time in milliseconds. Both limits are times in 1973. In seconds,
+``_MILLISECONDS_LEAST`` would be a time in the year 5138.
 """
 
 _NO_TIMES = datetime.fromtimestamp(0, UTC), datetime(1970, 1, 1)
-"""The times that programs write for a missing time, with a zone and without."""
+"""Programs write one of these times, with or without a zone, for a missing time."""
 SourceTime = tuple[datetime | None, str | None]
-"""The time of a record as an event has it: a timestamp if the source names its zone, otherwise the
-text for ``origin.time``.
+"""The time of a record in the form of an event: a timestamp if the source names the zone of the
+time, or else the text for ``origin.time``.
 """
 
 
 def read_time(text: Any) -> SourceTime:
-    """Return the time in a text of a source. Return no time for a text that is not a time, and for
-    the first second of 1970, which programs write for a missing time.
+    """Return the time in a text of a source. Return ``(None, None)`` for a text that is not a time.
+    The result is also ``(None, None)`` for the first second of 1970, because programs write this
+    second for a missing time.
     """
     time = parse_event_time(text)
-    # The year is compared first, because the comparison of two times takes longer than the parsing
-    # of one.
+    # a comparison of two times takes longer than the parsing of a time, so compare the year first
     if time is None or (time.year == 1970 and time in _NO_TIMES):
         return None, None
     if time.tzinfo is None:
@@ -199,15 +194,15 @@ def read_time(text: Any) -> SourceTime:
 
 
 def dicts_in(value: Any) -> list[dict[str, Any]]:
-    """Return the objects in an array; an empty list for any other value."""
+    """Return the objects in an array. Return an empty list for a value that is not an array."""
     if type(value) is list:
         return [item for item in value if type(item) is dict]
     return []
 
 
 def count_in(counts: Any, *names: str) -> float | None:
-    """Return the sum of the counts with the given names. Return NaN if one of the values is not a
-    count, and None if there are no counts.
+    """Return the sum of the counts under ``names``. Return NaN if a value is not a count. Return
+    None if there are no counts.
     """
     if type(counts) is not dict:
         return None
@@ -225,13 +220,13 @@ def usage_meta(
     cost: Any = None,
     **others: Any,
 ) -> dict[str, Any]:
-    """Return the ``meta`` of a response with its usage, its ``cost``, and the ``model``, ``reply``
-    and ``calls`` in ``others`` that are not empty. Return an empty dict for a response without
-    tokens and without a cost. If a program writes a cost of 0 for a model without a price, the
-    caller must leave the cost out.
+    """Return the ``meta`` of a response with its usage, its ``cost`` in US dollars, and the filled
+    fields ``model``, ``reply`` and ``calls`` of ``others``. Return an empty dict for a response
+    without tokens and without a cost. If a program writes the cost 0 for a model without a price,
+    the caller must leave out the cost.
 
-    ``counts`` are the tokens: see ``usage_of``. For each of foldlog's names of counts, ``named``
-    has the name of the count in the source, or several names whose counts must be added up.
+    ``counts`` are the tokens: see ``usage_of``. ``named`` maps foldlog's name of a count to the
+    name in the source, or to several names whose counts are added up.
     """
     usage = usage_of(counts if named is None else _counts_by_our_names(counts, named))
     cost_usd = cost_of(cost)
@@ -252,8 +247,8 @@ def _counts_by_our_names(
     counts: Any, named: Mapping[str, str | Sequence[str]]
 ) -> dict[str, float | None]:
     """Return the counts of a source by foldlog's names. If several counts of the source belong to
-    one name, add them up, unless the total of the source shows that the first count contains the
-    others.
+    one name, add these counts up. If the total of the source shows that the first count contains
+    the other counts, take the first count.
     """
     sums = dict[str, float | None]()
     firsts = dict[str, float | None]()
@@ -269,8 +264,9 @@ def _counts_by_our_names(
 
 
 def time_at(number: Any, units_per_second: int = 1) -> datetime | None:
-    """Return the time that is ``number`` units after 1970. The unit is a second by default. Return
-    None for a value that is not a number, and for 0, which programs write for a missing time.
+    """Return the time that is ``number`` units after 1970. The default unit is a second. Return
+    None for a value that is not a number. Return None for 0, because programs write 0 for a missing
+    time.
     """
     if type(number) not in (int, float) or number == 0:
         return None
@@ -281,8 +277,9 @@ def time_at(number: Any, units_per_second: int = 1) -> datetime | None:
 
 
 def time_told(record: Mapping[str, Any], *names: str) -> SourceTime:
-    """Return the first time that a record has under the given names: a text, or seconds or
-    milliseconds after 1970. A small number is skipped, because it may be the duration of a run.
+    """Return the first time that a record has under ``names``. The time is a text, or a number of
+    seconds or milliseconds after 1970. A small number is skipped, because it may be the duration of
+    a run.
     """
     for value in map(record.get, names):
         if isinstance(value, int | float) and value >= _SECONDS_LEAST:
@@ -296,7 +293,7 @@ def time_told(record: Mapping[str, Any], *names: str) -> SourceTime:
 
 def time_text(timestamp: datetime | None, origin: Origin | None) -> str | None:
     """Return a text from which ``read_time`` reads the same time. A time without a zone keeps its
-    text, and a time with a zone is written in UTC with a Z.
+    text. A time with a zone is written in UTC with a Z.
     """
     if timestamp is None:
         return None if origin is None else origin.time or None

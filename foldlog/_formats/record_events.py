@@ -39,20 +39,20 @@ _AGAIN = (
     " the source was written twice, import it once"
 )
 COMMENTARY = "commentary"
-"""The ``phase`` of a model's text before calls of the same reply, in items of OpenAI's Responses
+"""The ``phase`` of a model's text before the calls of its reply, in items of OpenAI's Responses
 API.
 """
 
 
 def _response_after(event: Event, response: Any) -> Any:
-    """Return the response to which the next call belongs after an event; None if the event ended
-    the response. ``response`` is the response before the event.
+    """Return the response to which the next call belongs. ``response`` is the response before
+    ``event``. Return None if ``event`` ended the response.
     """
     if type(event) is Action:
         return event.response_id
     if "reply" in event.meta:
         return event.meta["reply"]
-    # A condensation of foldlog itself may come between the calls of a response.
+    # a condensation of foldlog itself may come between the calls of a response
     if type(event) in (CondensationAction, Retraction):
         return response if event.origin is None else None
     ends_response = type(event) in (Observation, SystemMessage) or (
@@ -65,16 +65,14 @@ TimeAndId = tuple[SourceTime, Any]
 
 
 def time_and_id_of(rules: Format, record: Any) -> TimeAndId:
-    """Return the time and the id of a record, or None for a time or an id that the record does not
-    have.
-    """
+    """Return the time and the id of a record. A missing time or a missing id is None."""
     time = (None, None) if rules.time is None else rules.time(record)
     return time, rules.source_id(record)
 
 
 def time_if_without_id(time_and_id: TimeAndId) -> datetime | None:
-    """Return the time of a record without an id, which ``Repeats`` needs to recognize a repetition.
-    Return None for a record with an id.
+    """Return the time of a record without an id. Return None for a record with an id. ``Repeats``
+    needs this time to recognize a repetition.
     """
     (timestamp, _), source_id = time_and_id
     return timestamp if source_id is None else None
@@ -85,15 +83,16 @@ class FollowingDecoder(RecordDecoder):
     shows (``shown``).
 
     A subclass adds the events of a record in ``read``. Each shown event gets a ``tag``, such as the
-    id of its record. By the tags, a compaction of the format selects which events it forgets.
+    id of its record. A compaction of the format selects the events to forget by their tags.
     ``rules`` is the format.
     """
 
     keeps_shown: ClassVar[bool] = True
     """Whether ``shown`` is filled. A format that never uses ``shown`` saves the memory."""
     repeat: ClassVar[Literal["records", "logs", "events"]] = "records"
-    """Which repetitions make no events: ``records`` (of each record with its own id), ``logs``
-    (only of a whole log), or ``events`` (none: an equal record makes its events again).
+    """Which repetitions make no events. ``records``: a repeated record with its own id. ``logs``:
+    only a repetition of the whole log. ``events``: no repetition, so an equal record makes its
+    events again.
     """
 
     has_own_ids: ClassVar[bool] = False
@@ -117,8 +116,8 @@ class FollowingDecoder(RecordDecoder):
 
     def response(self, version: int) -> str:
         """Return the response of a call whose record does not name a response. The call belongs to
-        the response of the calls before it, unless a result, a message that is not from the model,
-        or a compaction came after these calls.
+        the response of the calls before it. A result, a message that is not from the model, and a
+        compaction end this response.
         """
         return self._response or f"response-{version}"
 
@@ -156,7 +155,7 @@ class FollowingDecoder(RecordDecoder):
             self.options.findings.append(_AGAIN)
 
     def end_record(self, read: RecordEvents) -> None:
-        """Note the end of a record."""
+        """Handle the end of a record. A subclass may override this method."""
 
     def check(self, record: Any) -> None:
         """Raise ``NotAnEvent`` for a value that is not a record."""
@@ -164,9 +163,7 @@ class FollowingDecoder(RecordDecoder):
             raise refused(self.rules.expected, record)
 
     def begin_record(self, record: dict[str, Any], time_and_id: TimeAndId) -> RecordEvents:
-        """Return a ``RecordEvents`` for a record that is not read yet, with the id and the time of
-        the record.
-        """
+        """Return an empty ``RecordEvents`` with the id and the time of the record."""
         (timestamp, time), source_id = time_and_id
         return RecordEvents(
             self, Origin(format=self.rules.name, id=source_id, time=time), timestamp
@@ -174,7 +171,7 @@ class FollowingDecoder(RecordDecoder):
 
     @abstractmethod
     def read(self, read: RecordEvents, record: Any) -> None:
-        """Add the events of a record, at least one."""
+        """Add the events of a record, at least one event."""
 
 
 class RecordEvents:
@@ -184,7 +181,8 @@ class RecordEvents:
     ``shown``     whether the next events are shown
     ``tag``       the tag of the next events: see ``FollowingDecoder``
     ``response``  the model's response to which its calls belong
-    ``parts``, ``thinking``  text and thinking for the next call or message
+    ``parts``     the parts of text for the next call or message
+    ``thinking``  the thinking for the next call or message
     """
 
     def __init__(
@@ -212,7 +210,7 @@ class RecordEvents:
         self.origin = origin
         self.timestamp = timestamp
         self.is_empty = True
-        """Whether the record, or the part that was begun last, has no event yet."""
+        """Whether the record, or its last begun part, has no event yet."""
 
     @property
     def version(self) -> int:
@@ -220,8 +218,8 @@ class RecordEvents:
         return self._decoder.next_id + len(self.events)
 
     def add(self, kind: Any, **fields: Any) -> Any:
-        """Add an event, and return it. The first event of a record gets the id of the record; a
-        retraction, which is a step to another branch, gets no id.
+        """Add an event, and return the event. The first event of a record gets the id of the
+        record. A retraction gets no id, because it is a step to another branch.
         """
         if not self.shown:
             fields["shown"] = False
@@ -271,8 +269,8 @@ class RecordEvents:
         self.meta |= usage_meta(counts, names or None, model=model, cost=cost)
 
     def call(self, tool: Any, arguments: Any, call_id: Any, thought: Content | None = None) -> Any:
-        """Add a call with the text and the thinking before it. If ``thought`` is not None,
-        ``thought`` replaces the text.
+        """Add a call with the collected text and thinking. If ``thought`` is not None, ``thought``
+        replaces the text.
         """
         text = content_of_parts(self.parts)
         thinking = tuple(self.thinking)
@@ -298,16 +296,16 @@ class RecordEvents:
         cause: int | None = None,
         **fields: Any,
     ) -> Any:
-        """Add the result of a call. ``tool`` is the name of the tool, which is used if the call is
-        unknown. ``cause`` is the event id of the call, if the source names the call.
+        """Add the result of a call. ``cause`` is the event id of the call, if the source names the
+        call. If the call is unknown, the result gets the name ``tool``.
         """
         result_id, cause, called_tool = self._decoder.calls.close(call_id, cause)
         names = {"tool": called_tool or text_or_empty(tool), "call_id": result_id, "cause": cause}
         return self.add(Observation, content=content, is_error=is_error, **names, **fields)
 
     def say(self, source: Source, *, as_text: bool = False, **fields: Any) -> None:
-        """Add a message with the collected ``parts`` that no call took as its thought, unless
-        ``parts`` is empty. If ``as_text`` is true, a single text part becomes a text.
+        """Add a message with the collected ``parts``. If a call took the parts as its thought, add
+        nothing. If ``as_text`` is true, a single text part becomes a text.
         """
         if self.parts:
             content = content_of_parts(self.parts) if as_text else tuple(self.parts)
@@ -327,8 +325,8 @@ class RecordEvents:
         offset: int | None = None,
     ) -> None:
         """Forget all shown events except the events for whose tag ``stays`` is true. The
-        ``summary`` comes after the first ``offset`` events that stay, by default after all events
-        that stay.
+        ``summary`` comes after the first ``offset`` events that stay. By default the summary comes
+        last.
         """
         after: list[int | str] = [
             event_id for event_id, tag in self._decoder.shown.all() if stays(tag)
@@ -340,8 +338,8 @@ class RecordEvents:
     def change(
         self, after: Sequence[int | str], because: Cause | None = None, metadata: Any = None
     ) -> None:
-        """Add the event after which the prompt consists of the events in ``after``. ``after`` has
-        the ids of events; a text in ``after`` is a new summary.
+        """Add the event after which the prompt consists of ``after``. A number in ``after`` is the
+        id of an event. A text in ``after`` is a new summary.
         """
         shown = self._decoder.shown
         before = [event_id for event_id, _ in shown.all()]
@@ -352,7 +350,6 @@ class RecordEvents:
         )
 
     def put(self, change: CondensationAction | Retraction | None) -> None:
-        """Add a change of the prompt, unless ``change`` is None."""
         if isinstance(change, Retraction):
             self.add(Retraction, version=change.version, reason=change.reason)
         elif change is not None:

@@ -1,8 +1,7 @@
 """The formats: foldlog's own formats, formats that a program registers, and formats of installed
 packages.
 
-A package adds a format with an entry point in the group ``foldlog.formats``, whose object is a
-``Format``:
+A package adds a ``Format`` object with an entry point in the group ``foldlog.formats``:
 
     [project.entry-points."foldlog.formats"]
     my-agent = "my_package.history:FORMAT"
@@ -51,10 +50,10 @@ OURS: Final = (
     "claude-ai",
     "otlp-genai",
 )
-"""foldlog's formats whose records are recognized. Each format is the object ``FORMAT`` in a file or
+"""foldlog's formats whose records are recognized. A format is the object ``FORMAT`` in a file or
 folder with the format's name, with ``_`` for ``-``: see ``_load``. To add a format, add its file or
-folder, and add its name to this tuple. A record belongs to the first format that matches it. No
-record should match two formats.
+folder, and add its name to this tuple. A record belongs to the first format that matches. No record
+should match two formats.
 """
 _OF_ADAPTERS: Final = (
     "agent-framework",
@@ -64,20 +63,20 @@ _OF_ADAPTERS: Final = (
     "pydantic-ai",
     "strands",
 )
-"""foldlog's formats for records that an adapter writes. The files of the adapters' formats are next
-to the adapters. ``llama-index`` is not in ``OURS``, because this format is used only if the user
-names it.
+"""foldlog's formats for records that an adapter writes. The files of these formats are next to the
+adapters. ``llama-index`` is not in ``OURS``, because its records are read only if the user names
+the format.
 """
 REGISTERED: dict[str, Format] = {}
-"""By name, the formats that the program registered and, once they are loaded, the formats of
-installed packages.
+"""Maps a name to a format that the program registered. After a load of the installed packages,
+their formats are here too.
 """
 
 
 @cache
 def _load(name: str) -> Format:
-    """Return one of foldlog's formats. The format's module is imported in this function, because
-    most processes need only one or two formats.
+    """Return one of foldlog's formats. The module of the format is imported here, because most
+    processes need only one or two formats.
     """
     if name in _OF_ADAPTERS:
         room = "foldlog.adapters._records"
@@ -88,17 +87,17 @@ def _load(name: str) -> Format:
 
 
 def _sent_by_name(format: Format) -> Format:
-    """Let ``format`` be pickled by its name. The process that unpickles it must know the format
-    too.
+    """Let ``format`` be pickled by its name. The process that unpickles the name must know the
+    format too.
     """
-    # copyreg looks up the exact type, and some formats have a subclass of ``Format``.
+    # copyreg looks up the exact type, and some formats have a subclass of ``Format``
     copyreg.pickle(type(format), lambda sent: (format_named, (sent.name,)))
     return format
 
 
 _refused: list[str] | None = None
-"""The reasons why formats of installed packages cannot be used; None if no package was loaded
-yet.
+"""The reasons why formats of installed packages cannot be used. The value is None before the first
+load.
 """
 
 
@@ -106,13 +105,13 @@ _OF_PROGRAMS = {
     **dict.fromkeys(("cline", "roo", "roo-code"), "anthropic-messages"),
     "claude": "claude-code",
 }
-"""The names of programs that people use instead of the name of a format, and the format of each
-program.
+"""Maps the name of a program to its format. People use these names instead of the name of the
+format.
 """
 
 
 class UnknownFormat(EventStoreError, ValueError):
-    """The format is unknown: choose one of ``FORMATS``."""
+    """The format is unknown. Choose one of ``FORMATS``."""
 
     def __init__(self, format: str) -> None:
         if format.lower() in _OF_PROGRAMS:
@@ -126,12 +125,12 @@ class UnknownFormat(EventStoreError, ValueError):
 
 
 def register(format: Format) -> Format:
-    """Register your own format in this process, and return it. If the same format is registered
-    again, nothing changes.
+    """Register your own format in this process, and return the format. A second registration of the
+    same object changes nothing.
 
-    The name of the format is stored in ``origin.format`` of every imported event, so it must never
-    change. Raises ``InvalidArgument`` if another format has the name, or ``--format`` cannot take
-    the name; ``UnusableFormat`` if the object is not a ``Format``.
+    The name of the format must never change, because ``origin.format`` of every imported event
+    stores the name. Raises ``InvalidArgument`` if another format has the name, or if ``--format``
+    cannot take the name. Raises ``UnusableFormat`` if the object is not a ``Format``.
     """
     return _added("the registered format", format)
 
@@ -161,7 +160,7 @@ def formats() -> Mapping[str, Format]:
     """Return all formats by their names: foldlog's formats, then formats of installed packages. The
     first call loads the installed packages.
 
-    Raises ``UnusableFormat``, at each call, if a format of a package cannot be registered.
+    Every call raises ``UnusableFormat`` if a format of a package cannot be registered.
     """
     if refused := _load_packages():
         raise UnusableFormat(refused[0])
@@ -200,9 +199,7 @@ def _load_packages() -> list[str]:
 
 
 def format_named(name: str) -> Format:
-    """Return the format with this name. Raises ``UnknownFormat``. Or raises the error of
-    ``formats``, because a package that cannot be loaded may be the reason why the name is unknown.
-    """
+    """Return the format with this name. Raises ``UnknownFormat`` for an unknown name."""
     if _is_ours(check_text("format", name)):
         return _load(name)
     if name not in REGISTERED:

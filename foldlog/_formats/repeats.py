@@ -1,5 +1,5 @@
-"""Find records that a log contains twice, because a file was appended to itself or a line was
-written again.
+"""Find records that a log contains twice. A program may append a file to itself, or write a line
+again.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from foldlog.eventstore import Annotation, Event
 REPEATED = "repeated record"
 """The name of the annotation for a record that repeats an earlier record."""
 _RECORDS_MIN = 3
-"""The smallest number of equal records that count as a repetition. Fewer equal records may be the
-same message, sent twice.
+"""The smallest number of equal records that count as a repetition. Fewer equal records may be one
+message that was sent twice.
 """
 
 
 class Repeats:
     """Recognizes records that repeat an earlier record.
 
-    If an equal record has its own id, the record is a repetition. In a log with times, a repetition
-    also begins in two cases: a record equals the first record; or a record is older than the newest
-    record, and equals any earlier record. A repetition goes on as long as the records come in the
-    same order as before.
+    An equal record with its own id is a repetition. In a log with times, a repetition also begins
+    with a record that equals the first record, and with a record that is older than the newest
+    record and equals an earlier record. A repetition goes on as long as the records come in their
+    earlier order.
 
-    A record takes about a hundred bytes of memory.
+    A record takes about 100 bytes of memory.
     """
 
     def __init__(self) -> None:
@@ -38,8 +38,8 @@ class Repeats:
         self._newest = datetime.min.replace(tzinfo=UTC)
         self._is_timed = False
         self._again = 0
-        """The place after the earlier record that the last record repeats; 0 if the last record was
-        new.
+        """The place after the earlier record that the last record repeats, or 0 if the last record
+        was new.
         """
 
     @property
@@ -49,13 +49,13 @@ class Repeats:
 
     def has(self, key: int, at: datetime | None) -> bool:
         """Return whether the record with this ``key`` repeats an earlier record. ``at`` is the time
-        of a record without an id of its own.
+        of a record without its own id.
         """
         return key in self._keys_with_id or (self._is_timed and self._repeated_place(key, at) > 0)
 
     def add(self, key: int, at: datetime | None, *, is_own: bool, is_timed: bool) -> bool:
-        """Add a record. Return whether the whole log so far consists of the same records twice,
-        without ids or times that would prove the repetition.
+        """Add a record. Return whether the log so far consists of two equal halves, without ids or
+        times that would prove a repetition.
         """
         if is_own:
             self._keys_with_id.add(key)
@@ -76,13 +76,13 @@ class Repeats:
         )
 
     def _repeated_place(self, key: int, at: datetime | None) -> int:
-        """Return the place after the earlier record that the next record repeats; 0 if the next
+        """Return the place after the earlier record that the next record repeats, or 0 if the next
         record is new.
         """
         if not self._in_order:
             return 0
-        # The expected record is the one after the last repeated record, or the first record if the
-        # last record was new.
+        # the expected record comes after the last repeated record; if the last record was new, the
+        # expected record is the first record
         if self._in_order[self._again] == key:
             return self._again + 1
         is_late = self._is_timed and at is not None and at < self._newest
@@ -92,8 +92,8 @@ class Repeats:
 
 
 def key_of(record: Any) -> int:
-    """Return a number that is the same for equal records in this process. Raises ``NotAnEvent`` for
-    a record that is nested too deep.
+    """Return a number that is equal for equal records in this process. Raises ``NotAnEvent`` for a
+    record that is nested too deep.
     """
     try:
         return hash(bytes_of(record))

@@ -1,5 +1,5 @@
-"""Find events that a source contains again later, because its program wrote a part of the log once
-more. Figures count an event once, even if the source contains it twice.
+"""Find events that a source repeats, because its program wrote a part of the log again. Figures
+count a repeated event only once.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ def is_replacing(event: Event) -> bool:
 
 def standing_in(structural: Iterable[Event], version: int) -> Callable[[Event], bool]:
     """Return a function that says whether an event counts in figures up to a version. If the source
-    of an event contains the event again later, only the later copy counts. An event that the
-    program itself took back before it wrote the log again has no later copy, so the event counts.
+    repeats an event later, only the later copy counts. If the program itself took an event back
+    before it wrote the log again, the event has no later copy and counts.
     """
     retractions = [
         event for event in structural if isinstance(event, Retraction) and event.id < version
@@ -42,7 +42,7 @@ def standing_in(structural: Iterable[Event], version: int) -> Callable[[Event], 
         next_index = bisect(retractions, event.id, key=attrgetter("id"))
         later = islice(retractions, next_index, None)
         # The first retraction that takes the event back decides. If the program itself made this
-        # retraction, the event was gone before the program wrote the rest again.
+        # retraction, the second part of the log does not repeat the event.
         taken_back_by = next((each for each in later if each.version <= event.id), None)
         return taken_back_by is not None and not is_replacing(taken_back_by)
 

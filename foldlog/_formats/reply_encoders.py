@@ -1,5 +1,5 @@
-"""Write events in formats of messages: the calls of a reply together, and their results after
-them.
+"""Write events in formats of messages: the calls of a reply together, then the results of the
+calls.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from foldlog.eventstore import (
 from foldlog.projections.units import WaitingCalls
 
 HELD_MAX = 32
-"""A call waits for its result as long as at most this number of messages follow it."""
+"""A call waits for its result until more than this number of messages follow the call."""
 
 
 class RepliesEncoder(RecordEncoder):
     """Writes the calls of a reply together, and then the results of these calls, because servers
-    refuse any other order. While calls wait for results, the records after the calls are held back.
+    refuse any other order. While calls wait for results, the encoder holds back all later records.
     Changes of a View and bookkeeping have no record.
     """
 
     def __init__(self) -> None:
         self._held = deque[list[Any]]()
-        """Groups of events that are not written yet: the calls of a reply, results without calls,
-        or a message.
+        """Groups of events that are not written yet. A group is a message, the calls of a reply, or
+        results without calls.
         """
         self._reply: list[Any] = []
-        """The calls of the newest reply; empty after the model sent another message."""
+        """The calls of the newest reply. The list is empty after the model sent another message."""
         self._waiting = WaitingCalls()
         self._results: dict[int, Observation] = {}
-        """The results of calls, by the event ids of the calls."""
+        """Maps the event id of a call to its result."""
 
     @abstractmethod
     def written(self, events: Sequence[Any]) -> Sequence[Any]:
@@ -84,7 +84,7 @@ class RepliesEncoder(RecordEncoder):
         if not self._reply or not call.response_id == self._waiting.response_id is not None:
             self._reply = []
             complete = self.complete()
-        if not self._held:  # no later result can answer an earlier call
+        if not self._held:  # all earlier calls are written, so no result can answer them
             self._waiting = WaitingCalls()
         if self._waiting.add(call, call.id) or not self._reply:
             self._reply = []
@@ -105,8 +105,8 @@ class RepliesEncoder(RecordEncoder):
         return self.complete(0)
 
     def complete(self, most: int = HELD_MAX) -> Sequence[Any]:
-        """Return the records of the groups that do not wait for a result. If more than ``most``
-        groups are held back, return also the records of the oldest groups.
+        """Return the records of the oldest groups that do not wait for a result. If more than
+        ``most`` groups are held back, also return the records of the oldest waiting groups.
         """
         held = self._held
         waiting = self._waiting.waiting
@@ -141,7 +141,6 @@ def said_before(calls: Sequence[Action]) -> Content:
 
 
 def joined(contents: Iterable[Content]) -> Content:
-    """Return several contents joined into one."""
     non_empty = [each for each in contents if each]
     texts = [each for each in non_empty if isinstance(each, str)]
     if len(texts) == len(non_empty):

@@ -1,8 +1,7 @@
 """The skeleton of a record: the fields that lists, figures and titles need, read in one typed pass.
 
-Fields that are not in a skeleton never become Python objects. After a redaction, only the skeleton
-of a record stays, without its texts. So ``blank`` must remove every text of a user from the
-skeleton.
+Fields outside of a skeleton never become Python objects. After a redaction, only the skeleton of a
+record stays, without its texts. So ``blank`` must remove every text of a user from the skeleton.
 """
 
 from __future__ import annotations
@@ -26,14 +25,12 @@ _KEY_BYTES: Final = 5
 _SHOWN_MAX: Final = 300
 """The largest number of characters of a title in lists."""
 ENDS_WITH = {"agent": "answer", "user": "request"}
-"""For each source of a conversation's last message, the name of this end of the conversation."""
+"""Maps the source of a conversation's last message to the name of this end in lists."""
 LAST_TOOLS = ("finish",)
-"""The tools whose calls answer the user and end a run, such as the tool of OpenHands."""
+"""A call of one of these tools answers the user and ends a run, as in OpenHands."""
 _ERROR_MAX = 200
 OF_ANOTHER_SHAPE = "?"
-"""The kind of a record that is JSON, but has a shape that foldlog does not know from its
-program.
-"""
+"""The kind of a JSON record whose shape foldlog does not know from its program."""
 
 _any_json = msgspec.json.Decoder().decode
 
@@ -47,12 +44,15 @@ class SourceState(Struct):
     ``title``         the title that the program gave to the session
     ``asked``         the first request of a user
     ``said``          the first text of a user, for a source without a request
-    ``first_at``, ``last_at``  the first and the last time in the records
-    ``longest_wait_s``  the longest time between a record of a model or a tool and the record before
-                      it
+    ``first_at``      the earliest time in the records
+    ``last_at``       the latest time in the records
+    ``longest_wait_s``  the longest time, in seconds, from one record to a following record of a
+                      model or a tool
     ``reached``       the time of the last record
-    ``kinds``, ``days``, ``tools``, ``tool_errors``  the number of parts by kind and by day, and of
-                      calls and errors by tool
+    ``kinds``         the number of parts by kind
+    ``days``          the number of records by day
+    ``tools``         the number of calls by tool
+    ``tool_errors``   the number of failed calls by tool
     ``waiting``       the tools of calls without a result, by the ids of the calls
     ``last``          the kind of the last part: see ``Counts.state``
     ``first_error``   the beginning of the first error
@@ -61,11 +61,11 @@ class SourceState(Struct):
     ``extra``         fields that only the format uses
     ``records``       how many records are counted
 
-    For ``Seen``, which recognizes records that come again:
+    Fields for ``Seen``, the class that recognizes repeated records:
 
     ``newest``        the latest time of a record
-    ``again``         the place after the earlier record that the last record repeats; 0 if the last
-                      record was new
+    ``again``         the place after the earlier record that the last record repeats, or 0 if the
+                      last record was new
     ``is_timed``      whether the first record has a time, and so every record has a time
     """
 
@@ -102,7 +102,7 @@ _decode_state = msgspec.msgpack.Decoder(SourceState).decode
 
 
 def _seconds_between(before: str, after: str) -> float:
-    """Return the seconds from one time to another; 0 if one of the times cannot be read."""
+    """Return the seconds from ``before`` to ``after``, or 0 if one of the texts is not a time."""
     try:
         return (datetime.fromisoformat(after) - datetime.fromisoformat(before)).total_seconds()
     except (TypeError, ValueError):
@@ -122,20 +122,22 @@ def beginning_of(text: str) -> str:
 
 
 class Seen:
-    """Recognizes records that repeat an earlier record, as ``Repeats`` does for decoders. A record
-    takes five or six bytes of memory.
+    """Recognizes records that repeat an earlier record, by the rules of ``Repeats``. A record takes
+    five or six bytes of memory.
 
-    Records are compared by the first bytes of their hashes. An equal record may also be the same
-    message, sent twice. So if the records of a format have ids, an equal record with an id is a
-    repetition, and an equal record without an id is a repetition only directly after another
-    repetition. If the records have no ids, a repetition begins with the first record or with any
-    record before the newest record. A repetition goes on while the records come in the same order
-    as before.
+    Records are compared by the first bytes of their hashes. An equal record may also be one message
+    that was sent twice. So if most records of a format have ids, an equal record with an id is a
+    repetition. An equal record without an id is a repetition only directly after another
+    repetition.
+
+    If the records have no ids, a repetition begins with the first record, or with a record that is
+    older than the newest record. A repetition goes on while the records come in their earlier
+    order.
     """
 
     def __init__(self, state: SourceState, hashes: bytes, *, have_ids: bool) -> None:
-        """Continue after the records that were counted so far; ``hashes`` has the hashes of the
-        counted records.
+        """Continue after the records that were counted so far. ``hashes`` has the hashes of these
+        records.
         """
         self._state = state
         self._last_was_again = False
@@ -160,7 +162,7 @@ class Seen:
         if self._order:
             state.again = self._repeated_place(key, at)
         else:
-            # The first record decides for all: a program writes times into each record or none.
+            # a program writes times into all records or into none, so the first record decides
             state.is_timed = bool(at)
         self._order += key
         if at and at > state.newest:
@@ -168,11 +170,11 @@ class Seen:
         return state.is_timed and state.again > 0
 
     def _repeated_place(self, key: bytes, at: str | None) -> int:
-        """Return the place after the earlier record that the next record repeats. Return 0 if the
-        next record is new.
+        """Return the place after the earlier record that the next record repeats, or 0 if the next
+        record is new.
         """
-        # The expected record is the one after the last repeated record, or the first record if the
-        # last record was new.
+        # the expected record comes after the last repeated record; if the last record was new, the
+        # expected record is the first record
         expected = self._state.again
         start = _KEY_BYTES * expected
         if self._order[start : start + _KEY_BYTES] == key:
@@ -193,7 +195,8 @@ def located(where: Mapping[str, str], **values: Any) -> dict[str, str]:
 
 
 class Skeleton(ABC):
-    """Reads the skeletons of one source, one record after the other, and counts them in ``state``.
+    """Reads the skeletons of one source, one record after another, and counts the records in
+    ``state``.
 
     A format defines the Struct of its records (``record``), how a record counts (``count``) and
     which fields of a record are texts (``blank``).
@@ -203,13 +206,13 @@ class Skeleton(ABC):
     have_ids: ClassVar[bool] = True
     """Whether most records have an id."""
     marks_errors: ClassVar[bool] = True
-    """Whether records of the format's program say that a call failed."""
+    """Whether records of the format's program mark failed calls."""
 
     def __init__(
         self, state: bytes = b"", hashes: bytes = b"", left_out: Collection[int] = ()
     ) -> None:
         """Continue from a stored state. ``hashes`` are the hashes of the records that were counted
-        so far, and ``left_out`` are the hashes of replies that do not count.
+        so far. ``left_out`` are the hashes of replies that do not count.
         """
         self.state = _decode_state(state) if state else SourceState()
         self.replies = ReplyCounter(self.state.replies, left_out)
@@ -238,14 +241,14 @@ class Skeleton(ABC):
 
     @property
     def conversation(self) -> str | None:
-        """The name of the conversation, according to its records."""
+        """The name of the conversation in its records."""
         return self.state.conversation
 
     @property
     def follows(self) -> tuple[str, int] | None:
-        """The conversation that the source continues without containing its records, and the number
-        of records that the source does not contain. None if the source does not continue another
-        conversation.
+        """The conversation that the source continues, and the number of records of that
+        conversation before the source. None if the source continues no other conversation. The
+        source does not contain these records.
         """
         return None
 
@@ -260,7 +263,9 @@ class Skeleton(ABC):
         return _encode(replace(self.state, replies=self.replies.state()))
 
     def left_of(self, record: bytes) -> bytes:
-        """Return the blanked skeleton, which replaces a redacted record."""
+        """Return the blanked skeleton of a record. After a redaction, the store keeps only this
+        skeleton.
+        """
         try:
             skeleton = self._decode(record)
         except msgspec.DecodeError:
@@ -310,7 +315,7 @@ class Skeleton(ABC):
             state.reached = at
 
     def part(self, kind: str) -> None:
-        """Count a part of a record. ``kind`` is the label of the event that the part becomes."""
+        """Count a part of a record. ``kind`` is the label of the part's event."""
         self._count_kind(kind)
         self.state.last = ENDS_WITH.get(kind, self.state.last)
 
@@ -333,7 +338,9 @@ class Skeleton(ABC):
             state.tool_errors[tool] = state.tool_errors.get(tool, 0) + 1
 
     def asked(self, words: str) -> None:
-        """Store the text of a user for the title, if the text has the first request."""
+        """Store the first request of a user in ``words``, for the title. Only the first request is
+        stored.
+        """
         if words and self.state.asked is None:
             request, whole_text = asked_in(words)
             self.state.asked = request[:_SHOWN_MAX] or None
@@ -343,7 +350,7 @@ class Skeleton(ABC):
         """Store the folder if no folder was stored before, and store the branch and the model."""
         where = self.state.where
         is_known = (cwd is None or "cwd" in where) and branch in (None, where.get("branch"))
-        # Most records repeat the values: then no dictionary is made.
+        # most records repeat the values, so a new dictionary is rarely needed
         if not is_known or model not in (None, where.get("model")):
             self.state.where = located(where, cwd=cwd, branch=branch, model=model)
 

@@ -19,7 +19,7 @@ from foldlog._usage import whole
 NO_DAY = "(no time)"
 
 DIGITS = 12
-"""The number of decimal places of a cost. Further digits are rounding errors, because the costs are
+"""The number of decimal places of a cost. Further digits are rounding errors, because costs are
 binary fractions.
 """
 _PRICED = ("prompt_tokens", "completion_tokens")
@@ -32,8 +32,8 @@ USAGE = (
 )
 """The names of the counts of tokens."""
 PRICED_FROM = (-1, 0, *(size * 1_000 for size in (32, 100, 128, 200, 256, 272, 512)))
-"""The sizes of prompts, in tokens, above which a price in litellm's table changes. Calls are added
-up only if their prompts lie between the same two of these sizes.
+"""The sizes of prompts, in tokens, above which a price in litellm's table changes. A sum contains
+only calls with prompts between two neighboring sizes.
 """
 HASH_BYTES: Final = 8
 _POINTS: Final = 64
@@ -44,9 +44,9 @@ lines alternately.
 
 
 class Calls(NamedTuple):
-    """Calls of one model on one day. ``cost`` is None if no cost is recorded. The prompt of each
-    call has more tokens than ``above``, which is one of ``PRICED_FROM``. ``above`` is -1 if the
-    sizes of the prompts are unknown.
+    """Calls of one model on one day. ``cost`` is in US dollars, or None if no cost is recorded.
+    ``above`` is one of ``PRICED_FROM``, and every prompt of the calls has more tokens than
+    ``above``. If the sizes of the prompts are unknown, ``above`` is -1.
     """
 
     day: str
@@ -62,7 +62,7 @@ class Calls(NamedTuple):
         return sum(self.usage.get(name, 0) for name in _PRICED)
 
     def negative(self) -> Calls:
-        """Return calls with negative figures, which subtract this usage from a sum."""
+        """Return calls with negative figures, to subtract this usage from a sum."""
         usage = {name: -number for name, number in self.usage.items()}
         cost = None if self.cost is None else -self.cost
         return self._replace(usage=usage, cost=cost, calls=-self.calls)
@@ -84,16 +84,16 @@ def calls_in(call: ModelCall, *, is_run: bool = False) -> Calls:
 
 
 def hash_of_reply(reply: str, calls: Calls) -> int:
-    """Return a hash that is the same for all copies of a reply."""
+    """Return a hash that is equal for all copies of a reply."""
     # Some servers use one id for many replies, so the hash includes the model and the tokens. An id
-    # of several parts, such as a message and its request, is unique without them.
+    # of several parts, such as a message and its request, is already unique.
     text = repr(reply if " " in reply else (reply, calls.model, sorted(calls.usage.items())))
     return int.from_bytes(blake2b(text.encode(), digest_size=HASH_BYTES).digest())
 
 
 class Sums:
-    """Sums of calls. Calls are added up if they have the same day and model, and if the same
-    figures are known for them.
+    """Sums of calls with equal day, model, price range and condenser. Calls with a cost and calls
+    without a cost have separate sums, because a cost must not hide that another cost is missing.
     """
 
     def __init__(self, calls: Iterable[Calls] = ()) -> None:
@@ -121,13 +121,13 @@ class Sums:
 
 
 def add_up(call_groups: Iterable[Calls]) -> list[Calls]:
-    """Return the sums of calls that have the same day and model and the same known figures."""
+    """Return the sums of ``call_groups``, as ``Sums`` adds them up."""
     return Sums(call_groups).calls()
 
 
 class Curve(Struct):
-    """A series of numbers, in at most 64 points. If the series has more than 64 numbers, each point
-    is the highest of ``stride`` consecutive numbers. The last point has ``newest`` numbers so far.
+    """A series of numbers in at most 64 points. If the series is longer, a point is the highest of
+    ``stride`` consecutive numbers. The last point has ``newest`` numbers so far.
     """
 
     points: list[int] = []
@@ -150,11 +150,12 @@ class Curve(Struct):
 class CountedReplies(Struct):
     """The stored usage of the replies of models in a source.
 
-    ``open``    the time, model and tokens of the last replies, which may get further lines
-    ``calls``   the sums of the replies before them
-    ``hashes``  eight bytes for each reply in ``calls``, to recognize it in other sources
+    ``open``         the time, model and tokens of the last replies. An open reply may get further
+                     lines
+    ``calls``        the sums of all complete replies
+    ``hashes``       eight bytes for each complete reply, to recognize the reply in other sources
     ``last_prompt``  the tokens of the last prompt
-    ``context`` the tokens of all prompts
+    ``context``      the tokens of all prompts
     """
 
     open: dict[str, tuple[str | None, str, dict[str, int]]] = {}
@@ -170,8 +171,8 @@ class ReplyCounter:
     """
 
     def __init__(self, state: CountedReplies, left_out: Collection[int] = ()) -> None:
-        """Continue from ``state``. Replies whose hashes are in ``left_out`` do not count, and are
-        collected in ``others``.
+        """Continue from ``state``. A reply whose hash is in ``left_out`` does not count, and goes
+        into ``others``.
         """
         self.others = dict[int, Calls]()
         self._open = state.open
@@ -184,8 +185,8 @@ class ReplyCounter:
             self._counted_hashes.add(state.hashes[start : start + HASH_BYTES])
 
     def add_line(self, key: str, at: str | None, model: str, usage: dict[str, int]) -> None:
-        """Note the usage in a line of a reply. The new usage replaces the usage of earlier lines of
-        the reply, because each line has the usage so far.
+        """Note the usage in a line of a reply. The new usage replaces the usage of earlier lines,
+        because a line has the usage of the reply so far.
         """
         if key not in self._open and len(self._open) >= _OPEN_MAX:
             oldest = next(iter(self._open))
@@ -193,7 +194,7 @@ class ReplyCounter:
         self._open[key] = at, model, usage
 
     def add(self, call: ModelCall) -> None:
-        """Count a complete reply, which gets no further line."""
+        """Count a complete reply. A complete reply gets no further line."""
         calls = calls_in(call)
         self._note_prompt(calls)
         reply_hash = self._hash_to_count(call.reply, calls)

@@ -1,18 +1,18 @@
-"""SWE-agent's history: chat messages that also have the agent's name, its thought and its action.
+"""The history of SWE-agent: chat messages with the agent's name, its thought and its action.
 
-A ``.traj`` file has ``history``, the messages that the model was shown. The file also has
-``trajectory``, the steps with the state of the shell, and ``info`` with the usage of the whole run.
-The records are the items of ``history``.
+A ``.traj`` file has ``history``, the messages that the model saw. The file also has ``trajectory``,
+the steps with the state of the shell, and ``info`` with the usage of the whole run. The records are
+the items of ``history``.
 
-A message becomes the same events as in ``openai_chat``. In addition:
+A message becomes the events that ``openai_chat`` makes. Some fields have another meaning:
 
     thought, action       repeat the text or the call of an assistant's message
-    tool_call_ids         the calls that a tool's message answers: an Observation for each; only the
-                          first has the content
-    user                  after an assistant's message, the environment's answer, if the agent uses
-                          no tool calls
-    is_demo               a demonstration: it is shown, because the model was shown it; figures do
-                          not count its calls
+    tool_call_ids         the calls that a tool's message answers: an Observation for each call;
+                          only the first Observation has the content
+    user                  the environment's answer, if the message follows an assistant's message
+                          and the agent uses no tool calls
+    is_demo               a demonstration: the View shows the message, because the model saw it;
+                          figures do not count its calls
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _KEPT = ("role", "is_demo")
 
 class _Decoder(OpenAIChatDecoder):
     _last: dict[str, Any] | None = None
-    """The last message; None before the first message."""
+    """The last message, or None before the first message."""
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
         read.is_copy = bool(record.get("is_demo"))

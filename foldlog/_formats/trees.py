@@ -1,10 +1,10 @@
-"""Read exports of chats: a file with many conversations. Each conversation is a tree of messages,
-and one branch of this tree is shown.
+"""Read exports of chats: a file with many conversations. A conversation is a tree of messages, and
+its View shows one branch of the tree.
 
-A conversation has a record for each message. If the site does not show the branch of the newest
-message, a last record says which branch the site shows. The records are in the order of their
-times. So if a conversation goes on, or a message is answered again, all new records come at the
-end. The View at each version is what the model was shown at that time.
+A conversation has one record per message. If the site does not show the branch of the newest
+message, a last record names the branch that the site shows. The records are in the order of their
+times. So if a conversation goes on, or a message gets a second answer, all new records come at the
+end. The View at each version is the prompt of the model at that time.
 """
 
 from __future__ import annotations
@@ -44,9 +44,10 @@ class Exports(FileReader):
     ``begins``  sets of keys: a file begins with the keys of one of these sets
     ``named``   keys of a conversation: the first key with a text has the conversation's name
     ``held``    the key of the array with the messages
-    ``id title newest``  the keys with a message's id, with the title, and with the id of the newest
-                         shown message
-    ``about``   what a record of the conversation has besides its name and the newest message
+    ``id``      the key of a message's id
+    ``title``   the key of the title
+    ``newest``  the key of the id of the newest shown message
+    ``about``   the fields that a record of the conversation has besides its name and ``newest``
     """
 
     begins: Sequence[frozenset[bytes]]
@@ -63,13 +64,13 @@ class Exports(FileReader):
 
     @abstractmethod
     def messages(self, conversation: Record) -> list[Any]:
-        """Return the messages of a conversation in order, also damaged messages; an empty list if
-        the conversation has no message.
+        """Return the messages of a conversation in order, including damaged messages. Return an
+        empty list if the conversation has no message.
         """
 
     def records(self, conversation: Record) -> list[Any]:
-        """Return the records of a conversation: the messages of the conversation and, if the shown
-        branch is not the branch of the last message, a record that names the shown branch.
+        """Return the records of a conversation. If the site does not show the branch of the last
+        message, the last record names the shown branch.
         """
         messages = self.messages(conversation)
         newest = text_or_none(conversation.get(self.newest))
@@ -126,17 +127,17 @@ def _conversations(path: Path) -> Iterator[Located]:
 
 
 def in_order(parents: Mapping[str, str | None], times: Mapping[str, datetime | None]) -> list[str]:
-    """Return the ids of messages in the order of their times. The id of a message comes after the
-    id of its parent.
+    """Return the ids of messages in the order of their times. A message comes after its parent.
 
-    ``parents`` has the parent of each message, in the order of the source. A message whose parent
-    is missing begins a tree.
+    ``parents`` maps a message to its parent, in the order of the source. A message whose parent is
+    missing begins a tree.
     """
     children: defaultdict[str | None, list[str]] = defaultdict(list)
     for name, parent in parents.items():
         children[parent if parent in parents else None].append(name)
     found: dict[str, datetime] = {}
-    for start in (*children[None], *parents):  # ``parents`` for circles, which have no beginning
+    # ``parents`` also starts at messages of a circle, because a circle has no first message
+    for start in (*children[None], *parents):
         waiting = [(start, datetime.min.replace(tzinfo=UTC))]
         while waiting:
             name, earliest = waiting.pop()
@@ -155,8 +156,9 @@ _NO_PARENT = object()
 
 class TreeDecoder(FollowingDecoder):
     """Makes events of messages. If a record does not follow the last record, a retraction first
-    takes back the branch that the record leaves. If the parent of a message is missing, the message
-    follows the last message, or begins a new tree if the first message has the same parent.
+    takes back the abandoned branch. If the parent of a message is missing, the message follows the
+    last message. But if the first message has the same missing parent, the message begins a new
+    tree.
     """
 
     keeps_shown = False
@@ -200,19 +202,18 @@ class TreeDecoder(FollowingDecoder):
 
     @abstractmethod
     def say(self, read: RecordEvents, record: Record) -> None:
-        """Add the events of a message. Add no event if nothing of the message would be sent to a
-        model.
-        """
+        """Add the events of a message. Add no event if a model would get nothing of the message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeFormat(Format):
     """A format of exports of chats.
 
-    ``is_about``   whether a record is about the conversation, and not a message
-    ``id parent``  the keys of a message with its own id and with the id of its parent
-    ``title newest``  the keys of a conversation with its title and with the id of the newest shown
-                      message
+    ``is_about``   whether a record describes the conversation, and is not a message
+    ``id``         the key of a message with its own id
+    ``parent``     the key of a message with the id of its parent
+    ``title``      the key of a conversation with its title
+    ``newest``     the key of a conversation with the id of the newest shown message
     """
 
     is_about: Callable[[Any], bool]

@@ -1,8 +1,8 @@
 """Find the calls of models and their cost in the events of a history.
 
 Events that were not imported have model, usage and cost in ``meta``. Condensers write a report for
-each call, also for a failed call. Imports copy model, usage and cost from the records into
-``meta``; some formats have them in annotations.
+each call, including failed calls. Imports copy model, usage and cost from the records into
+``meta``. Some formats have these figures in annotations.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ class ModelCall(NamedTuple):
 
     ``at``            the time of the calls; a time without a zone counts as UTC
     ``usage``         the recorded tokens: see ``usage_of``
-    ``cost``          the recorded cost; None if no cost is recorded
-    ``calls``         the number of calls; 0 if the source records only a sum of an unknown number
-                      of calls
-    ``reply``         the id of the reply, if other histories may contain the same reply
+    ``cost``          the recorded cost in US dollars, or None if no cost is recorded
+    ``calls``         the number of calls, or 0 if the source records only the sum of an unknown
+                      number of calls
+    ``reply``         the id of the reply, if other histories may contain copies of the reply
     ``by_condenser``  whether a condenser made the calls, and not the agent
-    ``event_id``      the event that records the calls; -1 if the source records the calls outside
-                      of its events
+    ``event_id``      the event that records the calls, or -1 if the source records the calls
+                      outside of its events
     ``is_total``      whether the source adds up all calls of the run
     """
 
@@ -54,7 +54,7 @@ class ModelCall(NamedTuple):
 class RecordedUsage:
     """How the events of a format record the calls of models.
 
-    ``calls``      returns the calls in events; None if each reply has its own usage in ``meta``
+    ``calls``      returns the calls in events. None if each reply has its own usage in ``meta``
     ``is_copied``  whether the format's program forks a history by copying replies under new ids.
                    The time, tokens and cost of a copied reply stay the same
     """
@@ -64,13 +64,13 @@ class RecordedUsage:
 
 
 IN_REPLIES = RecordedUsage()
-"""How most formats record the calls of models: in the ``meta`` of replies."""
+"""Most formats record the calls of models in the ``meta`` of replies."""
 
 
 def begins_call(event: Event, before: Event | None) -> bool:
     """Return whether the agent's model was called for ``event``. ``before`` is the model's event
-    before ``event``: see ``begins_reply``. A reply that the program itself wrote, or that is a
-    copy, is not a call.
+    before ``event``: see ``begins_reply``. A copy of a reply is not a call, and a reply that the
+    program itself wrote is not a call.
     """
     return (
         event.meta.get("model") != OF_NO_MODEL
@@ -85,15 +85,15 @@ def is_copy(event: Event) -> bool:
 
 
 def is_call(event: Event) -> TypeGuard[Action]:
-    """Return whether the agent called a tool in ``event``. Calls of the user or of the program, and
-    copies, do not count.
+    """Return whether the agent called a tool in ``event``. Copies, and calls of the user or of the
+    program, do not count.
     """
     return type(event) is Action and event.source == "agent" and not is_copy(event)
 
 
 def calls_of_event(recorded_at: datetime, event: Event) -> Iterator[ModelCall]:
-    """Yield the calls in an event that was not imported: in the fields of the event, or in its
-    reports of a condenser.
+    """Yield the calls in an event that was not imported. The fields of the event or its reports of
+    a condenser have the calls.
     """
     at = event.timestamp or recorded_at
     fields = event.metadata if isinstance(event, CondensationAction) else event.meta
@@ -126,8 +126,8 @@ def _call(
 
 def calls_beside(items: Iterable[Any], earlier_items: Iterable[Any] = ()) -> Iterator[ModelCall]:
     """Yield the calls that a source records outside of its records. An item with a ``reply`` is a
-    single call, and any other item is the sum of a run. If a sum continues a sum in
-    ``earlier_items`` with the same use of a model, only the difference is yielded.
+    single call. Any other item is the sum of a run. If ``earlier_items`` has a sum with the same
+    use of a model, only the difference of the sums is yielded.
     """
     earlier_runs = {
         repr(item.get("use")): item
@@ -146,7 +146,6 @@ def calls_beside(items: Iterable[Any], earlier_items: Iterable[Any] = ()) -> Ite
 
 
 def _difference(total: ModelCall, earlier: ModelCall) -> ModelCall:
-    """Return the difference between a total and an earlier total."""
     usage = {
         name: max(0, number - earlier.usage.get(name, 0)) for name, number in total.usage.items()
     }
@@ -198,8 +197,8 @@ def _has_usage(event: Event) -> bool:
 
 
 def calls_of_replies(events: Iterable[Event]) -> Iterator[ModelCall]:
-    """Yield the calls in the ``meta`` of events. Each reply counts once. If a reply has several
-    events, each event has the usage so far, so only the last event counts.
+    """Yield the calls in the ``meta`` of events. A reply counts only once. If a reply has several
+    events, only the last event counts, because an event has the usage of the reply so far.
     """
     replies: dict[str | int, Event] = {}
     for event in events:
@@ -218,8 +217,8 @@ def calls_of_replies(events: Iterable[Event]) -> Iterator[ModelCall]:
 
 
 def at_total(call: ModelCall, total: Mapping[str, Any]) -> ModelCall:
-    """Return the call with an id of its reply that is made of the time of the call and the total.
-    Copies of the log have the same time and total, so the call is recognized in a copy.
+    """Return the call with a new id of its reply. The id consists of the time of the call and the
+    total. A copy of the log has equal times and totals, so the call is recognized in a copy.
     """
     counts = f"{tokens_of(total)} {total.get('cost', '')}".strip()
     return call._replace(reply=None if call.at is None else f"{call.at.isoformat()} {counts}")
@@ -228,10 +227,10 @@ def at_total(call: ModelCall, total: Mapping[str, Any]) -> ModelCall:
 class Accumulated:
     """Computes single calls from the tokens and cost that a program adds up.
 
-    A program may combine several sums. After a restart of the agent a part may be missing, so that
-    the sum falls a little: then the tokens of the calls since the restart are unknown. If the sum
-    falls below half, the program began again at 0. A call that records its ``own`` usage has at
-    least the recorded tokens.
+    A program may combine several sums. After a restart of the agent a part may be missing, so the
+    sum may fall a little. Then the tokens of the calls since the restart are unknown. If the sum
+    falls below half, the program began again at 0. If a call records its ``own`` usage, the call
+    has at least these tokens.
     """
 
     def __init__(self) -> None:
@@ -271,7 +270,7 @@ class Accumulated:
 
 
 def inner(value: Any, *names: str) -> Mapping[str, Any]:
-    """Return the object at a path of names in nested objects; an empty object if there is none."""
+    """Return the object at a path of names in nested objects, or an empty object."""
     return dict_or_empty(within(value, *names))
 
 

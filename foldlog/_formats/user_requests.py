@@ -12,10 +12,10 @@ _TAG = re.compile(r"</?[a-z]+(?:-[a-z]+)+>")
 
 
 def asked_in(text: str) -> tuple[str, str]:
-    """Return two texts: the user's request in a message, without the context that a runtime added,
-    and the whole message.
+    """Return two texts: the user's request in a message, and the whole message. The request does
+    not contain the context that a runtime added.
     """
-    # most processes do not need condensers
+    # imported here, because most processes need no condenser
     from foldlog.condensers.strategies.user_words import of_user
 
     text = text[:READ_MAX]

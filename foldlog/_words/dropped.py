@@ -15,7 +15,7 @@ _NAMED = 5
 
 
 def dropped_words(found: DroppedDocument) -> str:
-    """Return a sentence that says how much a condensation dropped, and which dropped terms were
+    """Return a sentence about the size of the dropped events, and the dropped terms that the agent
     needed again.
     """
     said = (
@@ -28,7 +28,7 @@ def dropped_words(found: DroppedDocument) -> str:
 
 
 def needed_words(terms: Sequence[DroppedTermDocument]) -> str:
-    """Return a text about the terms that the agent needed again, with the first terms by name.
+    """Return a text about the terms that the agent needed again, with the names of the first terms.
     Return an empty text if the agent needed no terms.
     """
     again = sorted((term.needed_in, term.term) for term in terms if term.needed_in is not None)

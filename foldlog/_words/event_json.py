@@ -1,4 +1,4 @@
-"""An event as JSON, for programs."""
+"""Write an event as JSON, for programs."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from foldlog.eventstore import Event, UnknownEvent
 
 
 def event_document(event: Event, recorded_at: datetime | None = None) -> dict[str, Any]:
-    """Return the stored event with its id, its ``timestamp`` (perhaps None), and ``recorded_at`` if
-    this argument is set. If this version does not know the kind of the event, return it as its
-    writer wrote it.
+    """Return the stored event with its id and its ``timestamp`` (perhaps None). If ``recorded_at``
+    is set, add the field. If this version does not know the kind of the event, return the stored
+    fields unchanged.
     """
     if recorded_at is None:
         times = {}
@@ -34,6 +34,6 @@ def event_document(event: Event, recorded_at: datetime | None = None) -> dict[st
 
 def shown_document(event: Event, recorded_at: datetime | None = None) -> dict[str, Any]:
     """Return ``event_document`` with the ``label`` of the event in lists and filters. The label of
-    an observation that is an error is ``error``.
+    a failed observation is ``error``.
     """
     return {**event_document(event, recorded_at), "label": label(event)}

@@ -136,8 +136,8 @@ def count(number: int, one: str, many: str | None = None) -> str:
 
 
 def content(events: int, records: int) -> str:
-    """Return the numbers of events, and of records whose events are not made yet: ``6 events and 4
-    records of sources``.
+    """Return two numbers as text: ``6 events and 4 records of sources``. The second number counts
+    the records whose events are not made yet.
     """
     return count(events, "event") + (
         f" and {count(records, 'record')} of sources" if records else ""
@@ -145,8 +145,8 @@ def content(events: int, records: int) -> str:
 
 
 def _arguments(arguments: dict[str, Any] | str | None) -> str:
-    """Return the arguments of a call as one text. If one of the arguments is a command, return only
-    the command and the path.
+    """Return the arguments of a call as one text. If an argument is a command, return only the
+    command and the path.
     """
     arguments = parsed(arguments)
     if not isinstance(arguments, dict):
@@ -167,8 +167,8 @@ def _arguments(arguments: dict[str, Any] | str | None) -> str:
 
 
 def cost_words(cost: float | None, *, estimated: bool = False) -> str:
-    """Return a cost in US dollars as text; a very small cost has two significant digits. None is
-    ``unknown``. The text of a cost that is estimated by a table of prices begins with ≈.
+    """Return a cost in US dollars as text, or ``unknown`` for None. A very small cost has two
+    significant digits. The text of a cost that is estimated by a table of prices begins with ≈.
     """
     if cost is None:
         return "unknown"
@@ -177,7 +177,6 @@ def cost_words(cost: float | None, *, estimated: bool = False) -> str:
 
 
 def spent_words(spent: SpentDocument) -> str:
-    """Return the cost of calls of models as text."""
     return cost_words(spent.cost, estimated=spent.costs_estimated > 0)
 
 

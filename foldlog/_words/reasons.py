@@ -1,4 +1,4 @@
-"""Describe why events were forgotten, with the same words in every command."""
+"""Describe why events were forgotten, with equal words in every command."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ WORDS = {
     "tokens": "too many tokens",
     "events": "too many events",
 }
-"""The words for the reasons in a condensation's metadata, such as ``request, tokens``."""
+"""Maps a reason in a condensation's metadata to words for people. The metadata may contain several
+reasons, such as ``request, tokens``.
+"""
 
 
 def because(
@@ -26,13 +28,14 @@ def because(
 ) -> str:
     """Return why a condensation was made, such as ``View of 90 events exceeded 80, asked for (the
     prompt was too long)``. If the condensation has no figures, the text is for example ``too many
-    events``. The text is safe to print.
+    events``. The text is safe to print. The text is empty if no reason is recorded.
 
-    ``requests`` are the requests that the condensation answers: see ``requests_before``. The result
-    is empty if no reason is recorded. With ``brief``, all reasons of one kind have one text,
-    without figures and words of a request.
+    ``requests`` are the requests that the condensation answers: see ``requests_before``. With
+    ``brief``, the text has no figures and no words of a request, so all reasons of one kind have an
+    equal text.
     """
-    from foldlog.condensers import reports_of  # the help of a command needs no condenser
+    # imported here, because the help of a command needs no condenser
+    from foldlog.condensers import reports_of
 
     said = condensation.metadata.get("reason")
     outcome = condensation.metadata.get("outcome")
@@ -74,7 +77,7 @@ def requests_before(
     store: Store, conversation: str, condensation_id: int
 ) -> tuple[CondensationRequest, ...]:
     """Return the requests that a condensation answers: the requests since the previous
-    condensation. Cost: the function reads the structural events before the condensation.
+    condensation. The cost is one pass over the structural events before the condensation.
     """
     found: list[CondensationRequest] = []
     for event in store.query(

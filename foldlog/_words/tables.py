@@ -1,4 +1,4 @@
-"""Show histories, Views and reports about them as tables, in a notebook.
+"""Show histories, Views and reports as tables, in a notebook.
 
 The text of events never becomes markup, and control characters are shown as escapes.
 """
@@ -16,15 +16,15 @@ from foldlog.projections import Difference, View, Why
 
 T = TypeVar("T")
 _LENGTH = 160
-"""The length of the text of an event."""
+"""The maximum length of the text of an event, in characters."""
 _HEAD = 10
 _TAIL = 20
-"""The number of events at the beginning, and at the end, of a long table."""
+"""A long table shows ``_HEAD`` events at its beginning and ``_TAIL`` events at its end."""
 
 
 class Table(NamedTuple):
-    """A heading, and rows of cells. ``columns`` are the names of the columns. If they are empty, no
-    names are shown.
+    """A heading, and rows of cells. ``columns`` are the names of the columns. If ``columns`` is
+    empty, no names are shown.
     """
 
     heading: str
@@ -50,7 +50,6 @@ class Table(NamedTuple):
 
 
 def show_as_table(kind: type[T], table: Callable[[T], Table]) -> None:
-    """Let notebooks show the objects of a class as tables."""
     setattr(kind, "_repr_html_", lambda self: table(self).html())  # noqa: B010 - a checker knows no such attribute
 
 
@@ -81,9 +80,7 @@ def _difference_table(difference: Difference) -> Table:
 
 
 def rows_of(events: Sequence[Event], mark: str = "") -> list[list[str]]:
-    """Return a row for each event. If there are many, return rows only for the first and the last
-    events.
-    """
+    """Return a row for each event. A long list has rows only for its first and last events."""
     given = [mark] if mark else []
     if len(events) <= _HEAD + _TAIL + 1:
         return [[*given, *event_row(event)] for event in events]
@@ -100,9 +97,8 @@ def event_row(event: Event) -> list[str]:
 
 
 def _escaped(text: str) -> str:
-    from html import (
-        escape,
-    )  # imported here, since its table of entities takes time and few processes make HTML
+    # imported here, because the table of entities takes time and few processes make HTML
+    from html import escape
 
     return escape(printable(text, one_line=True))
 

@@ -13,10 +13,10 @@ SIGNATURES = frozenset({"signature", "encrypted_content"})
 
 
 def text_of(event: Event) -> str:
-    """Return the texts of an event as one text. The model's thinking comes first, then the content,
-    the tool with thought and arguments, or the summary.
+    """Return the texts of an event as one text. The model's thinking comes first. Then comes the
+    content, or the tool with thought and arguments, or the summary.
     """
-    # the help of a command needs no condenser
+    # imported here, because the help of a command needs no condenser
     from foldlog.condensers.prompts.rendering import readable
 
     match event:
@@ -75,7 +75,7 @@ def _unsigned(block: Any) -> Any:
 
 
 def storable(text: str) -> str:
-    """Return a text that every database can store: lone surrogates become escapes."""
+    """Return a text that every database can store: escapes replace lone surrogates."""
     if text.isascii():
         return text
     return text.encode("utf-8", "backslashreplace").decode()

@@ -1,4 +1,4 @@
-"""The times of events, and texts for times."""
+"""Find the times of events, and write times as text."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
 
 def moment_of(text: str) -> datetime:
-    """Return the moment that a text names: a date, a time (in UTC unless it has a zone), or how
-    long ago, such as ``7d``. Raises ``ValueError``.
+    """Return the moment that a text names: a date, a time, or how long ago, such as ``7d``. A date
+    or a time without a zone is in UTC. Raises ``ValueError``.
     """
     try:
         if span := _SPAN.fullmatch(text.strip()):
@@ -58,14 +58,14 @@ def duration_words(seconds: float) -> str:
 
 
 def told_at(event: Event, recorded_at: datetime) -> EventTime | None:
-    """Return when the event happened. The time has no zone if the source names none.
+    """Return when the event happened. The time has no zone if the source names no zone.
 
-    An event without a ``timestamp`` happened when it was recorded. But for an event that was
-    imported in a format whose records have times, return the time that the source wrote, or None,
-    since the time of an import is not the time of the event.
+    An event without a ``timestamp`` happened when it was recorded. But the time of an import is not
+    the time of an imported event. So for a format whose records have times, return the time that
+    the source wrote, or None.
     """
     if event.timestamp is not None:
-        return EventTime(event.timestamp)  # the codec has checked it
+        return EventTime(event.timestamp)  # the codec has checked the timestamp
     if event.origin is None or (
         event.origin.time is None
         and known_format(event.origin.format, lambda one: one.time is not None) is False
@@ -94,11 +94,11 @@ def known_format(format: str, read: Callable[[Format], T]) -> T | None:
     """Return the result of ``read`` for the format with this name, or None if the format is
     unknown.
     """
-    from foldlog._formats.registry import format_named  # loads all formats; most events need none
+    # imported here, because most events need no format
+    from foldlog._formats.registry import format_named
 
     try:
         return read(format_named(format))
-    except (
-        EventStoreError
-    ):  # the format is unknown, or a package has an unusable one, which an import reports
+    except EventStoreError:
+        # The format is unknown, or a package has an unusable format. An import reports both.
         return None

@@ -1,29 +1,29 @@
-"""Claude Code: lines of several ``type``s. The ids of the lines are texts, and ``parentUuid`` makes
-the lines a tree.
+"""Lines of Claude Code. Every line has a ``type`` and a text as its id. ``parentUuid`` makes the
+lines a tree.
 
 The lines, and the events that they become:
 
     user                      Message; from the environment if ``isMeta`` says that no human wrote
-                              it
+                              the line
     user, a tool's result     an Observation for each result
     user, isCompactSummary    CondensationAction that forgets the shown events, except the messages
-                              that the boundary before it names
+                              that the boundary before the line names
     assistant, a text         Message
-    assistant, a tool's use   an Action for each use; a text before it in the same line is its
+    assistant, a tool's use   an Action for each use; a text before the use in the same line is its
                               thought
-    every other type, known or not, and what only thinks   Annotation
+    any other type            Annotation, also for a line with only thinking
 
-A model's response has several lines with the same ``message.id``, which is the ``response_id`` of
-its actions. The model's thinking is a separate line. The line of thinking becomes an Annotation.
-The thinking is also added to the next action, because it has to be sent to a model again.
+Claude Code writes a model's response as several lines with the same ``message.id``. This id is the
+``response_id`` of the actions. The model's thinking is a separate line and becomes an Annotation.
+The next action also gets the thinking, because a program must send the thinking to the model again.
 
-If a line leaves a branch and continues from an earlier line, a Retraction takes the branch back. A
-return to that branch is a Retraction too. So a session can grow, and the View is the branch that
-ends in the newest line. Side chains of sub-agents are stored and not shown, unless the log has no
-main chain.
+If a line continues from an earlier line, a Retraction takes back the branch between the two lines.
+A return to the abandoned branch is a second Retraction. So a session can grow, and the View is the
+branch that ends in the newest line. A View does not show the side chains of sub-agents, unless the
+log has no main chain.
 
-``reading.py`` makes the events, ``skeleton.py`` counts lines without making events, ``remains.py``
-writes the rest of a redacted line, ``lines.py`` reads parts of lines, and ``branches.py`` follows
+``reading.py`` makes the events. ``skeleton.py`` counts lines without making events. ``remains.py``
+writes what a redaction left of a line. ``lines.py`` reads parts of lines. ``branches.py`` follows
 the tree.
 """
 
@@ -61,7 +61,7 @@ def _matches(record: Any) -> bool:
         or not any(key in record for key in _KEYS)
     ):
         return False
-    # printed for other programs
+    # Claude Code prints lines with "session_id" for other programs
     if "session_id" in record and "sessionId" not in record:
         return False
     if record["type"] in ("user", "assistant"):
@@ -71,8 +71,8 @@ def _matches(record: Any) -> bool:
 
 
 def _session(record: Any) -> str | None:
-    """Return the session that a line names, with the id of the sub-agent if the line belongs to a
-    sub-agent. Return an empty text if the id of the sub-agent is unknown.
+    """Return the session that a line names. A sub-agent's line also names the sub-agent. Return an
+    empty text if the sub-agent is unknown.
     """
     session = text_or_none(within(record, "sessionId")) or None
     if session is None or record.get("isSidechain") is not True:

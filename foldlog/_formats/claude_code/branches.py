@@ -1,13 +1,12 @@
 """Follow a session that leaves a branch and continues from an earlier line.
 
-Lines are read in order, so a session may grow. A line that does not follow the newest line is a
-*switch*. Before the events of a switch there is a retraction to the version at which the switch's
-parent line was the newest. The View at the version of the retraction is the branch of the parent
-line, because every line was the newest at some time. A return to an earlier branch is also a
-retraction to the version of the parent line.
+Lines are read in order, so a session may grow. A *switch* is a line that does not follow the newest
+line. Before the events of a switch there is a retraction. The retraction returns to the version at
+which the switch's parent was the newest line. The View at that version is the branch of the parent,
+because every line was the newest line at some time.
 
-Lines that belong together are one group: the lines of one model response, and the results of its
-calls, in any order. Every line of a group stands for the end of the group.
+The lines of one model response, and the results of its calls, are one group in any order. Every
+line of a group stands for the end of the group.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from foldlog._formats.claude_code.lines import Kept, is_boundary, is_summary
 from foldlog._formats.record import dicts_in, text_or_none, within
 
 SAID = ("user", "assistant")
-"""Types of lines that form a branch. All other lines are bookkeeping, which may be between the
-lines of a branch in the tree.
+"""Types of lines that form a branch. Lines of all other types are bookkeeping. In the tree,
+bookkeeping may stand between two lines of a branch.
 """
 
 
@@ -29,9 +28,7 @@ def accepts(record: Any) -> bool:
 
 
 def is_of_branch(record: dict[str, Any]) -> bool:
-    """Return whether a line belongs to a branch. A line that belongs to no branch is
-    bookkeeping.
-    """
+    """Return whether a line belongs to a branch. All other lines are bookkeeping."""
     return record["type"] in SAID or is_boundary(record)
 
 
@@ -40,16 +37,16 @@ def is_side(record: dict[str, Any]) -> bool:
 
 
 PREVIOUS = object()
-"""Stands for the parent of a line that names no parent: the line before it."""
+"""Stands for the parent of a line that names no parent: the line before it in the file."""
 
 
 def parent_of(record: dict[str, Any]) -> Any:
-    """Return the id of the line that a line follows, or ``PREVIOUS``; None if the line begins a new
+    """Return the id of the line's parent, or ``PREVIOUS``. Return None if the line begins a new
     tree.
     """
     parent = record.get("parentUuid", PREVIOUS)
     if type(parent) is not str and (is_boundary(record) or is_summary(record)):
-        # a compaction begins a tree, and logically follows the lines that it summarizes
+        # a compaction begins a tree, but "logicalParentUuid" names the last summarized line
         parent = record.get("logicalParentUuid")
         return parent if type(parent) is str else PREVIOUS
     return parent if type(parent) is str or parent is PREVIOUS else None
@@ -63,7 +60,6 @@ _NO_CALLS: frozenset[Any] = frozenset()
 
 
 def calls_of(record: dict[str, Any]) -> frozenset[Any]:
-    """Return the ids of the calls in a line."""
     if record.get("type") != "assistant":
         return _NO_CALLS
     return frozenset(
@@ -78,8 +74,8 @@ def is_result(record: dict[str, Any]) -> bool:
 
 
 class _Group:
-    """Lines that belong together. ``version`` is the version after the lines, and ``above`` is the
-    group that the lines follow.
+    """Lines that belong together. ``version`` is the version after the lines. ``above`` is the
+    group before this group.
     """
 
     __slots__ = ("above", "version")
@@ -90,8 +86,8 @@ class _Group:
 
 
 class Switches:
-    """The groups of lines in a log. The View shows one chain of groups. A line takes about a
-    hundred bytes of memory.
+    """The groups of lines in a log. The View shows one chain of groups. A line takes about 100
+    bytes of memory.
     """
 
     def __init__(self) -> None:
@@ -112,7 +108,7 @@ class Switches:
 
     def follow(self, record: dict[str, Any]) -> int | None:
         """Return the version to which the log must return before the events of the next line.
-        Return None if the line follows the newest line, and 0 if the line begins a new tree.
+        Return None if the line follows the newest line. Return 0 if the line begins a new tree.
         """
         left = None
         self.is_copy = False
@@ -156,7 +152,7 @@ class Switches:
         return left
 
     def grow(self, version: int) -> None:
-        """Note the version after the events of the line that ``follow`` read last."""
+        """Set the version after the events of the line that ``follow`` read last."""
         if self._newest is not None:
             self._newest.version = version
 
@@ -173,12 +169,12 @@ class Switches:
             and not self._came_again(parent)
         ):
             return self._groups.get(self._kept.anchor or "", self._boundary)
-        # If the parent is missing, the line continues from the newest line.
+        # If the parent is missing in the log, the line continues from the newest line.
         return self._groups.get(parent, self._newest)
 
     def _came_again(self, kept: str) -> bool:
-        """Return whether a line that the compaction keeps was written again after the compaction,
-        as in a fork of a session.
+        """Return whether Claude Code wrote a kept line again after the compaction. A fork of a
+        session repeats lines like this.
         """
         group = self._groups.get(kept)
         return group is not self._boundary and _is_below(group, self._boundary)

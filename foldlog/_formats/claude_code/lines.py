@@ -1,15 +1,15 @@
 """Parts of Claude Code's lines: compactions, attachments and titles.
 
-A compaction is a boundary line, then a line with a summary. After a compaction, a model is shown
-the summary and later lines. Newer releases also keep some messages. The boundary names the kept
-messages: all of them by their ids, or the first and the last. The kept messages come after their
-*anchor*. The anchor is the summary, or the boundary if the messages come before the summary.
+A compaction consists of a boundary line and a line with a summary. After a compaction, the model
+sees the summary and later lines. Newer releases also keep some messages. The boundary names the ids
+of all kept messages, or of the first and the last kept message. The kept messages come after their
+*anchor*. The anchor is the summary, or the boundary if the kept messages come before the summary.
 
-Attachments are context that Claude Code sends to its model besides the messages. Since 2026 an
-attachment has the exact text: ``rendered`` is the text that the model was shown (environment,
-skills, dates, changed files). ``prompt_snapshot`` has a new system prompt and new tools.
+Attachments are context that Claude Code sends to its model besides the messages. Since 2026 the
+field ``rendered`` of an attachment has the exact text for the model (environment, skills, dates,
+changed files). ``prompt_snapshot`` has a new system prompt and new tools.
 
-The title of a session was written by its user or by a model, or is the summary of its conversation.
+The user or a model wrote the title of a session, or the title is the summary of its conversation.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ def is_summary(record: dict[str, Any]) -> bool:
 
 
 _REASONS = {"auto": "tokens", "manual": "request"}
-"""The causes of compactions, and for each cause the reason that foldlog's condensers write."""
+"""Maps Claude Code's cause of a compaction to the reason that foldlog's condensers write."""
 _TOKENS = {"preTokens": "tokens_before", "postTokens": "tokens_after"}
 
 
 def metadata_of(boundary: dict[str, Any]) -> dict[str, Any]:
-    """Return the metadata of a condensation from its boundary: the metadata of Claude Code, and the
-    same facts under the keys of foldlog's condensers.
+    """Return the metadata of a condensation. The metadata has Claude Code's keys from the boundary,
+    and the keys of foldlog's condensers for the same facts.
     """
     metadata = {
         key: value
@@ -75,8 +75,8 @@ def metadata_of(boundary: dict[str, Any]) -> dict[str, Any]:
 
 
 class Kept(NamedTuple):
-    """The messages that a compaction keeps: the messages with the ids ``ids``, or all messages from
-    ``first`` to ``last``.
+    """The messages that a compaction keeps. Either ``ids`` names all kept messages, or ``first``
+    and ``last`` name the ends of their range.
     """
 
     ids: frozenset[str] = frozenset()
@@ -86,7 +86,6 @@ class Kept(NamedTuple):
 
     @classmethod
     def by(cls, boundary: dict[str, Any]) -> Kept:
-        """Read the kept messages from the boundary's metadata."""
         metadata = dict_or_empty(boundary.get("compactMetadata"))
         messages = metadata.get("preservedMessages")
         segment = metadata.get("preservedSegment")
@@ -101,13 +100,13 @@ class Kept(NamedTuple):
         return cls()
 
     def continues_from(self, parent: str) -> bool:
-        """Return whether a line with the parent ``parent`` continues the kept messages, and so
-        follows the compaction.
+        """Return whether a line with the parent ``parent`` continues the kept messages. If so, the
+        line follows the compaction.
         """
         return parent in self.ids or parent == self.last
 
     def among(self, names: list[str | None]) -> set[str | None]:
-        """Return the ids of the kept messages, given the ids of all messages of a View."""
+        """Return the ids of the kept messages. ``names`` are the ids of all messages of a View."""
         kept: set[str | None] = {*self.ids}
         if self.first is not None and self.last is not None and {self.first, self.last} <= {*names}:
             kept.update(names[names.index(self.first) : len(names) - names[::-1].index(self.last)])
@@ -115,12 +114,12 @@ class Kept(NamedTuple):
 
 
 TOOL = {"name": "name", "description": "description", "schema": "parameters"}
-"""The fields of a tool in a snapshot, and their names in OpenAI's format."""
+"""Maps the fields of a tool in a snapshot to their names in OpenAI's format."""
 
 
 def words_of(record: dict[str, Any]) -> Content:
-    """Return the text of an attachment that the model was shown; empty if the line has no text for
-    the model.
+    """Return the text of an attachment for the model. Return an empty content if the line has no
+    such text.
     """
     rendered = record.get("rendered")
     if record.get("type") != "attachment" or type(rendered) is not list:
@@ -130,8 +129,8 @@ def words_of(record: dict[str, Any]) -> Content:
 
 
 def prompt_of(record: dict[str, Any]) -> tuple[str, tuple[dict[str, Any], ...]] | None:
-    """Return the system prompt and the tools of a snapshot, in OpenAI's format. Return None for a
-    line without a snapshot, or if the prompt and the tools are empty.
+    """Return the system prompt and the tools of a snapshot, in OpenAI's format. Return None if the
+    line has no snapshot, or if the prompt and the tools are empty.
     """
     attachment = record.get("attachment")
     if record.get("type") != "attachment" or type(attachment) is not dict:
@@ -152,7 +151,7 @@ def prompt_of(record: dict[str, Any]) -> tuple[str, tuple[dict[str, Any], ...]] 
 
 
 TITLES = {"summary": "summary", "ai-title": "aiTitle", "custom-title": "customTitle"}
-"""The types of lines with a title, the weakest first, and the field with the title."""
+"""Maps the type of a line to the field with the title. The weakest title comes first."""
 _RANKS = {kind: rank for rank, kind in enumerate(TITLES)}
 
 
@@ -160,10 +159,10 @@ class Titles:
     """Finds the lines that set the title of the log. A line sets the title only if its title is at
     least as strong as all earlier titles.
 
-    A log may begin with summaries of other sessions. A summary belongs to this session if the line
-    that the summary names is in the log. If the named line comes after the summary, the title is
-    set at the named line. So a title depends only on earlier lines, and a log gets the same title
-    whether it is read at once or while it grows.
+    A log may begin with summaries of other sessions. A summary belongs to this session if the log
+    has the line that the summary names. If the named line comes after the summary, the named line
+    sets the title. So a title depends only on earlier lines: a growing log and a complete log get
+    the same title.
     """
 
     def __init__(self) -> None:
@@ -172,7 +171,7 @@ class Titles:
         self._awaiting: dict[str, str] = {}
 
     def of(self, record: dict[str, Any]) -> str | None:
-        """Return the title that the next line sets; None if it sets no title."""
+        """Return the title that the next line sets, or None."""
         kind = record.get("type")
         uuid = record.get("uuid")
         awaited = None

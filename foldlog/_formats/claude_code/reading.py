@@ -33,15 +33,15 @@ from foldlog._usage import OF_NO_MODEL
 from foldlog.eventstore import Event, Message, Retraction, Source, SystemMessage
 
 Shown = tuple[str | None, bool]
-"""The tag of a shown event: the id of the event's line, and whether the event is a system prompt,
-which is sent before all messages.
+"""The tag of a shown event: the id of its line, and whether the event is a system prompt. A model
+gets the system prompt before all messages.
 """
 _RESPONSES_MAX = 100
-"""The number of responses whose thinking is remembered. Side chains run at the same time, so the
-lines of several responses may alternate.
+"""The decoder remembers the thinking of this number of responses. Side chains run at the same time,
+so the lines of several responses may alternate.
 """
 _TAKEN = frozenset(("type", "uuid", "parentUuid", "timestamp", *ENVELOPE))
-"""The fields of a line that its Annotation does not repeat."""
+"""An Annotation of a line does not repeat these fields of the line."""
 
 _NAMED_MAX = 5
 _CLEARED = (
@@ -51,9 +51,9 @@ _CLEARED = (
 
 
 class ClaudeCodeDecoder(FollowingDecoder):
-    """Makes events of the lines of one history. The View shows the events of one chain: the chain
-    of the session, or the chain of a sub-agent. The first line with a message decides which chain
-    is shown. The tag of a shown event is the event's line.
+    """Makes events of the lines of one history. The View shows one chain: the chain of the session,
+    or the chain of a sub-agent. The first line with a message decides which chain is shown. The tag
+    of a shown event is its line.
     """
 
     def __init__(self, options: Options) -> None:
@@ -62,11 +62,11 @@ class ClaudeCodeDecoder(FollowingDecoder):
         self._side = False
         self._titles = Titles()
         self._thinking: Recent[str, tuple[dict[str, Any], ...]] = Recent(_RESPONSES_MAX)
-        """For each of the last responses, the thinking that was not added to an action yet."""
+        """Maps the id of a response to the thinking that no action has yet."""
         self._prompt: Any = None
         self._switches = Switches()
         self._boundary: dict[str, Any] = {}
-        """The last boundary, if its summary has not come yet."""
+        """The last boundary, until the summary of the boundary comes."""
         self._session: Any = None
         self._call_fields: Any = None
         self._usage: dict[str, Any] = {}
@@ -115,8 +115,8 @@ class ClaudeCodeDecoder(FollowingDecoder):
             self._name_session(record.get("sessionId"), begins=left == 0)
 
     def _name_session(self, session: Any, *, begins: bool) -> None:
-        """Remember the session of a shown line. If a line begins another session, the View no
-        longer shows the lines before this line, and a finding reports this.
+        """Remember the session of a shown line. If a line begins another session, the View hides
+        all earlier lines. A finding tells the user about the second session.
         """
         if begins and session != self._session:
             self.options.findings.append(
@@ -126,7 +126,6 @@ class ClaudeCodeDecoder(FollowingDecoder):
         self._session = session
 
     def _read_attachment(self, read: RecordEvents, record: dict[str, Any]) -> None:
-        """Read an attachment: a text that becomes a message, or a new system prompt."""
         words = words_of(record)
         prompt = prompt_of(record)
         if not is_blank(words):
@@ -135,17 +134,20 @@ class ClaudeCodeDecoder(FollowingDecoder):
             before = self._prompt
             self._prompt = prompt
             text, tools = prompt
-            # a prompt may be repeated
+            # Claude Code may repeat an unchanged prompt
             read.add(
                 SystemMessage, content=text, tools=tools, shown=read.shown and prompt != before
             )
 
     def _read_said(self, read: RecordEvents, record: dict[str, Any], content: Any) -> None:
-        """Read the text or the blocks of a message: a text before a call is the call's thought."""
+        """Read the text or the blocks of a message. A text before a call is the thought of the
+        call.
+        """
         is_agent = record["type"] == "assistant"
-        is_for_sub_agent = is_side(record) and not self._side  # the agent wrote the message
+        # the agent wrote the messages to its sub-agents
+        is_for_sub_agent = is_side(record) and not self._side
         user: Source = "environment" if record.get("isMeta") is True or is_for_sub_agent else "user"
-        # the message of an API error was not written by a model
+        # Claude Code wrote the message of an API error, not the model
         if record.get("isApiErrorMessage") is True:
             flags = {"shown": False}
         else:
@@ -178,7 +180,7 @@ class ClaudeCodeDecoder(FollowingDecoder):
         read.say("agent" if is_agent else user, as_text=is_agent or type(content) is str, **flags)
 
     def _begin_response(self, read: RecordEvents, message: dict[str, Any]) -> None:
-        """Restore the thinking in earlier lines of a response."""
+        """Restore the thinking from earlier lines of a response."""
         response = message.get("id")
         line = read.origin.id if type(read.origin.id) is str else None
         read.response = response if type(response) is str else line
@@ -187,7 +189,7 @@ class ClaudeCodeDecoder(FollowingDecoder):
 
     def _tell(self, read: RecordEvents, record: dict[str, Any]) -> None:
         """Store the title of the session and the usage of the response in ``meta``. The first event
-        of a sub-agent also names the session that started it.
+        of a sub-agent also names the session that started the sub-agent.
         """
         title = self._titles.of(record)
         read.meta = self._usage_in(record.get("message"), record.get("requestId"))
@@ -197,11 +199,9 @@ class ClaudeCodeDecoder(FollowingDecoder):
             read.meta["parent"] = f"{self.options.prefix}{session}"
 
     def _usage_in(self, message: Any, request: Any) -> dict[str, Any]:
-        """Return the usage of a response. The usage is cached, because most lines of a response
-        repeat the usage.
-        """
         if type(message) is not dict or "usage" not in message:
             return usage_in(message, request)
+        # most lines of a response repeat its usage, so the last usage is cached
         call_fields = message["usage"], message.get("model"), message.get("id"), request
         if call_fields != self._call_fields:
             self._call_fields = call_fields
@@ -222,11 +222,11 @@ class ClaudeCodeDecoder(FollowingDecoder):
 
 
 def usage_in(message: Any, request: Any = None) -> dict[str, Any]:
-    """Return the usage and the id of a response in the form of an event's ``meta``. Each line of a
-    response has the usage so far.
+    """Return the usage and the id of a response as ``meta`` of an event. The last line of a
+    response has its complete usage. An earlier line has the usage so far.
 
-    The id consists of the message's id and its ``request`` id, because some servers use the same id
-    for many messages.
+    The id consists of the message's id and its ``request`` id, because some servers use one id for
+    many messages.
     """
     if type(message) is dict and message.get("model") == OF_NO_MODEL:
         return {"model": OF_NO_MODEL}

@@ -1,4 +1,6 @@
-"""Write the rest of a line whose content was redacted, as a line that Claude Code's SDK accepts."""
+"""Write a line again after a redaction deleted its content. Claude Code's SDK accepts the written
+line.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,7 @@ from foldlog.eventstore import Action, Annotation, CondensationAction, Event, Me
 
 
 class RemainsEncoder(RecordEncoder):
-    """Writes a line for each event that was imported from a line. An event that was not imported
-    from a line gets no line.
-    """
+    """Writes a line for each event that was imported from a line. Other events get no line."""
 
     def __init__(self) -> None:
         self._last_line: Any = None
@@ -37,7 +37,7 @@ class RemainsEncoder(RecordEncoder):
 
     def follow(self, events: Sequence[Event], record: Any) -> None:
         line = record or {}
-        # events that were appended later do not belong to a sub-agent
+        # an event that was appended later never belongs to a sub-agent
         if not is_side(line) or any(event.shown for event in events):
             self._remember(line)
 
@@ -48,7 +48,7 @@ class RemainsEncoder(RecordEncoder):
 
 
 def _content(event: Event) -> dict[str, Any]:
-    """Return the fields of a line that contain the type and the content of ``event``."""
+    """Return the type and the content of ``event`` as fields of a line."""
     match event:
         case Annotation(name="user" | "assistant" as role):
             if isinstance(event.data, list):

@@ -109,14 +109,12 @@ class ClaudeCodeSkeleton(Skeleton):
         super().__init__(state, hashes, left_out)
         extra = self.state.extra
         self._lines = deque(array("I", extra.get("lines", b"")), _LINES_MAX)
-        """Checksums of the ids of the last lines. A later summary names one of the last lines only
-        in rare cases.
-        """
+        """Checksums of the ids of the last lines. A later summary rarely names an older line."""
         self._awaiting: dict[str, str] = extra.setdefault("awaiting", {})
-        """Titles by the ids of lines that have not come yet."""
+        """Maps the id of a line that has not come yet to the title of the line."""
         self._told: dict[str, Any] | None = None
-        """The usage in the last line of a reply, as the line has it. ``_usage`` has this usage as
-        counts. Most lines of a reply repeat the usage.
+        """The usage as the last line of a reply has it. ``_usage`` holds the counts of this usage.
+        Most lines of a reply repeat the usage.
         """
         self._usage: dict[str, int] = {}
 
@@ -176,8 +174,8 @@ class ClaudeCodeSkeleton(Skeleton):
         return words_of(content_of(failed.content))
 
     def _name(self, line: _Line) -> None:
-        """Store the session that a line names, with the id of the sub-agent if the line belongs to
-        a sub-agent.
+        """Store the session of a line. If the line belongs to a sub-agent, also store the
+        sub-agent's id.
         """
         session = line.sessionId
         if line.isSidechain:
@@ -190,8 +188,8 @@ class ClaudeCodeSkeleton(Skeleton):
             self.state.conversation = session
 
     def _entitle(self, line: _Line) -> None:
-        """Store the title in a line if it is at least as strong as the earlier titles. The title of
-        a summary counts only after the line that the summary names has come.
+        """Store the title of a line if the title is at least as strong as all earlier titles. The
+        title of a summary counts only after the line that the summary names.
         """
         extra = self.state.extra
         rank = _RANKS[line.type]

@@ -2,11 +2,11 @@
 
 The records, and the events that they become:
 
-    response_item                what the model was shown and what it answered, by the payload's
+    response_item                what the model saw and what the model answered, by the payload's
                                  type:
         message                      Message of the user, of the agent, or of the environment if
-                                     Codex itself wrote it as the user; a SystemMessage if the role
-                                     is developer or system
+                                     Codex itself wrote the message as the user; a SystemMessage if
+                                     the role is developer or system
         function_call, custom_tool_call, local_shell_call     Action
         function_call_output, custom_tool_call_output         Observation
         agent_message                                         Message from one agent to another
@@ -17,18 +17,18 @@ The records, and the events that they become:
                                      not continue
     compacted                    CondensationAction, after the events of the items in its
                                  replacement history
-    event_msg                    Annotation: it repeats another record, or is bookkeeping
+    event_msg                    Annotation, because the line repeats another record or is
+                                 bookkeeping
         thread_rolled_back           Retraction of the last turns; CondensationAction if some of
                                      them began before a compaction
     every other type             Annotation
 
-``reading.py`` makes the events. ``lines.py`` reads lines, their contents and failures.
-``skeleton.py`` reads the fields that lists and figures need, ``usage.py`` finds the calls of models
-in the events.
+``reading.py`` makes the events. ``lines.py`` reads lines, contents and failures. ``skeleton.py``
+reads the fields for lists and figures. ``usage.py`` finds the calls of models in the events.
 
 Records do not say which calls belong to one response. Codex writes the results of a response after
-all of its calls. So calls belong to one response until a result, or a message that is not from the
-model, comes. An observation answers the newest open call with its id.
+all of its calls. So a response ends at the first result, or at the first message that is not from
+the model. An observation answers the newest open call with its id.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
-"""Read the lines of a rollout, which is a session file of Codex, in the formats of today and of the
-first releases.
+"""Read the lines of a rollout, the session file of Codex.
 
-Since September 2025 a line is ``{"timestamp", "type", "payload"}``. Before that, the line was the
-payload itself: first the session, which has no type, then the items of the model's API, and between
-them ``{"record_type": "state"}``. A *bare* line, which is a payload itself, is read like the line
-that contains this payload today.
+Since September 2025 a line is ``{"timestamp", "type", "payload"}``. In the first releases, a line
+was the payload itself. The first line was the session, without a type. Then came items of the
+model's API, mixed with lines of ``{"record_type": "state"}``. Such a *bare* line gives the same
+events as a line of today with this payload.
 
-Codex's content has typed parts; an event has a text or OpenAI's parts. The output of a command
-shows whether the command failed.
+A content of Codex has typed parts. A content of an event is a text or OpenAI's parts. The text of a
+command's output shows whether the command failed.
 """
 
 from __future__ import annotations
@@ -26,20 +25,18 @@ ENVELOPES = frozenset(("session_meta", "turn_context", "response_item", "event_m
 
 
 CONTEXT = re.compile(r"\s*(?:<(\w+)[ >].*</\1>\s*$|# AGENTS\.md instructions)", re.DOTALL)
-"""The texts of messages that Codex itself writes as the user: a text in a tag, or instructions from
+"""Matches a message that Codex itself writes as the user: a text in a tag, or instructions from
 files.
 """
 
 
 class Line(NamedTuple):
-    """The type and the payload of a line."""
-
     type: str
     payload: Any
 
 
 def line_of(record: dict[str, Any]) -> Line | None:
-    """Return the type and the payload of a record, or None if the record is not a line of a
+    """Return the type and the payload of a record. Return None if the record is not a line of a
     rollout.
     """
     kind = record.get("type")
@@ -66,15 +63,15 @@ def is_session(record: dict[str, Any]) -> bool:
 
 
 def parent_of(session: Any) -> str | None:
-    """Return the session that started ``session`` as a sub-agent; None if ``session`` is not a
-    sub-agent.
+    """Return the session that started ``session`` as a sub-agent. Return None if ``session`` is not
+    a sub-agent.
     """
     spawned = within(session, "source", "subagent", "thread_spawn", "parent_thread_id")
     return text_or_none(within(session, "parent_thread_id") if spawned is None else spawned) or None
 
 
 def ordinal_of(record: Any) -> int:
-    """Return the number of a record in its thread; -1 if the rollout has no numbers."""
+    """Return the number of a record in its thread, or -1 if the rollout has no numbers."""
     ordinal = within(record, "ordinal")
     return ordinal if type(ordinal) is int else -1
 
@@ -85,27 +82,25 @@ def place_of(record: Any) -> tuple[str, int]:
 
 
 def base_end(session: Any) -> int | None:
-    """Return how many records of another rollout a session continues. ``session`` is the payload of
-    the session's first line. The other rollout's records from this number on are not part of the
-    thread. Return None if the session continues no other rollout.
+    """Return the number of records that a session continues from another rollout. The thread does
+    not contain later records of the other rollout. ``session`` is the payload of the session's
+    first line. Return None if the session continues no other rollout.
     """
     end = within(session, "history_base", "end_ordinal_exclusive")
     return end if type(end) is int else None
 
 
 def parts_of(content: Content, text_type: str) -> list[dict[str, Any]]:
-    """Return content as the parts of a Codex message."""
     return parts_as(content, lambda text: {"type": text_type, "text": text}, input_at)
 
 
 def texts_in(parts: Any) -> list[str]:
-    """Return the texts in the parts of a message, a summary or a content."""
     return strings_in([part.get("text") for part in dicts_in(parts)])
 
 
 def place_of_summary(history: list[Any], message: str) -> int | None:
     """Return the index of the summary in a replacement history. The summary is the last message
-    that has a single text and ends with ``message``. Return None if no message fits.
+    with a single text that ends with ``message``. Return None if no message fits.
     """
     if not message:
         return None
@@ -134,15 +129,15 @@ _shell_output = msgspec.json.Decoder(_ShellOutput)
 _HEADER_MAX = 500
 _CODE = re.compile(r"^(?:Exit code: |Process exited with code )(-?\d+)$", re.MULTILINE)
 FAILED_HEADER = "Exit code: 1\nOutput:\n"
-"""The header that foldlog writes before a failed result in an export. Codex's own header has more
-lines between the first and the last line.
+"""An export of foldlog writes this header before a failed result. Codex's own header has more lines
+between the first and the last line.
 """
 ABORTED_RESULT = "aborted"
-"""The result that an import makes for a call whose turn was aborted. Codex does not record a result
-of a call in an aborted turn.
+"""An import makes this result for a call whose turn was aborted. Codex does not record a result for
+a call like this.
 """
 _STOPPED_BY_USER = r"(?:Wall time: \S+ seconds\n)?aborted by user(?: after [\d.]+s)?\Z"
-"""The text that Codex records as the output of a command that the user stopped."""
+"""Codex records this text as the output of a command that the user stopped."""
 _NO_EXIT_CODE = re.compile(
     rf"(?:failed in sandbox\b.{{0,300}}?\bexit code: |execution error\b|{_STOPPED_BY_USER})",
     re.DOTALL,
@@ -151,8 +146,8 @@ _NO_EXIT_CODE = re.compile(
 
 
 def has_failed(output: Any) -> bool:
-    """Return whether an output says that a call could not be made, was interrupted, or ended with
-    an exit code other than 0.
+    """Return whether a call could not run, was interrupted, or ended with an exit code other than
+    0.
 
     The output may be JSON text with ``metadata.exit_code``, a text with a header before a line
     ``Output:``, or an object with ``success``.
@@ -186,9 +181,5 @@ def _says_failed(output: Any) -> bool:
 def _exit_code(output: str) -> int:
     try:
         return _shell_output.decode(output).metadata.exit_code
-    except (
-        msgspec.DecodeError,
-        UnicodeEncodeError,
-        RecursionError,
-    ):  # the JSON of another tool, or text that is not JSON
-        return 0
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return 0  # the output is JSON of another tool, or is not JSON

@@ -43,8 +43,8 @@ _REPEATS = {
     "agent_message": ("message",),
     "agent_reasoning": ("text",),
 }
-"""Fields of bookkeeping that repeat other records. The fields stay in the stored record, and are
-left out of the event.
+"""Fields of bookkeeping that repeat other records. The stored record keeps these fields. The event
+leaves them out.
 """
 _INSTRUCTIONS = {
     "session_meta": ("base_instructions", "instructions"),
@@ -53,20 +53,20 @@ _INSTRUCTIONS = {
 """The keys under which a record may have instructions."""
 
 _OTHER, _TURN, _INSTRUCTED, _BASE = range(4)
-"""The roles of shown events. A message of the user begins a turn (``_TURN``). Base instructions
-(``_BASE``) are never forgotten, because base instructions are part of every request.
+"""The roles of shown events. A message of the user begins a turn (``_TURN``). A condensation never
+forgets base instructions (``_BASE``), because base instructions are part of every request.
 """
 _IS_BASE = {"instructions": "base"}
 """The ``meta`` of the base instructions of a session."""
 _AGENTS = frozenset(("author", "recipient"))
 _SAYS = "agent_message"
-"""``_AGENTS`` are the fields of a message from one agent to another, and ``_SAYS`` is the type of
-this message. A message from another agent begins a turn, like a message of the user.
+"""The type of a message from one agent to another. The fields ``_AGENTS`` name the two agents. The
+message begins a turn, like a message of the user.
 """
 _SHOWN = ("response_item", "inter_agent_communication")
 _SECRET = "encrypted_content"
 _SAID_MAX = 20
-"""The number of recent texts that are searched for instructions."""
+"""The decoder searches this number of recent texts for instructions."""
 
 _NO_SESSION = (
     "begins without the session_meta line that names the session, so an earlier import of this"
@@ -82,8 +82,8 @@ _NOT_HERE = (
 
 
 class _Known(NamedTuple):
-    """The tag of a shown event: the role of the event, and its texts if the event is a system
-    prompt, a message of the user, or a context.
+    """The tag of a shown event: its role and its texts. Only a system prompt, a message of the user
+    and a context have texts here.
     """
 
     role: int
@@ -91,15 +91,13 @@ class _Known(NamedTuple):
 
 
 class CodexDecoder(FollowingDecoder):
-    """Makes events of the records of one history, one record after the other."""
-
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self._numbered: list[tuple[int, int]] = []
-        """The number of each numbered record, and the version after the record."""
+        """Pairs of the number of a record and the version after the record."""
         self._returns_to = 0
-        """The first version to which a rollback can return without taking back instructions or
-        events that did not come from the rollout.
+        """A rollback must not return to a version below this version. It would take back
+        instructions, or events that did not come from the rollout.
         """
 
     def skip_to(self, next_id: int) -> None:
@@ -116,9 +114,9 @@ class CodexDecoder(FollowingDecoder):
         return _Known(_OTHER, [])
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
-        """Add the event of a record. If the record is a compaction, the events of the items in the
-        compaction's history come first. If the record aborts a turn, the results of the open calls
-        come first.
+        """Add the event of a record. The events of a compaction's history come before the
+        compaction. If the record aborts a turn, the results of the open calls come before the
+        record.
         """
         line, payload = line_of(record) or Line("", None)
         read.response = None
@@ -148,7 +146,7 @@ class CodexDecoder(FollowingDecoder):
             self._numbered.append((number, read.version))
 
     def _go_on_from(self, read: RecordEvents, end: int, session: Any) -> None:
-        """Take back the events after the newest record whose number is below ``end``."""
+        """Take back all events after the newest record with a number below ``end``."""
         records = reversed(self._numbered)
         newest = next(records, (-1, 0))
         last, version = next((each for each in chain((newest,), records) if each[0] < end), (-1, 0))
@@ -194,10 +192,11 @@ class CodexDecoder(FollowingDecoder):
             )
 
     def _roll_back(self, read: RecordEvents, turns: int) -> None:
-        """Retract the last turns. A turn begins with a message of the user. A retraction is not
-        possible if one of the turns began before the newest compaction, before a line that names
-        the session again, or before events that did not come from the rollout. If a retraction is
-        not possible, a condensation forgets the turns.
+        """Retract the last turns. A turn begins with a message of the user.
+
+        A condensation forgets the turns if no retraction is possible. A retraction cannot return to
+        a version before the newest compaction, before a line that names the session again, or
+        before events that did not come from the rollout.
         """
         members = self.shown.all()
         begins = [place for place, (_, known) in enumerate(members) if known.role == _TURN][-turns:]
@@ -215,8 +214,8 @@ class CodexDecoder(FollowingDecoder):
             read.add(CondensationAction, forgotten_event_ids=forgotten)
 
     def _unsaid(self, line: str, payload: dict[str, Any]) -> list[str]:
-        """Return the instructions of a payload that are not in the View yet."""
-        # Each is a text, or an object with a text.
+        """Return the instructions of a payload that the View does not contain yet."""
+        # an instruction is a text, or an object with a text
         instructions = [payload.get(key) for key in _INSTRUCTIONS[line]]
         texts = filter(
             None,
@@ -238,8 +237,8 @@ class CodexDecoder(FollowingDecoder):
         return False
 
     def _compact(self, read: RecordEvents, payload: dict[str, Any]) -> None:
-        """Add the condensation of a compaction, after the events of all items in the compaction's
-        history except the summary.
+        """Add the condensation of a compaction, after the events of the compaction's history
+        without the summary.
         """
         message = payload.get("message")
         history = payload.get("replacement_history")
@@ -279,9 +278,7 @@ class CodexDecoder(FollowingDecoder):
 
 
 def _read_item(read: RecordEvents, payload: dict[str, Any]) -> bool:
-    """Add the event of an item of the model's API, if the item is shown to a model. Return whether
-    an event was added.
-    """
+    """Add the event of an item that a model sees. Return whether an event was added."""
     if payload.keys() >= _AGENTS and payload.get("type", _SAYS) == _SAYS:
         content = payload.get("content") or [{"type": _SECRET, _SECRET: payload.get(_SECRET)}]
         read.take(Message(source="user", content=READER.content(content, "what an agent says")))
@@ -308,8 +305,6 @@ def _read_item(read: RecordEvents, payload: dict[str, Any]) -> bool:
 
 
 def _turns(payload: dict[str, Any]) -> int:
-    """Return the number of turns that a payload rolls back; 0 if the payload does not name a
-    number.
-    """
+    """Return how many turns a payload rolls back, or 0 if the payload does not name a number."""
     turns = payload.get("num_turns")
     return turns if type(turns) is int and turns > 0 else 0

@@ -1,4 +1,4 @@
-"""The skeleton of the lines of a Codex rollout: the fields that lists, figures and titles need."""
+"""The skeleton of a Codex rollout: the fields that lists, figures and titles need."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ class _Payload(Struct, omit_defaults=True):
 
 
 class _Line(Struct, omit_defaults=True):
-    """A line of a rollout. The class also has the fields of a payload, because the first releases
-    wrote the payload alone.
+    """A line of a rollout. The class also has fields of a payload, because the first releases wrote
+    a payload as the line.
     """
 
     type: str = ""
@@ -145,7 +145,7 @@ class CodexSkeleton(Skeleton):
     def blank(self, skeleton: _Line) -> None:
         for part in (skeleton, skeleton.payload):
             if part is not None:
-                # Only the text of an output says that a call failed.
+                # a failed call has no mark except the text of its output
                 part.output = part.output and (FAILED_HEADER if has_failed(part.output) else "")
                 part.content = part.content and []
         skeleton.instructions = UNSET if skeleton.instructions is UNSET else ""
@@ -158,13 +158,12 @@ class CodexSkeleton(Skeleton):
     def error_in(self, record: bytes) -> str:
         line: Any = self._decode(record)
         output = (line.payload or line).output
-        if output is None:  # the turn was aborted
+        if output is None:  # a call of an aborted turn has no output
             return ABORTED_RESULT
         text = unmarked(dict_or_empty(output).get("content", output))
         return text if isinstance(text, str) else "\n".join(texts_in(text))
 
     def _count_item(self, item: _Payload | _Line) -> None:
-        """Count an item of the model's API."""
         if item.type in _CALLS:
             self.called(
                 item.call_id or item.id, item.name or (_SHELL if "shell" in item.type else None)
@@ -204,9 +203,7 @@ _decode_number = msgspec.json.Decoder(_Numbered).decode
 
 
 def _base_of(session: _Payload) -> tuple[str, int] | None:
-    """Return the thread that a rollout continues, and how many records of that thread it
-    continues.
-    """
+    """Return the thread that a rollout continues, and the number of records before the rollout."""
     base = dict_or_empty(session.history_base)
     end = base.get("end_ordinal_exclusive")
     thread = base.get("thread_id")
@@ -225,9 +222,7 @@ def _rolled_back(kind: str, payload: _Payload | _Line) -> int:
 
 
 def _begins_turn(kind: str, payload: _Payload | _Line) -> bool:
-    """Return whether a record begins a turn: whether the record is a message of the user or of
-    another agent.
-    """
+    """Return whether a record is a message of the user or of another agent."""
     if kind == "response_item" and payload.type == "message":
         return payload.role == "user" and not _is_context(payload)
     is_told = isinstance(payload, _Payload) and UNSET not in (payload.author, payload.recipient)
@@ -243,8 +238,8 @@ def _is_context(payload: _Payload | _Line) -> bool:
 
 
 def _kind_of(line: _Line) -> str:
-    """Return the type of a line. For a line of the first releases, return the type that the line
-    would have today.
+    """Return the type of a line. A line of the first releases has no type, so return the type that
+    today's Codex would write.
     """
     if line.payload is not None:
         return line.type

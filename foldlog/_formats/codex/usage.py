@@ -23,10 +23,12 @@ from foldlog.eventstore import Annotation, Event, SystemMessage
 
 
 def calls_of_events(events: Iterable[Event]) -> Iterator[ModelCall]:
-    """Yield the calls of models. ``token_count`` has the usage of the last call, and
-    ``turn_context`` names the model. An edited log repeats the same totals. A forked log repeats
-    the totals of its parent with other times: after its own ``session_meta``, a forked log has
-    copies of all lines of its parent, also of the parent's ``session_meta``.
+    """Yield the calls of models. ``token_count`` has the usage of the last call. ``turn_context``
+    names the model.
+
+    A call in an edited log has the same totals as in the first log. A forked log begins with its
+    own ``session_meta``. Then come copies of all lines of the parent log with new times, including
+    the ``session_meta`` of the parent. So the copied calls have the same totals in both logs.
     """
     model = UNNAMED
     seen = inner(None)
@@ -48,16 +50,17 @@ def calls_of_events(events: Iterable[Event]) -> Iterator[ModelCall]:
         info = event.data.get("info") if event.name == "token_count" else None
         last = info.get("last_token_usage") if isinstance(info, dict) else None
         total = inner(info, "total_token_usage")
-        if isinstance(last, dict) and total != seen:  # the same count is often written twice
+        # Codex often writes a count twice
+        if isinstance(last, dict) and total != seen:
             call = call_told_by(event, model, usage_of(last))
             yield totals.named(call, total, ancestor)
             seen = total
 
 
 class Totals(Struct):
-    """Makes the ids of calls from the totals of the calls, because copies of a log have the same
-    totals. A total rises with each call, unless Codex begins to count again. ``falls`` is how often
-    Codex began again, and ``tokens`` is the last total.
+    """Makes the id of a call from the total tokens so far. Copies of a log have the same totals, so
+    copies of a call get the same id. ``tokens`` is the last total. A total rises with each call,
+    unless Codex begins to count again. ``falls`` is how often Codex began again.
     """
 
     tokens: float = -1

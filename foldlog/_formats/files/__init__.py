@@ -1,13 +1,12 @@
-"""From paths to records: find the files that contain a history, its place in them, and its records
-as JSON values.
+"""Find the histories at a path, and read the records of each history as JSON values.
 
-    histories.py   the histories in a file, and in a folder and the folders below it
-    naming.py      the name of a history
-    readers.py     the records of one history: in lines, in an array, or in a folder with a file for
-                   each record
-    documents.py   JSON documents, with the text of each record; frames.py: the text between the
-                   records
-    found_sources.py  one history that was found at a path, or the reason for finding none
+histories.py      finds the histories in a file, or in a folder and the folders below
+naming.py         gives a history its name
+readers.py        reads the records of one history: in lines, in an array, or in a folder with one
+                  file per record
+documents.py      reads JSON documents with the text of each record
+frames.py         stores the text between the records of a document
+found_sources.py  describes one history at a path, or the reason for finding no history
 
-No file in this package knows a format: ``Recognize`` finds the format of a record.
+No file in this package knows a format. ``Recognize`` finds the format of a record.
 """

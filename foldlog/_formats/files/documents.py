@@ -1,7 +1,5 @@
-"""Read JSON documents: values together with their text, so that the bytes of a document can be
-stored.
-
-A document is read as a whole, and refused if the document is not complete JSON.
+"""Read JSON documents with the text of each value, so that a store can keep the bytes of the
+document. A document is read as a whole. An incomplete document is refused.
 """
 
 from __future__ import annotations
@@ -18,16 +16,16 @@ from foldlog._formats.record import Located, at, described
 _CUT = "the file ends in the middle of a value"
 _decode = json.JSONDecoder(strict=False).raw_decode
 _space = re.compile(r"[ \t\n\r\0\ufeff]*")
-"""White space, NUL bytes that a crash of the machine leaves, and the byte order mark at the
-beginning of a file.
+"""White space, the byte order mark at the beginning of a file, and NUL bytes. A crash of the
+machine may leave NUL bytes in a file.
 """
 
 
 class DocumentRecords:
     """The records of one history, and the text of the document that contains them.
 
-    A record with a ``text`` is at its ``offset`` in the document. A record without a ``text`` was
-    made from fields of the document.
+    A record with a ``text`` stands at its ``offset`` in the document. A record without a ``text``
+    was made from fields of the document.
     """
 
     def __init__(self, text: str, records: Sequence[Located]) -> None:
@@ -43,15 +41,15 @@ class DocumentRecords:
 
 
 def read_document(path: Path) -> Located:
-    """Return the value of a JSON file, with the file's bytes. Raises ``UnreadableJson``, which
-    names the line, or ``OSError``.
+    """Return the value of a JSON file, with the file's bytes. Raises ``OSError``, or
+    ``UnreadableJson`` with the line of the problem.
     """
     return document_in(path.read_bytes(), str(path))
 
 
 def document_in(data: bytes, source: str, line: int = 1) -> Located:
-    """Return the value of a JSON text, which begins in line ``line`` of a source. Raises
-    ``UnreadableJson``, which names the line.
+    """Return the value of a JSON text that begins in line ``line`` of a source. Raises
+    ``UnreadableJson`` with the line of the problem.
     """
     text = text_of(data)
     value, end = _value(text, _skip(text, 0))
@@ -61,7 +59,7 @@ def document_in(data: bytes, source: str, line: int = 1) -> Located:
 
 
 def text_of(data: bytes) -> str:
-    """Return the text of bytes in UTF-8. Raises ``UnreadableJson``."""
+    """Decode UTF-8. Raises ``UnreadableJson`` for bytes that are not UTF-8."""
     try:
         return data.decode()
     except UnicodeDecodeError as error:
@@ -69,7 +67,7 @@ def text_of(data: bytes) -> str:
 
 
 def elements(text: str, source: str, start: int = 0, line: int = 1) -> Iterator[Located]:
-    """Yield the elements of the array that begins at ``start``, each with its text. Raises
+    """Yield the elements of the array that begins at ``start``, each element with its text. Raises
     ``UnreadableJson`` at the place where the array is damaged.
     """
     counted = 0
@@ -88,7 +86,7 @@ def elements(text: str, source: str, start: int = 0, line: int = 1) -> Iterator[
 
 def array_in(path: Path) -> tuple[str, list[Located]]:
     """Return the text of a file that is an array, and the elements of the array. Raises
-    ``UnreadableJson``, which names the line.
+    ``UnreadableJson`` with the line of the problem.
     """
     document = read_document(path)
     if type(document.value) is not list:
@@ -98,8 +96,8 @@ def array_in(path: Path) -> tuple[str, list[Located]]:
 
 
 def document_of(holder: Located, key: str, records: Iterable[Any]) -> DocumentRecords:
-    """Return the records of a document. Records that are elements of the array under ``key`` keep
-    their place in the text. All other records were made from fields of the object.
+    """Return the records of a document. Elements of the array under ``key`` keep their place in the
+    text. All other records were made from fields of the object.
     """
     text = text_of(holder.text)
     array = holder.value.get(key)
@@ -145,7 +143,7 @@ def _value(text: str, start: int) -> tuple[Any, int]:
         raise _unreadable(text, error.value, "expected a value") from error
     except RecursionError:
         raise UnreadableJson(TOO_DEEP) from None
-    except ValueError as error:  # a number with more digits than Python reads
+    except ValueError as error:  # Python limits the digits of a number
         raise UnreadableJson("holds a number with too many digits") from error
 
 

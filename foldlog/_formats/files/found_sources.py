@@ -1,4 +1,4 @@
-"""One history that was found at a path, or the reason for finding none."""
+"""One history that was found at a path, or the reason for finding no history."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ from foldlog.eventstore import EventStoreError
 
 
 class Found(NamedTuple):
-    """One history at a path: the name and the format of the history, and the place of its
-    records.
+    """One history at a path.
 
-    ``usage`` is the usage of models that the container records: see ``Format.beside``. ``others``
-    are further files that were read, and ``findings`` are problems in the further files. ``title``:
-    see ``Contained``.
+    ``reader`` reads the records. ``usage`` is the usage of models that the container records: see
+    ``Format.beside``. ``others`` are further files that were read for the history. ``findings`` are
+    problems in these further files. ``title`` is described at ``Contained``.
     """
 
     name: str
@@ -34,8 +33,9 @@ class Found(NamedTuple):
 
 
 class LeftOut(NamedTuple):
-    """A file of a folder that is not imported: the file is not damaged and contains no history of a
-    known format, or the file was not opened, because no history has such a name.
+    """A file of a folder that is not imported. If ``is_read`` is true, the file is intact but
+    contains no history of a known format. If ``is_read`` is false, the file was not opened, because
+    no history has a name like this.
     """
 
     path: Path
@@ -43,9 +43,9 @@ class LeftOut(NamedTuple):
 
 
 def state_of(path: str) -> tuple[int, ...]:
-    """Return the inode, size and mtime of a file, and of the SQLite log next to the file, if a log
-    exists. The result differs after a change of the file or of the log. The result is empty if
-    neither exists. The function reads the status of both files.
+    """Return the inode, size and mtime of a file. If a SQLite log stands next to the file, its
+    inode, size and mtime follow. The result changes with each change of the file or the log. The
+    result is empty if neither file exists.
     """
     state: tuple[int, ...] = ()
     for name in (path, f"{path}-wal"):
@@ -56,8 +56,8 @@ def state_of(path: str) -> tuple[int, ...]:
 
 
 def leads_on(root: str | PathLike[str], folder: str | PathLike[str], seen: set[str]) -> bool:
-    """Return whether a folder should be read: whether the folder was not ``seen`` before, and is
-    not a link to a folder above or below the root.
+    """Return whether a search should enter a folder. The search skips ``seen`` folders, and links
+    to a folder above or below the root.
     """
     real = os.path.realpath(folder)
     top = os.path.realpath(root)
@@ -68,8 +68,8 @@ def leads_on(root: str | PathLike[str], folder: str | PathLike[str], seen: set[s
 
 
 def files_below(path: str | PathLike[str]) -> Iterator[str]:
-    """Yield the file at a path, or the files in a folder and in all folders below it. Links are
-    followed, and each folder is read once.
+    """Yield the file at a path, or all files in a folder and below it. Links are followed, and each
+    folder is read once.
     """
     if os.path.isfile(path):
         yield str(path)
@@ -80,23 +80,21 @@ def files_below(path: str | PathLike[str]) -> Iterator[str]:
 
 
 class Unchanged(NamedTuple):
-    """A file that has not changed since it was imported, and so was not opened."""
+    """A file that was not opened, because it has not changed since its last import."""
 
     path: Path
 
 
 class SourceRefused(EventStoreError):
-    """A source is not imported, because redacted or erased content would come back with the
-    source.
-    """
+    """A source is not imported, because the source would bring back redacted or erased content."""
 
 
 class NotAHistory(EventStoreError, ValueError):
     """There is no history at this path, so nothing is imported from the path.
 
-    ``why`` says what the file is instead. ``foreign`` is true for valid JSON of another kind, which
-    is harmless among other files. ``repeats`` is true if the histories next to the file contain
-    everything that the file says.
+    ``why`` says what the file is instead. ``foreign`` is true for valid JSON of another kind. Such
+    a file is harmless among other files. ``repeats`` is true if other histories in the folder
+    contain everything that the file says.
     """
 
     def __init__(

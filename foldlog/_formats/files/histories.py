@@ -1,5 +1,4 @@
-"""Find the histories below a path: the files that contain histories, and the place of each history
-in them.
+"""Find the histories below a path, and the place of each history in its file.
 
     a file      JSON Lines of records, or of objects that each contain a history. Or a JSON
                 document: an array of records, an object with such an array, or an array of such
@@ -8,9 +7,9 @@ in them.
                 ``messages/message_12.json``): one history. Any other folder: all histories in the
                 files and folders below it, also behind links
 
-A container has further fields besides its records (metrics, a task, a patch). The further fields of
-a container are not imported, except the name of the history, its active branch, and the fields that
-``Format.beside`` reads: an answer, and the usage of models.
+A container is an object with records and further fields (metrics, a task, a patch). An import reads
+only some of the further fields: the name of the history, its active branch, and the fields for
+``Format.beside``, such as an answer and the usage of models.
 """
 
 from __future__ import annotations
@@ -58,13 +57,13 @@ _MAGIC = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"PK\x03\x04")
 _BEGIN = 4096
 _LOOK_AT_BYTES = 2**20
 _LEAST = 2
-"""The rows up to this index are always read, even if they are long."""
+"""The rows up to this index are always read, even if the rows are long."""
 _DOCUMENT = re.compile(rb"\s*(\[|\{\s*\n)")
-"""The beginning of a file that is not JSON Lines, unless its first line is a complete value."""
+"""The beginning of a file that is not JSON Lines, unless the first line is a complete value."""
 _LINES_SUFFIXES = frozenset((".jsonl", ".ndjson"))
 _SIDECARS = frozenset(("metadata.json", "base_state.json"))
 _NO_HISTORIES = frozenset(("event_cache", ".git"))
-"""Folders with copies of events, or with no histories at all."""
+"""Folders with copies of events, or without histories."""
 _EMPTY = "is empty; import it again when its program has written to it"
 _NOT_JSON = (
     "holds neither a JSON object nor an array; import the JSON or JSON Lines that the agent's"
@@ -79,8 +78,9 @@ _EVENT_FILE = re.compile(r"(?:event-|message_)?(\d{1,18})(?:-.*)?\.json")
 
 
 Look = Callable[[Path], Found | Unchanged | None]
-"""A function that is called before a file is opened. The function returns ``Unchanged``, or a
-``Found`` with only the records after the last import, or None if the file must be opened.
+"""A function that is called before a file is opened. The function returns None if the file must be
+opened. The function returns ``Unchanged`` for an unchanged file, and ``Found`` with only the new
+records for a file that has grown.
 """
 
 
@@ -91,10 +91,10 @@ def no_look(path: Path) -> None:
 def histories(
     path: Path, recognize: Recognize, look: Look = no_look
 ) -> Iterator[Found | LeftOut | Unchanged | ImportFinding]:
-    """Yield the histories at ``path`` in a stable order. Problems, and files that are not imported,
-    are yielded between the histories. A file is opened only if ``look`` returns None for the file.
-
-    Raises ``NotAHistory`` for a file without a history, ``OSError`` if a file cannot be read.
+    """Yield the histories at ``path`` in a stable order. Problems and files without a history are
+    yielded between the histories. A file is opened only if ``look`` returns None for the file.
+    Raises ``NotAHistory`` if ``path`` is a file without a history, and ``OSError`` if the file
+    cannot be read.
     """
     if path.is_dir():
         yield from _in_folder(path, path, recognize, look, set())
@@ -111,9 +111,9 @@ def histories(
 def _contained(
     root: Path, path: Path, recognize: Recognize, begin: bytes = b""
 ) -> Iterator[Found] | None:
-    """Return the histories of a file or folder that a format reads by itself (``Format.files``).
-    Return None if no format reads the file or folder, or if the first records are not records of
-    the expected format. Raises ``NotAHistory`` for records of another program.
+    """Return the histories of a file or folder that a format reads itself (``Format.files``).
+    Return None if no format reads the file or folder, or if its first records do not have the
+    expected format. Raises ``NotAHistory`` for records of another program.
     """
     format = recognize.reader_of(path, begin)
     if format is None or format.files is None:
@@ -151,8 +151,7 @@ def _beginning(path: Path) -> bytes:
     return b""
 
 
-def _database_at(path: Path) -> str:
-    """Return a message about a SQLite database that cannot be imported."""
+def _describe_database(path: Path) -> str:
     if is_store(path):
         return f"is a store; 'foldlog store copy {path} TO' copies its conversations"
     tables = [
@@ -176,7 +175,7 @@ def _in_folder(
     if (contained := _contained(root, folder, recognize)) is not None:
         yield from contained
         return
-    # The files whose names say that each may be one record, in the order of the records.
+    # the files that may hold one record each, by their names, in the order of the records
     steps = sorted(
         (int(match[1]), name) for name in names if (match := _EVENT_FILE.fullmatch(name))
     )
@@ -226,17 +225,16 @@ def _may_hold_histories(entry: Path) -> bool:
 
 
 def _is_of_another(entry: Path, begin: bytes) -> bool:
-    """Return whether a file is hidden, belongs to another file, or is a database or a part of a
-    database.
-    """
+    """Return whether a file is hidden, belongs to another file, or is a part of a database."""
     is_hidden = entry.name.startswith(".") or entry.name in _SIDECARS
-    return is_hidden or begin.startswith(SQLITE) or "-" in entry.suffix  # .db-wal
+    # a name such as x.db-wal belongs to a database
+    return is_hidden or begin.startswith(SQLITE) or "-" in entry.suffix
 
 
 def _with_missing(steps: list[tuple[int, str]]) -> Iterator[str]:
-    """Yield the files of records, and a name for each file that is missing between the files. If
-    more files are missing than present, no missing names are yielded, because the program does not
-    number its records one by one.
+    """Yield the files of records, and a name for each missing file between two files. If more files
+    are missing than present, only the files are yielded, because the program leaves gaps in its
+    numbers.
     """
     is_row = steps[-1][0] - steps[0][0] < 2 * len(steps)
     for (before, _), (number, name) in pairwise((*steps[:1], *steps)):
@@ -282,7 +280,7 @@ def _of_event_files(
 
 
 def _first_of(lines: JsonLines) -> Iterator[Located]:
-    """Yield the first readable rows of a file, until the rows are enough to recognize the
+    """Yield the first readable rows of a file. The rows end when they are enough to recognize a
     format.
     """
     rows = (row for row in lines if row.problem in (None, TOO_LONG))
@@ -295,8 +293,6 @@ def _first_of(lines: JsonLines) -> Iterator[Located]:
 
 
 class _File:
-    """One file, at the path that is imported or below it, and the histories in it."""
-
     def __init__(self, root: Path, path: Path, recognize: Recognize) -> None:
         self._root = root
         self._path = path
@@ -314,14 +310,14 @@ class _File:
         if begin.startswith(_MAGIC):
             raise NotAHistory(self._path, "is compressed; decompress it, then import the result")
         if begin.startswith(SQLITE):
-            raise NotAHistory(self._path, _database_at(self._path))
+            raise NotAHistory(self._path, _describe_database(self._path))
         if self._is_lines(begin):
             return self._in_rows(JsonLines(self._path))
         return self._in_document()
 
     def _is_lines(self, begin: bytes) -> bool:
-        """Return whether the file is JSON Lines. The content of the file decides. If the content
-        can be JSON Lines or a document, the name of the file decides.
+        """Return whether the file is JSON Lines. If the content can be JSON Lines or a document,
+        the name of the file decides.
         """
         is_named = self._path.suffix in _LINES_SUFFIXES
         return (is_named and _DOCUMENT.match(begin) is None) or on_lines(
@@ -329,8 +325,8 @@ class _File:
         )
 
     def _in_rows(self, lines: JsonLines) -> Iterator[Found | ImportFinding]:
-        """Yield the history whose records are the lines of the file, or the history in each
-        line.
+        """Yield the history whose records are the lines of the file, or the history of
+        each line.
         """
         format = self._recognize.format_of(
             row.value for row in _first_of(lines) if row.problem is None
@@ -364,7 +360,7 @@ class _File:
             raise NotAHistory(self._path, _NOT_JSON if begin else _EMPTY)
 
     def _in_array(self) -> Iterator[Found | ImportFinding]:
-        """Yield the history whose records are the elements of an array, or the history in each
+        """Yield the history whose records are the elements of an array, or the history of each
         element.
         """
         try:
@@ -400,9 +396,9 @@ class _File:
         raise NotAHistory(self._path, self._recognize.nothing((value,)), foreign=True)
 
     def _container(self, holder: Located, number: str, names: Names) -> Found | None:
-        """Return the history in an object that also has other fields: an answer, metrics, a task, a
-        patch. Return None if the object has no history. Raises ``NotAHistory`` for a request to a
-        model that has its system prompt in a field of its own.
+        """Return the history in an object with further fields, such as an answer, metrics, a task
+        or a patch. Return None if the object has no history. Raises ``NotAHistory`` for a request
+        to a model with a separate field for the system prompt.
         """
         value = holder.value
         if value.keys() >= _REQUEST:
@@ -424,8 +420,8 @@ class _File:
         return None
 
     def _are_histories(self, rows: Iterator[Located]) -> bool:
-        """Return whether most rows may contain a history, and at least one row does contain a
-        history. In a program's telemetry only a few rows contain the messages of a run.
+        """Return whether most rows may contain a history, and at least one row contains a history.
+        In the telemetry of a program, only a few rows contain the messages of a run.
         """
         looked_at = list(rows)
         holders = [
@@ -436,8 +432,8 @@ class _File:
         return 2 * len(holders) >= len(looked_at) and any(map(self._holds_history, holders))
 
     def _holds_history(self, row: Located) -> bool:
-        """Return whether a row of the file is an object with a history, even if the history cannot
-        be imported.
+        """Return whether a row is an object with a history, even if the history cannot be
+        imported.
         """
         try:
             return type(self._in_row(row, 0, Names(self._path, self._path))) is Found
@@ -452,7 +448,7 @@ class _File:
 
     def _in_row(self, row: Located, number: int, names: Names) -> Found | ImportFinding:
         """Return the history in one line, or in one element of an array."""
-        if row.problem == TOO_LONG:  # too long for a record, not for a history
+        if row.problem == TOO_LONG:  # a history may be longer than a record
             row = self._whole_line(row)
         if row.problem is not None:
             return ImportFinding(row.place, row.problem)
@@ -477,7 +473,7 @@ class _File:
         )
 
     def _whole_line(self, row: Located) -> Located:
-        """Return the value of a line that is longer than a record may be."""
+        """Return the value of a line that is longer than ``RECORD_SIZE_MAX``."""
         with self._path.open("rb") as file:
             file.seek(row.offset)
             try:

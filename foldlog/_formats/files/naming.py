@@ -1,5 +1,5 @@
-"""Name a history. The name of a history depends on the history and on its place, never on other
-histories of the same import.
+"""Name a history. The name depends on the history and on its place, never on other histories of the
+import.
 
     the source names the conversation   this name: ``conversation_id``, ``session_id``, the session
                                         in its records
@@ -8,10 +8,9 @@ histories of the same import.
     the source names nothing            the name of the file: ``runs/1/events``; a number is added
                                         if the file contains several histories
 
-If a folder is imported, the name of a file is its path, beginning with the name of the imported
-folder. If a file has the same name as its folder, the path has this name only once. If a single
-file is imported, only the name of the file is used. If this name is a common one (``events``), the
-name of the folder is put before the name of the file.
+If a folder is imported, the name of a file is its path from the imported folder on. If a file has
+the name of its folder, the path has this name only once. If a single file is imported, its name has
+no path. If the name of the single file is common (``events``), the name of its folder comes first.
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ _SAYS_NOTHING = re.compile(
     r"|session|traj|trajectory|trajectories|transcript)([._-]?\d+)?",
     re.IGNORECASE,
 )
-"""Common names, which files have in many folders."""
+"""Common names that files have in many folders."""
 
 
 class Names:
     """Names the histories of one file or folder.
 
-    ``root`` is the path that is imported. ``place`` is the path of the file or folder itself, which
-    is the root or is below the root.
+    ``root`` is the path that is imported. ``place`` is the path of the file or folder itself, at
+    the root or below the root.
     """
 
     def __init__(self, root: Path, place: Path, *, folder: bool = False) -> None:
@@ -71,10 +70,10 @@ class Names:
         self, container: Mapping[str, Any], *, number: str = "", conversation: str | None = None
     ) -> str:
         """Return the name of one history. A number is added if this file contains several histories
-        with the same name.
+        with one name.
 
-        ``conversation`` is the name in the records, ``container`` is the object around the records,
-        and ``number`` is the place of the history in this file.
+        ``conversation`` is the name in the records. ``container`` is the object around the records.
+        ``number`` is the place of the history in this file.
         """
         name = _conversation_in(container) or conversation or self._placed(container, number)
         count = self._seen[name] = self._seen.get(name, 0) + 1
@@ -100,8 +99,8 @@ def _conversation_in(container: Mapping[str, Any]) -> str | None:
 
 
 def _task_in(container: Mapping[str, Any]) -> str | None:
-    """Return the task that an object names. A task is not the name of a conversation, because other
-    runs have the same task.
+    """Return the task that an object names. A task does not name a conversation, because other runs
+    have the same task.
     """
     task = container.get("instance_id")
     if type(task) is str and task:
@@ -112,5 +111,5 @@ def _task_in(container: Mapping[str, Any]) -> str | None:
 
 
 def _clean(name: str) -> str:
-    """Return ``name`` as a text that a store accepts: without lone surrogates and NUL."""
+    """Replace lone surrogates and NUL characters, because a store does not accept them."""
     return name.encode("utf-8", "replace").decode().replace("\0", "?")

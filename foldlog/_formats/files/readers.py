@@ -1,7 +1,7 @@
 """Read the records of one history from lines, a document, or a folder of files.
 
-A reader can be iterated several times, and has one record in memory at a time. An unreadable record
-is reported as a problem with its place, and the records after the unreadable record are read.
+A reader can be iterated several times. Only one record is in memory at a time. An unreadable record
+becomes a problem with its place, and the reader goes on with the next record.
 """
 
 from __future__ import annotations
@@ -25,10 +25,8 @@ from foldlog._open_files import open_database
 
 
 class JsonLines:
-    """JSON Lines: one record on each line. Empty lines, and NUL bytes around a line, are skipped.
-
-    Reading begins at ``offset``. If ``is_packed`` is true, the file is decompressed while it is
-    read.
+    """JSON Lines: one record per line, from ``offset`` on. The reader skips empty lines, and NUL
+    bytes around a line. If ``is_packed`` is true, the file is decompressed while it is read.
     """
 
     def __init__(self, path: Path, offset: int = 0, *, is_packed: bool = False) -> None:
@@ -65,10 +63,9 @@ class JsonLines:
 
 
 def on_lines(path: Path, least: int = 2) -> bool:
-    """Return whether a file is JSON Lines. A file of JSON Lines must have at least ``least`` lines.
-    The first line of the file must be a complete object or array, or be followed by two complete
-    objects. If two lines are required and the file has only one line, the line is not parsed,
-    because it may be long.
+    """Return whether a file is JSON Lines, with at least ``least`` lines. The first line must be a
+    complete object or array, or two complete objects must follow the first line. If ``least`` is 2,
+    a file with a single line is not parsed, because the line may be long.
     """
     if least > 1 and not _has_two_lines(path):
         return False
@@ -77,11 +74,11 @@ def on_lines(path: Path, least: int = 2) -> bool:
 
 
 def _has_two_lines(path: Path) -> bool:
-    """Return whether at least two lines are not blank. The file is read, not mapped into memory,
-    because the process would crash if another program emptied a mapped file.
+    """Return whether at least two lines are not blank. The file is not mapped into memory: if
+    another program emptied a mapped file, this process would crash.
     """
     with path.open("rb") as file:
-        # lines, or parts of long lines
+        # a part is a whole line, or a piece of a long line
         begun = dropwhile(bytes.isspace, iter(partial(file.readline, 2**16), b""))
         first_ends = dropwhile(lambda part: not part.endswith(b"\n"), begun)
         return not all(map(bytes.isspace, islice(first_ends, 1, None)))
@@ -89,10 +86,10 @@ def _has_two_lines(path: Path) -> bool:
 
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open a SQLite database read-only and without locks, because its program may write to it.
-    Raises ``OSError``.
+    """Open a SQLite database read-only and without locks, because its program may write to the
+    database. Raises ``OSError``.
     """
-    # this program has it open: closing another connection would release its locks
+    # if this process has the database open, closing a second connection would release its locks
     if open_database(f"{path}-shm") is not None:
         raise OSError(EBUSY, "this program has the database open")
     try:
@@ -105,7 +102,7 @@ def opened(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def rows_in(path: Path, query: str) -> list[Any]:
-    """Return the rows of a query of a SQLite database; no rows if the query fails."""
+    """Return the rows of a query of a SQLite database. Return no rows if the query fails."""
     try:
         with opened(path) as database:
             return database.execute(query).fetchall()
@@ -114,8 +111,8 @@ def rows_in(path: Path, query: str) -> list[Any]:
 
 
 class Placed:
-    """Records that a format reads by itself. Another process may read the records, so it must be
-    possible to pickle ``read``.
+    """Records that a format reads itself. ``read`` must be picklable, because another process may
+    read the records.
     """
 
     def __init__(self, size_bytes: int, read: Callable[[], Iterator[Located]]) -> None:
@@ -127,7 +124,7 @@ class Placed:
 
 
 def record_in(path: Path) -> Located:
-    """Return the record that is the content of a file, or the problem with the file."""
+    """Return the record that is the content of a file, or the problem of the file."""
     try:
         if path.stat().st_size > RECORD_SIZE_MAX:
             return at(str(path), None, TOO_LONG)
@@ -143,11 +140,13 @@ def in_document(
     before: Sequence[str],
     after: str = "",
 ) -> Iterator[Contained]:
-    """Yield the history in a document. The records of the history are an object with the fields
-    ``before``, the elements of the array ``key``, and, if the document has further fields, an
-    object with the further fields. If ``after`` is not empty, the last object always exists, and
-    has the further fields under the key ``after``. ``name_in`` returns the name of the history in
-    the fields. Raises ``NotAHistory``.
+    """Yield the history in a document. ``name_in`` returns the name of the history in the document.
+    Raises ``NotAHistory``.
+
+    The first record is an object with the fields ``before``. Then come the elements of the array
+    ``key``. If the document has further fields, the last record is an object with these fields. If
+    ``after`` is not empty, the last record always exists, and holds the further fields under the
+    key ``after``.
     """
     document = object_in(path)
     yield in_object(path, document, key, name_in(document.value) or None, before, after)
@@ -188,17 +187,17 @@ def object_in(path: Path) -> Located:
 
 
 _BUFFER = 2**18
-"""The number of bytes that are read at once. Most lines would not fit into a smaller buffer, and
-would have to be joined from two parts.
+"""The number of bytes per read. Most lines would not fit into a smaller buffer, and joining two
+parts of a line takes time.
 """
 _PADDING = b" \t\n\r\0"
-"""The characters that are removed around a line. After a crash of the machine, a growing file may
-have NUL bytes.
+"""The reader removes these characters around a line. After a crash of the machine, a growing file
+may contain NUL bytes.
 """
 
 
 def parsed(text: bytes, line: int, offset: int, source: str) -> Located:
-    """Return the record in a text, or the problem with the text."""
+    """Return the record in a text, or the problem of the text."""
     try:
         return Located(line, offset, parse(text), None, source)
     except UnreadableJson as error:

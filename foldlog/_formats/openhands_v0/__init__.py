@@ -1,32 +1,32 @@
 """OpenHands V0: action and observation objects with integer ids.
 
-A stream contains more than the agent's history: bookkeeping, hidden commands, the work of
-delegates. Records that are not in the agent's history are stored and not shown, and a condensation
-among these records changes nothing. With ``as_history`` the records are the history itself.
+A stream contains more than the agent's history: bookkeeping, hidden commands, and the work of
+delegates. A View does not show records outside of the agent's history. A condensation among these
+records changes nothing. With ``as_history`` the records are the agent's history.
 
 The records, and the events that they become:
 
     message, finish            Message; for finish, the model's text beside its last call, or else
                                its final text
     system                     SystemMessage
-    condensation               CondensationAction, with the ids of the source (the V0 dialect); if
-                               it is malformed, Annotation
+    condensation               CondensationAction, with the ids of the source (the V0 dialect); a
+                               malformed condensation is an Annotation
     condensation_request       CondensationRequest
     condense (observation)     CondensationSummary, an ordinary event
     null, change_agent_state, agent_state_changed    Annotation; with ``as_history``, observations
                                                      of these kinds are Observations
-    every other action         Action: the call that the model wrote, if the record has it,
+    every other action         Action: the call that the model wrote, if the record has the call,
                                otherwise the action's name and args. An action of the user or of V0
                                itself is not a call of the model (see its source)
-    error, user_rejected       Message from the environment if it answers no action
+    error, user_rejected       Message from the environment, if no action was answered
     every other observation    Observation; its content is the text that V0's memory sent to the
                                model
 
-``reading.py`` makes the events, ``usage.py`` finds calls of models in them, and ``memory.py`` has
+``reading.py`` makes the events. ``usage.py`` finds calls of models in the events. ``memory.py`` has
 the texts that V0's agent sent to its model.
 
 The oldest files put an action and its observation into an array. Files of the resolver have neither
-ids nor ``args``: in them an observation answers the action before it.
+ids nor ``args``, so an observation of these files answers the action before the observation.
 """
 
 from __future__ import annotations
@@ -71,15 +71,15 @@ _NAMES = frozenset(
 )
 """The names of V0's own actions and observations."""
 _KEYS_OF_ACTIONS = frozenset(("args", "thought", "wait_for_response"))
-"""Every action has at least one of these keys. In the oldest files an action has no ``args``,
-and its arguments are keys of the action itself: such an action has ``thought`` or
+"""Every action has at least one of these keys. In the oldest files an action has no ``args``, and
+its arguments are keys of the action itself. But an old action has ``thought`` or
 ``wait_for_response``.
 """
 
 
 def _matches(record: Any) -> bool:
-    """Return whether ``record`` is an action or an observation, or, as in the oldest files, an
-    array of an action and its observation.
+    """Return whether ``record`` is an action or an observation. In the oldest files, an array of an
+    action and its observation is a record too.
     """
     if type(record) is list:
         return len(record) == 2 and all(map(_matches_one, record))
@@ -87,7 +87,8 @@ def _matches(record: Any) -> bool:
 
 
 def _matches_one(record: Any) -> bool:
-    if type(record) is not dict or "role" in record:  # a message of SWE-agent has an action too
+    # a message of SWE-agent has an action and a role
+    if type(record) is not dict or "role" in record:
         return False
     action = record.get("action")
     observation = record.get("observation")
@@ -123,7 +124,7 @@ def _beside(fields: Mapping[str, Any], _: Sequence[Any]) -> Beside:
     tokens = metrics.get("accumulated_token_usage", metrics)
     cost = metrics.get("accumulated_cost") or None
     lists = [metrics.get("token_usages"), metrics.get("costs")]
-    # Each of the two lists has one item for each call of a model.
+    # each list has one item per call of a model
     calls = max((len(items) for items in lists if type(items) is list), default=0)
     # No model is set, because the metrics are the sum over all models. The events name their
     # models.

@@ -1,12 +1,12 @@
-"""Rebuild the texts that the agent of OpenHands V0 sent to its model, wherever the text in a record
-differs from the text that was sent.
+"""Rebuild the texts that the agent of OpenHands V0 sent to its model. A record may have another
+text than the model got.
 
-The model reads the action of a tool as the call that the model wrote, which is in
-``tool_call_metadata``. The model also reads the user's actions and their results, each inside a
-text of V0. So a model that continues an imported history reads the same text as before.
+The model gets the action of a tool as the call that the model itself wrote. This call is in
+``tool_call_metadata``. The model also gets the user's actions and their results, inside texts of
+V0. So a model that continues an imported history reads the same text as before.
 
-Knowledge that V0 recalled, about the workspace or because of a word of the user, becomes one text.
-The text has the same content as V0's text, but not the same words.
+V0 recalled knowledge about the workspace, or because of a word of the user. Recalled knowledge
+becomes one text. The text has the content of V0's text, but other words.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _INSTRUCTIONS = (
 
 
 class WrittenCall(NamedTuple):
-    """A call as the model wrote it. ``text`` is the text beside the call; only the first of several
-    parallel calls has the text.
+    """A call as the model wrote it. ``text`` is the text beside the call. If several calls are
+    parallel, only the first call has the text.
     """
 
     tool: str
@@ -81,8 +81,8 @@ def _content_of(content: Any) -> Content:
 
 
 def final_words(args: dict[str, Any], metadata: Any) -> str:
-    """Return the texts in the agent's last action that the model reads besides the call: the
-    thought and the text.
+    """Return the thought and the text of the agent's last action. The model gets both texts besides
+    the call.
     """
     thought = text_or_empty(args.get("thought"))
     final = text_or_empty(args.get("final_thought"))
@@ -95,8 +95,8 @@ def final_words(args: dict[str, Any], metadata: Any) -> str:
 
 
 def text_of_user_action(name: str, args: dict[str, Any]) -> str:
-    """Return the text that the model reads about an action of the user; empty for actions of V0
-    itself.
+    """Return the text that the model gets about an action of the user. Return an empty text for an
+    action of V0 itself.
     """
     command = args.get("command")
     path = args.get("path")
@@ -108,8 +108,8 @@ def text_of_user_action(name: str, args: dict[str, Any]) -> str:
 
 
 def text_of_observation(name: str, content: str, extras: dict[str, Any], *, by_user: bool) -> str:
-    """Return the text that the model reads about an observation. For a command, the text also says
-    where the command ran and how it ended.
+    """Return the text that the model gets about an observation. For a command, the text also says
+    where the command ran and how the command ended.
     """
     before, after = _ENDS.get(name, ("", ""))
     metadata = extras.get("metadata")
@@ -122,7 +122,7 @@ def text_of_observation(name: str, content: str, extras: dict[str, Any], *, by_u
 
 
 def text_of_ending(metadata: dict[str, Any]) -> str:
-    """Return the text that the model reads about where a command ran and how it ended."""
+    """Return the text that the model gets about the place and the end of a command."""
     lines = []
     for key, label in (
         ("working_dir", "Current working directory"),
@@ -137,17 +137,17 @@ def text_of_ending(metadata: dict[str, Any]) -> str:
 
 
 class Recollection:
-    """The knowledge that V0 recalled in one history. The model gets each piece of knowledge once,
-    and again after the piece was forgotten.
+    """The knowledge that V0 recalled in one history. The model gets a piece of knowledge only once,
+    unless the piece was forgotten.
     """
 
     def __init__(self) -> None:
         self._source_ids: dict[str, Any] = {}
-        """For each piece of knowledge, the id of the record that had it."""
+        """Maps the name of a piece of knowledge to the id of its record."""
 
     def tell(self, extras: dict[str, Any], source_id: Any) -> tuple[str, dict[str, Any]]:
-        """Return the text of one observation, and ``extras`` without the long texts in
-        ``extras``.
+        """Return the text of one observation, and ``extras`` without the long texts of the
+        observation.
         """
         lines = list[str]()
         extras = dict(extras)
@@ -175,7 +175,7 @@ class Recollection:
         """
         for name, source_id in list(self._source_ids.items()):
             if type(source_id) is not int:
-                continue  # V0 forgets by numbers, so a record with another id is never forgotten
+                continue  # V0 forgets by numbers, so it never forgets a record with a text as id
             if any(first <= source_id <= last for first, last in forgotten.intervals):
                 del self._source_ids[name]
 

@@ -48,13 +48,13 @@ _OBSERVED_BOOKKEEPING = frozenset({"null", "agent_state_changed"})
 _BOOKKEEPING = _OBSERVED_BOOKKEEPING | {"change_agent_state"}
 _STRUCTURAL = frozenset({"condensation", "condensation_request"})
 _OWN = frozenset({"recall", "loop_recovery"})
-"""Actions of V0 itself, which no model requested."""
+"""Actions of V0 itself that no model requested."""
 _SAID_BY_ITSELF = frozenset({"error", "user_rejected"})
-"""Observations that are sent to the model without an action before them."""
+"""V0 sends these observations to the model even without an action before them."""
 
 _CAUSES_MAX = 10_000
-"""An action waits for its result for this number of events. A result that comes later is not paired
-with the action.
+"""An action waits for its result during this number of events. A later result is not paired with
+the action.
 """
 
 _ENVELOPE = frozenset(
@@ -73,15 +73,15 @@ _ENVELOPE = frozenset(
         *("tool_call_metadata", "llm_metrics", "timeout"),
     )
 )
-"""Keys of a record that belong to every event. In a flat record, the keys that are not in this set
-are arguments or extras.
+"""Keys of a record that belong to every event. In a flat record, all other keys are arguments or
+extras.
 """
 _OBSERVED = _ENVELOPE | {"content", "success"}
 
 
 class OpenHandsV0Decoder(FollowingDecoder):
-    """Makes events of the records of one history: an event for each record, or for each object in a
-    record.
+    """Makes events of the records of one history. A record becomes one event, and an array of two
+    objects becomes two events.
     """
 
     keeps_shown = False
@@ -132,13 +132,14 @@ class OpenHandsV0Decoder(FollowingDecoder):
 
     def skip_to(self, next_id: int) -> None:
         if next_id != self.next_id:
-            self._last_action = None  # an observation only answers the action directly before it
+            # an observation only answers the action directly before the observation
+            self._last_action = None
         super().skip_to(next_id)
 
     def _is_outside(self, record: Any) -> bool:
-        """Return whether the next record belongs to a delegate. The record of a delegate is in the
-        stream of the delegating agent, but not in the history of this agent. All records between a
-        delegation and its result belong to the delegate.
+        """Return whether the next record belongs to a delegate. All records between a delegation
+        and its result belong to the delegate. These records are in the stream of the delegating
+        agent, but not in the history of this agent.
         """
         for member in members_of(record):
             if type(member.get("action")) is not str:
@@ -252,9 +253,7 @@ def _done(
 
 
 def _usage_in(record: dict[str, Any]) -> dict[str, Any]:
-    """Return the model of the call in a record, and the tokens and cost of all calls up to and
-    including this call.
-    """
+    """Return the model of the call in a record, and the tokens and cost of all calls so far."""
     metadata = dict_or_empty(record.get("tool_call_metadata"))
     metrics = dict_or_empty(record.get("llm_metrics"))
     response = dict_or_empty(metadata.get("model_response"))
@@ -285,7 +284,8 @@ def _message(args: dict[str, Any], fields: dict[str, Any]) -> dict[str, Any]:
     if len(spellings) == 1 and type(args.get("content")) is str and _is_texts(args[spellings[0]]):
         content = _with_images(args["content"], args[spellings[0]])
     if "source" not in fields:
-        # The oldest files do not name the source of a message. Only the agent waits for a response.
+        # The oldest files do not name the source of a message. But only the agent waits for a
+        # response.
         fields["source"] = "agent" if args.get("wait_for_response") is True else "user"
     return {"content": content, **fields}
 
@@ -305,9 +305,9 @@ def _kept(naming: str, record: dict[str, Any]) -> dict[str, Any]:
 def _forgets(args: dict[str, Any]) -> dict[str, Any] | None:
     """Return the fields of a CondensationAction, or None if the arguments are malformed.
 
-    As in OpenHands, the arguments have either a list of ids or both ends of a range. If the
-    arguments have a list, a single end of a range is ignored. Arguments with a summary must have an
-    offset, and arguments with an offset must have a summary.
+    The rules are OpenHands' own rules. The arguments have either a list of ids or both ends of a
+    range. If the arguments have a list, a single end of a range is ignored. The arguments have a
+    summary exactly if they have an offset.
     """
     ids = args.get("forgotten_event_ids")
     summary = args.get("summary")

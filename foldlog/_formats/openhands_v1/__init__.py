@@ -3,25 +3,25 @@
 The records, and the events that they become:
 
     SystemPromptEvent                                      SystemMessage
-    SystemPromptUpdateEvent                                the prompt before it is forgotten;
+    SystemPromptUpdateEvent                                CondensationAction of the earlier prompt;
                                                            SystemMessage
-    MessageEvent                                           Message; of a tool Observation, or not
-                                                           shown after it
+    MessageEvent                                           Message; of a tool Observation, or, after
+                                                           the observation, a hidden Message
     ActionEvent                                            Action, its arguments the text that the
                                                            model wrote
     ObservationEvent, UserRejectObservation, AgentErrorEvent   Observation
     CondensationSummaryEvent                               CondensationSummary, an ordinary event
-    Condensation                                           CondensationAction, in our ids
+    Condensation                                           CondensationAction, in foldlog's ids
     CondensationRequest                                    CondensationRequest
     every other kind, known or not                         Annotation
 
-``reading.py`` makes events and ``writing.py`` makes records. ``contents.py`` converts contents and
-has the text for a result. ``usage.py`` finds calls of models in events. The code that writes a
-growing conversation as files of OpenHands is in ``foldlog/adapters/_records/``.
+``reading.py`` makes events. ``writing.py`` makes records. ``contents.py`` converts contents and has
+the text for a result. ``usage.py`` finds calls of models in events. The code that writes a growing
+conversation as files of OpenHands is in ``foldlog/adapters/_records/``.
 
 Events form a tree (``parent_id``). A retraction comes before a step on another branch. So the View
-is the branch of the newest step, also if the conversation was moved back to an older step. If the
-adapter appends records one by one, all these records are on the active branch, and the adapter
+is the branch of the newest step, also if the user moved the conversation back to an older step. If
+the adapter appends records one by one, all these records are on the active branch, and the adapter
 makes the retractions.
 """
 
@@ -41,8 +41,8 @@ _ENDINGS = ("Event", "Observation", "Condensation", "CondensationRequest")
 
 
 def _matches(record: Any) -> bool:
-    """Return whether ``record`` has an id, and a known kind or another field that every event
-    has.
+    """Return whether ``record`` has an id, and a known kind or another field that every
+    event has.
     """
     if not accepts(record) or "id" not in record:
         return False

@@ -1,5 +1,5 @@
-"""Convert contents between OpenHands V1 and events. V1 has content blocks, and an event has a text
-or OpenAI's parts.
+"""Convert contents between OpenHands V1 and events. V1 has content blocks. An event has a text or
+OpenAI's parts.
 
 The content of an observation is the text that the model gets: the text of ``to_llm_content`` in the
 OpenHands SDK.
@@ -22,11 +22,11 @@ _TEXT_KEYS = ("content", "output", "stdout", "message")
 _TERMINALS = frozenset(("TerminalObservation", "ExecuteBashObservation"))
 _FAILED = "[An error occurred during execution.]\n"
 _COMMAND_FAILED = "[There was an error during command execution.]\n"
-"""The text of the first releases, which marked an error with ``error``."""
+"""The first releases wrote this text before a result with ``error``."""
 
 
 def content_of(blocks: Any) -> Content:
-    """Return content blocks as content: a single text block becomes a text, several blocks become
+    """Return content blocks as content. A single text block becomes a text. Several blocks become
     parts.
     """
     if type(blocks) is not list:
@@ -41,9 +41,7 @@ def content_of(blocks: Any) -> Content:
 
 
 def blocks_of(content: Content) -> list[dict[str, Any]]:
-    """Return content as the blocks that it most likely comes from: consecutive images become one
-    block.
-    """
+    """Return content as blocks. Consecutive images become one block, because V1 writes them so."""
     blocks: list[dict[str, Any]] = []
     for part in parts_in(content):
         if not (url := url_in(part)):
@@ -56,9 +54,10 @@ def blocks_of(content: Content) -> list[dict[str, Any]]:
 
 
 def observed(observation: dict[str, Any]) -> tuple[Content, dict[str, Any], bool]:
-    """Return the content of an observation, its other fields, and whether it is an error.
+    """Return the content of an observation, its other fields, and whether the observation is an
+    error.
 
-    The first releases mark an error with ``error``, which is a text or true. Later releases mark it
+    The first releases mark an error with ``error``: a text or true. Later releases mark an error
     with ``is_error``.
     """
     content, rest = _said(observation)
@@ -72,7 +71,7 @@ def observed(observation: dict[str, Any]) -> tuple[Content, dict[str, Any], bool
         prefix = text_or_empty(metadata.get("prefix"))
         suffix = text_or_empty(metadata.get("suffix"))
         output = joined_text(content)
-        # In the order of the SDK: the prefix belongs to the output, and the marker precedes both.
+        # the SDK writes the marker before the prefix, because the prefix belongs to the output
         content = f"{marker}{prefix}{output}{suffix}{text_of_ending(metadata)}"
     if is_error:
         content = ({"type": "text", "text": _FAILED}, *parts_in(content))
@@ -88,5 +87,5 @@ def _said(observation: dict[str, Any]) -> tuple[Content, dict[str, Any]]:
     try:
         content = msgspec.json.encode(observation).decode()
     except (ValueError, RecursionError):
-        return "", observation  # a text that is not Unicode cannot be written as JSON
+        return "", observation  # strict JSON cannot hold a lone surrogate
     return content, {}

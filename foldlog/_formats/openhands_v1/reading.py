@@ -50,10 +50,10 @@ _USUAL_SOURCE: dict[str, Source] = {
     "InterruptEvent": "user",
 }
 _NOT_A_STEP = frozenset({"ConversationStateUpdateEvent", "ConversationErrorEvent"})
-"""Kinds of records that cannot be the end of a branch."""
+"""A record of these kinds is never the end of a branch."""
 _REJECTED = "The action was rejected, and no reason was given."
-"""The text for a rejection without a reason. The text "no output" would mean that the action was
-executed.
+"""The text for a rejection without a reason. A model would read the text "no output" as the result
+of an executed action.
 """
 _OF_NO_RECORD = (
     "this condensation forgets an id that no record has. OpenHands' SDK before 1.10 showed its"
@@ -61,14 +61,14 @@ _OF_NO_RECORD = (
     " too"
 )
 _CAUSES_MAX = 10_000
-"""An action waits for its result for this number of events. A result that comes later is not paired
-with the action.
+"""An action waits for its result during this number of events. A later result is not paired with
+the action.
 """
 
 
 class ShownEvent(NamedTuple):
-    """The tag of a shown event: the id of the event in its source, and the call that the event
-    makes or answers. ``is_prompt`` is true for a system prompt.
+    """The tag of a shown event. ``source_id`` is the id of the event in its source. ``call_id`` is
+    the call that the event makes or answers. ``is_prompt`` is true for a system prompt.
     """
 
     source_id: str | None = None
@@ -78,8 +78,8 @@ class ShownEvent(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """A step of the source: the version after the step, and whether a condensation is requested at
-    this version.
+    """A step of the source. ``version`` is the version after the step. ``requested`` is true if a
+    condensation is requested at this version.
     """
 
     version: int
@@ -90,13 +90,12 @@ accepts = has(kind=str)
 
 
 class OpenHandsV1Decoder(FollowingDecoder):
-    """Makes events of the records of one history. A record takes about a hundred bytes of
-    memory.
+    """Makes events of the records of one history. A record takes about 100 bytes of memory.
 
-    A log is a tree: the ``parent_id`` of an event names the event before it. In old logs the event
-    in the line before is the parent. A step that does not follow the newest step is on another
-    branch. Before the events of such a step there is a retraction to the version at which its
-    parent step was the newest. So the View is the branch that ends in the newest step.
+    A log is a tree: the ``parent_id`` of an event names the parent step. In old logs the parent is
+    the event in the line before. A step whose parent is not the newest step begins another branch.
+    Before the events of this step, a retraction returns to the version at which the parent was the
+    newest step. So the View is the branch that ends in the newest step.
     """
 
     def __init__(self, options: Options) -> None:
@@ -147,7 +146,7 @@ class OpenHandsV1Decoder(FollowingDecoder):
         source = record.get("source")
         known = _SOURCES.get(source) if type(source) is str else None
         event = self._add(read, kind, record, known or _USUAL_SOURCE.get(kind, "environment"))
-        # most events are bookkeeping
+        # no record refers to bookkeeping, and most events are bookkeeping
         if type(event.origin.id) is str and type(event) is not Annotation:
             self._event_ids[event.origin.id] = event.id
         if isinstance(event, CondensationRequest | CondensationAction):
@@ -161,9 +160,9 @@ class OpenHandsV1Decoder(FollowingDecoder):
             self._places[record["id"]] = self._previous
 
     def _go_to(self, read: RecordEvents, place: _Place | None) -> None:
-        """Add the retraction to ``place``, if ``place`` is on another branch. If the old branch has
-        an open request for a condensation, add a condensation that declines it, because otherwise
-        the request would stay open.
+        """Add the retraction to ``place``, if ``place`` is on another branch. If a condensation is
+        requested only on the old branch, also add a condensation that declines the request.
+        Otherwise the request would stay open.
         """
         if place is self._newest:
             return
@@ -180,9 +179,9 @@ class OpenHandsV1Decoder(FollowingDecoder):
             read.add(CondensationAction, forgotten_event_ids=(), metadata=metadata)
 
     def _replace_prompt(self, read: RecordEvents) -> None:
-        """Add the condensation that forgets the current system prompt before an update, because a
-        model is shown only the last prompt. Add no condensation while a request is open, because
-        the condensation would fulfil the request.
+        """Forget the current system prompt before an update, because a model sees only the last
+        prompt. Forget nothing while a request is open, because a condensation would fulfil the
+        request.
         """
         prompt = next(
             (event_id for event_id, known in self.shown.newest_first() if known.is_prompt), None
@@ -192,7 +191,6 @@ class OpenHandsV1Decoder(FollowingDecoder):
             read.put(change_of_prompt([prompt], [], "system prompt"))
 
     def _add(self, read: RecordEvents, kind: str, record: dict[str, Any], source: Source) -> Any:
-        """Add the event of a record."""
         match kind:
             case "MessageEvent":
                 message = dict_or_empty(record.get("llm_message"))
@@ -212,8 +210,8 @@ class OpenHandsV1Decoder(FollowingDecoder):
                         tool=message.get("name"),
                         source=source,
                     )
-                # OpenHands-Tab writes the message of a tool after the observation, and a reply
-                # before its calls.
+                # OpenHands-Tab repeats an observation as the message of a tool, and writes a reply
+                # before the calls of the reply
                 read.is_copy = call_id is not None
                 read.shown = call_id is None
                 if source == "agent" and (calls := dicts_in(message.get("tool_calls"))):
@@ -243,8 +241,8 @@ class OpenHandsV1Decoder(FollowingDecoder):
         return read.add(Annotation, name=kind, data=data, source=source)
 
     def _said_before(self, read: RecordEvents, action: dict[str, Any]) -> dict[str, Any]:
-        """Return the fields of an action. If the message directly before it already has the text of
-        the same reply, the action gets no thought.
+        """Return the fields of an action. If the message directly before the action has the text of
+        the reply, the action gets no thought.
         """
         reply = action["call_id"]
         if (
@@ -286,8 +284,8 @@ class OpenHandsV1Decoder(FollowingDecoder):
 
     def _condensation(self, read: RecordEvents, record: dict[str, Any], source: Source) -> Any:
         """Add the condensation with the ids of foldlog's events. The condensation forgets every
-        earlier event whose id in the source is forgotten. If "X-summary" is forgotten, the summary
-        of the condensation X is forgotten.
+        earlier event whose id in the source is forgotten. The id "X-summary" stands for the summary
+        of the condensation X.
         """
         forgotten = record.get("forgotten_event_ids")
         if type(forgotten) is list:

@@ -30,7 +30,7 @@ ANSWERS = {
     "UserRejectObservation": "rejection_reason",
     "AgentErrorEvent": "error",
 }
-"""The kinds of observations, and for each kind the field with the result."""
+"""Maps the kind of an observation to the field with its result."""
 
 REJECTION_SOURCE = "rejection_source"
 """The field of a rejection that says whether the user or a hook rejected the call."""
@@ -39,7 +39,7 @@ PROMPT_UPDATE = "SystemPromptUpdateEvent"
 """The kind of a system prompt that replaces the earlier system prompt."""
 
 SUMMARY = "-summary"
-"""The ending of the id of a summary. The id of the condensation comes before it."""
+"""The id of a summary consists of the id of its condensation and this ending."""
 
 
 class OpenHandsV1Encoder(RecordEncoder):
@@ -47,7 +47,7 @@ class OpenHandsV1Encoder(RecordEncoder):
 
     def __init__(self) -> None:
         self.source_ids: dict[int, Any] = {}
-        """The ids of the records, by the ids of their events."""
+        """Maps the id of an event to the id of its record."""
 
     def records(self, event: Event) -> list[Any] | None:
         if isinstance(event, OF_THE_STORE):
@@ -100,8 +100,8 @@ class OpenHandsV1Encoder(RecordEncoder):
     def _write_observation(self, event: Observation, record: dict[str, Any]) -> None:
         record["kind"], record["tool_name"] = "ObservationEvent", event.tool
         record["tool_call_id"] = call_id_of(event)
-        # The SDK cannot read a redacted result, because its class is unknown. For any kind except
-        # an error, it would add a text for the model.
+        # The SDK cannot read a redacted result, because the class of the result is unknown. The SDK
+        # adds a text for the model to every kind of result except an error.
         is_rejection = REJECTION_SOURCE in event.extras
         if event.redacted is not None or (event.is_error and not is_rejection):
             record["kind"], record["error"] = "AgentErrorEvent", joined_text(event.content)

@@ -1,23 +1,23 @@
 """Spans of OpenTelemetry's GenAI conventions, in the format of a collector: ``{"resourceSpans":
-[…]}``, also with one such object on each line.
+[…]}``. A file may have one such object per line.
 
-A record is an object ``{"resourceSpans": […]}`` with one span, so an export is again a file that a
-collector accepts. docs/IMPORTING.md says which spans are a history, where the messages of a span
-are, and which fields of a message are read. The new messages and the reply of a span become these
+A record is an object ``{"resourceSpans": […]}`` with one span, so a collector also accepts an
+exported file. docs/IMPORTING.md says which spans are a history, where the messages of a span are,
+and which fields of a message are read. The new messages and the reply of a span become these
 events:
 
     system, user        SystemMessage, Message
     assistant           Message; an Action for each call
     tool                an Observation for each result
-    compaction          CondensationAction: the part replaces everything before it except the system
+    compaction          CondensationAction: the part replaces all earlier messages except the system
                         prompt
     any other span      Annotation: a span of a tool, of an agent, or of a model without messages
 
 ``change_of_prompt`` finds the change between the prompts of two spans.
 ``gen_ai.conversation.compacted`` says that the change was a compaction.
 
-``spans.py`` finds the spans of a history and their messages, ``sent_messages.py`` compares the
-messages that two spans sent, and ``exports.py`` converts spans of Langfuse and Phoenix into this
+``spans.py`` finds the spans of a history and their messages. ``sent_messages.py`` compares the
+messages that two spans sent. ``exports.py`` converts spans of Langfuse and Phoenix into this
 format.
 """
 
@@ -102,7 +102,7 @@ _OF_MESSAGES = (
     "tool_call_id",
     "finish_reason",
 )
-"""The fields of messages that are read, or that are not sent to a model."""
+"""The fields of messages that foldlog reads, or that a program does not send to a model."""
 
 
 # -- spans to events
@@ -110,8 +110,6 @@ _OF_MESSAGES = (
 
 
 class _Decoder(FollowingDecoder):
-    """Makes events of the spans of one history."""
-
     keeps_shown = False
 
     def __init__(self, options: Options) -> None:
@@ -129,7 +127,7 @@ class _Decoder(FollowingDecoder):
         tells = {"messages": messages, "usage": usage.keys() & {"usage", "cost"}}
         trace = self._traces.setdefault(span.trace, Trace(span.trace))
         trace.add(span, [kind for kind in tells if tells[kind]])
-        # The span of an agent may repeat messages and usage of the spans below it.
+        # the span of an agent may repeat messages and usage of the spans below the agent
         reported_below = trace.told_below(span) if span.is_agent else ()
         if "messages" in reported_below:
             messages = {}
@@ -142,7 +140,7 @@ class _Decoder(FollowingDecoder):
         if usage and "usage" not in reported_below:
             read.meta = {"reply": read.origin.id, **usage}
             if span.is_agent:
-                read.meta["calls"] = 0  # the number of calls in the sum is unknown
+                read.meta["calls"] = 0  # the sum of an agent does not say how many calls it has
         read.timestamp = time_at(span.ended / 1e9)
         output = messages.get("output", ())
         if any(map(is_compaction, alone(output))):
@@ -162,8 +160,8 @@ class _Decoder(FollowingDecoder):
     def _follow_prompt(
         self, read: RecordEvents, prompt: list[dict[str, Any]], because: Cause | None
     ) -> None:
-        """Add a change of the View after which the View shows the messages of ``prompt``, and
-        events for the new messages.
+        """Change the View so that it shows the messages of ``prompt``. New messages get
+        new events.
         """
         prompt = effective(prompt)
         sent_before = self.sent
@@ -205,7 +203,7 @@ class _Decoder(FollowingDecoder):
             self._read_message(read, message)
 
     def _read_message(self, read: RecordEvents, message: dict[str, Any]) -> None:
-        """Add the events of a message; add no event for an empty message."""
+        """Add the events of a message. An empty message gets no event."""
         role = text_or_empty(message.get("role"))
         parts = parts_of(message)
         first = len(read.events)
@@ -260,7 +258,8 @@ def _block(part: dict[str, Any]) -> dict[str, Any]:
     """
     kind = text_or_empty(part.get("type"))
     modality = text_or_empty(part.get("modality"))
-    fields = part | dict_or_empty(part.get(kind))  # the image of OpenInference
+    # OpenInference nests the fields of an image under its type
+    fields = part | dict_or_empty(part.get(kind))
     text = fields.get("content", fields.get("text"))
     url = text_or_empty(fields.get("uri", fields.get("url")))
     if kind == "blob":
@@ -275,7 +274,7 @@ def _block(part: dict[str, Any]) -> dict[str, Any]:
 
 
 def _model_and_tokens(attributes: dict[str, Any]) -> dict[str, Any]:
-    """Return the model, the tokens and the cost of a reply in the form of an event's ``meta``."""
+    """Return the model, the tokens and the cost of a reply as ``meta`` of an event."""
 
     def first(keys: tuple[str, ...], *kinds: type) -> Any:
         return next((attributes[key] for key in keys if type(attributes.get(key)) in kinds), None)
@@ -299,15 +298,17 @@ _OF_CHAT = ("role", "content", "tool_calls", "tool_call_id")
 
 
 class _Encoder(OpenAIChatEncoder):
-    """Makes a span for each reply of a model in one history. A span has all messages that were sent
-    to the model, in the format of a chat.
+    """Makes a span for each reply of a model in one history. A span has all messages of the reply's
+    prompt, in the format of a chat.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self._sent: list[SentMessage] = []
         self._reader: _Decoder | None = None
-        """The decoder that reads imported spans, because the next span repeats their messages."""
+        """The decoder of the imported spans. The next span that is written repeats the messages of
+        these spans.
+        """
         self._is_compacted = False
         self._newest: Event | None = None
         """The last message, if the last message is not a reply."""
@@ -323,8 +324,8 @@ class _Encoder(OpenAIChatEncoder):
         return super().records(event)
 
     def written(self, events: Sequence[Any]) -> Sequence[Any]:
-        """Return a span for a message of the model. A message that is not from the model becomes a
-        part of the next span.
+        """Return a span for a message of the model. Any other message becomes a part of the next
+        span.
         """
         spans: list[Any] = []
         for chat in super().written(events):

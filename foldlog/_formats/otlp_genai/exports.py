@@ -1,8 +1,8 @@
-"""Convert the spans that Phoenix, Langfuse and OpenTelemetry's console exporter write into requests
-to a collector.
+"""Convert spans of Phoenix, Langfuse and OpenTelemetry's console exporter into requests to a
+collector.
 
-A field for which the conventions have no attribute becomes an attribute with the name of the
-field's program, so that nothing is lost.
+If the conventions have no attribute for a field, the field becomes an attribute with the name of
+its program. So the conversion loses no field.
 """
 
 from __future__ import annotations
@@ -19,15 +19,13 @@ from foldlog._usage import count_of
 _PHOENIX = re.compile(rb'"context"\s*:\s*\{[^{}]*"trace_id"')
 _LANGFUSE = re.compile(rb'"type"\s*:\s*"(?:GENERATION|SPAN|EVENT|AGENT|TOOL|CHAIN)"')
 _DOES = {"GENERATION": "chat", "AGENT": "invoke_agent", "TOOL": "execute_tool"}
-"""The operations of Langfuse's observations, by the type of the observation."""
+"""Maps the type of an observation of Langfuse to its operation."""
 _SEVERAL = ("data", "observations")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def is_export(begin: bytes) -> bool:
-    """Return whether a file that begins with the bytes ``begin`` may contain spans of these
-    programs.
-    """
+    """Return whether a file with the first bytes ``begin`` may contain spans of these programs."""
     is_langfuse = b'"traceId"' in begin and _LANGFUSE.search(begin) is not None
     return begin.lstrip()[:1] in (b"[", b"{") and (
         is_langfuse or _PHOENIX.search(begin) is not None
@@ -167,7 +165,7 @@ def _value(value: Any) -> dict[str, Any]:
 
 
 def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the values in an object or an array of objects, each with its path:
+    """Yield the values in an object or an array of objects. A value comes with its path, such as
     ``llm.input_messages.0.message.role``.
     """
     is_array = type(value) is list and bool(dicts_in(value))

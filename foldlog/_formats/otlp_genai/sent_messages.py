@@ -15,7 +15,7 @@ from foldlog._formats.record import dicts_in, text_or_empty
 from foldlog.eventstore import CondensationAction, summary_id
 
 COMPACTED = "gen_ai.conversation.compacted"
-"""The attribute that says that the messages are a compacted view of the conversation."""
+"""This attribute marks the messages as a compacted view of the conversation."""
 UNREADABLE = "[what came before was compacted; only the server of the model can read the summary]"
 _KNOWN = ("text", "tool_call", "tool_call_response", "blob", "uri", "file", "compaction")
 _OF_SYSTEM = ("system", "developer")
@@ -39,8 +39,8 @@ def parts_of(message: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def gist(message: dict[str, Any]) -> bytes:
-    """Return a hash that is equal for messages with the same content. Reasoning is not hashed,
-    because reasoning is not sent again.
+    """Return a hash of the content of a message. Equal contents have equal hashes. Reasoning is not
+    hashed, because a program does not send reasoning again.
     """
     keys = (
         "type",
@@ -68,7 +68,7 @@ def is_compaction(message: dict[str, Any]) -> bool:
 
 
 def alone(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the messages, split so that each compaction is a separate message."""
+    """Split the messages so that each compaction is a separate message."""
     return [
         {**message, "parts": list(parts)}
         for message in messages
@@ -77,8 +77,8 @@ def alone(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def effective(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the messages that a model reads: all messages from the newest compaction on, and the
-    system messages before it.
+    """Return the messages that a model reads: the system messages before the newest compaction, and
+    all messages from the newest compaction on.
     """
     split = alone(messages)
     newest = max((place for place, each in enumerate(split) if is_compaction(each)), default=0)

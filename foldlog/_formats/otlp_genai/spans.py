@@ -24,10 +24,10 @@ _KEYS = (
     ("gen_ai.output.messages", "output"),
     ("gen_ai.completion", "output"),
 )
-"""The attributes of spans and of their events that contain parts or messages as JSON."""
+"""The attributes of spans, and of events of spans, that contain parts or messages as JSON."""
 _OF_MODELS = ("", "chat", "text_completion", "generate_content", "invoke_agent")
-"""The operations of spans whose events are messages of a model. The events of a tool's span are its
-arguments and its result.
+"""The events of a span with one of these operations are messages of a model. The events of a tool's
+span are its arguments and its result.
 """
 _INDEXED = {
     **{"gen_ai.prompt": "input", "gen_ai.completion": "output"},  # OpenLLMetry
@@ -45,11 +45,11 @@ _SENT = ("input", "output")
 _has_parts = has(parts=list)
 _LEVELS = ("resourceSpans", "scopeSpans", "spans")
 _SIGNALS = {"resourceSpans", "resourceMetrics", "resourceLogs"}
-"""The keys of the requests that a collector writes; each request has one of them."""
+"""A request of a collector has one of these keys."""
 
 
 def span_of(record: Any) -> dict[str, Any] | None:
-    """Return the span in a record, which is a request with one span."""
+    """Return the span in a record: a request with one span."""
     match record:
         case {"resourceSpans": [{"scopeSpans": [{"spans": [dict(span)]}]}]}:
             return span
@@ -59,9 +59,10 @@ def span_of(record: Any) -> dict[str, Any] | None:
 class TracedSpan:
     """The span of a record.
 
-    ``began``, ``ended``  in nanoseconds
-    ``place``    the time by which spans are sorted: when the span began. The span of an agent is
-                 sorted by when it ended, so that an agent's span comes after the spans below it
+    ``began``    when the span began, in nanoseconds
+    ``ended``    when the span ended, in nanoseconds
+    ``place``    the time by which spans are sorted: the beginning of the span. The place of an
+                 agent's span is its end, so that the span comes after the spans below the agent
     ``is_ours``  whether the span has attributes of models
     ``text``     the line that is the record, if the record is a line
     """
@@ -110,11 +111,10 @@ class TracedSpan:
         return {name: messages for name, messages in result.items() if messages}
 
 
-def _value(value: Any) -> Any:
-    """Return the value of an attribute."""
+def _value_of_attribute(value: Any) -> Any:
     match value:
         case {"arrayValue": {"values": list(values)}}:
-            return [_value(item) for item in values]
+            return [_value_of_attribute(item) for item in values]
         case {"kvlistValue": {"values": list(values)}}:
             return _pairs(values)
         case {"intValue": str(number)} if number.lstrip("-").isdecimal() and len(number) < 20:
@@ -126,7 +126,7 @@ def _value(value: Any) -> Any:
 
 def _pairs(pairs: Any) -> dict[str, Any]:
     return {
-        pair["key"]: _value(pair.get("value"))
+        pair["key"]: _value_of_attribute(pair.get("value"))
         for pair in dicts_in(pairs)
         if type(pair.get("key")) is str
     }
@@ -149,7 +149,7 @@ def _indexed(attributes: dict[str, Any], prefix: str) -> list[Any]:
 
 
 def _in_event(name: str, attributes: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the message in an event of a span, according to the conventions before 2026."""
+    """Return the message in an event of a span, by the conventions before 2026."""
     body = dict_or_empty(parsed(attributes.get("gen_ai.event.content"))) or attributes
     if name == "gen_ai.choice":
         reply = body.get("message")
@@ -184,7 +184,7 @@ def _call(call: dict[str, Any]) -> dict[str, Any]:
 
 def _parts(content: Any) -> list[dict[str, Any]]:
     """Return a content as parts. The content may be a text, parts of a chat, Bedrock's blocks, or
-    the JSON text of such a content.
+    the JSON text of such parts or blocks.
     """
     is_json = type(content) is str and content.startswith("[{")
     blocks = parsed(content) if is_json else content
@@ -210,7 +210,9 @@ def _part(block: dict[str, Any]) -> dict[str, Any]:
 
 
 def _in_order(numbered: Any) -> list[dict[str, Any]]:
-    """Return the objects in a list, or the objects under numbers in the order of the numbers."""
+    """Return the objects of a list, or of an object whose keys are numbers. The numbers give the
+    order.
+    """
     if type(numbered) is list:
         return dicts_in(numbered)
     by_number = {
@@ -222,17 +224,14 @@ def _in_order(numbered: Any) -> list[dict[str, Any]]:
 
 
 class SpanFiles(FileReader):
-    """Files of a collector."""
-
     def holds(self, path: Path, begin: bytes) -> bool:
         return (begin.lstrip()[:1] == b"{" and b'"resourceSpans"' in begin[:200]) or is_export(
             begin
         )
 
     def histories(self, path: Path) -> Iterator[Contained]:
-        """Yield the histories with their names. A record that cannot be read may belong to any
-        history, so each history gets all problems. The spans of models, tools and agents stay in
-        memory.
+        """Yield the histories with their names. An unreadable record may belong to any history, so
+        each history gets all problems. The spans of models, tools and agents stay in memory.
         """
         model_spans: list[TracedSpan] = []
         traces: dict[str, Trace] = {}
@@ -268,7 +267,7 @@ class SpanFiles(FileReader):
 
 def _in_order_of_time(spans: Sequence[TracedSpan], traces: Mapping[str, Trace]) -> list[TracedSpan]:
     """Return spans in the order of their ``place``. The span of an agent comes after all spans
-    below it, even if the spans below it have later places.
+    below the agent, even after spans with a later place.
     """
     places = {(span.trace, span.id): span.place for span in spans}
     depths = dict[tuple[str, str], int]()
@@ -326,19 +325,18 @@ def _single(holder: dict[str, Any], key: str, *below: str) -> Iterator[tuple[Any
 
 
 class Trace:
-    """The spans of a trace."""
-
     def __init__(self, name: str) -> None:
         self._name = name
         self._above: dict[str, str] = {}
         self._agents: set[str] = set()
         self._conversations: dict[str, dict[str | None, str]] = {key: {} for key in _CONVERSATIONS}
-        """For each attribute that names a conversation, the name in each span. The key None has the
-        only name in the trace, or an empty text if the trace has several names.
+        """Maps an attribute to the conversations that it names, by the id of the span. The key None
+        has the only conversation of the trace, or an empty text if the trace has several
+        conversations.
         """
         self._reports: list[tuple[str, int, Collection[str]]] = []
-        """Spans with messages or usage: the id of the span, when the span began, and whether the
-        span has messages or usage.
+        """Spans with messages or usage. A row has the id of the span, when the span began, and
+        whether the span has messages or usage.
         """
 
     def add(self, span: TracedSpan, tells: Collection[str] = ()) -> None:
@@ -351,7 +349,7 @@ class Trace:
                 names[None] = name if names.get(None, name) == name else ""
 
     def upwards(self, span: str) -> list[str]:
-        """Return the id of a span and of the spans above it, up to the first unknown span."""
+        """Return the id of a span and of the spans above, up to the first unknown span."""
         path = [span]
         while (span := self._above.get(span, span)) not in path:
             path.append(span)
@@ -372,8 +370,8 @@ class Trace:
         return f"{name}/{path[innermost]}" if is_same else name
 
     def _conversation_of(self, path: list[str]) -> str:
-        """Return the conversation that a span or the nearest span above it names, or else the only
-        conversation of the trace.
+        """Return the conversation that a span or the nearest span above names. If no span names a
+        conversation, return the only conversation of the trace.
         """
         for names in self._conversations.values():
             for span_id in (*path, None):
@@ -382,9 +380,8 @@ class Trace:
         return self._name
 
     def told_below(self, agent: TracedSpan) -> set[str]:
-        """Return whether the spans below the span of an agent have messages or usage. If the parent
-        of a span is not in the trace, the span counts as below the agents that were running when
-        the span began.
+        """Return whether the spans below the span of an agent have messages or usage. A span with
+        an unknown parent counts as below the agents that were running when the span began.
         """
         below = set[str]()
         for span, began, tells in self._reports:
@@ -396,6 +393,8 @@ class Trace:
 
 
 def _nanoseconds(value: Any) -> int:
-    """Return a time of OTLP, which is a number in a text; 0 for any other value."""
+    """Return a time of OTLP in nanoseconds, or 0 for a value that is not a time. OTLP writes a
+    number as a text.
+    """
     text = str(value) if type(value) in (int, str) else ""
     return int(text) if text.isdecimal() and len(text) < 20 else 0
