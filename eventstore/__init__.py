@@ -1,10 +1,9 @@
 """The write side: the log of what happened.
 
-A conversation is an append-only log of events with ids 0, 1, 2, …; its version is the number of its
-events. No module of this package makes a View or calls a model. This package knows two facts about
-other packages. The records of Views hold no content, so a redaction does not delete them, and
-copies and detached forks have them too. Condensations of some formats name ids of their source
-(``names_source_ids``).
+A conversation is an append-only log of events with ids 0, 1, 2, …. A conversation's version is its
+number of events. No module of this package makes a View or calls a model. Records of Views hold no
+content. A redaction therefore leaves the records of Views unchanged, and a copy or a detached fork
+includes them.
 
     store.py opening.py                   append, read, follow; which store a URL names
     events.py codec.py conversation.py    the kinds of events, their bytes, the rules of an append

@@ -12,7 +12,7 @@ from foldlog.eventstore.times import EventTime, event_microseconds
 
 NUMBER_MIN: Final = -(2**63)
 NUMBER_MAX: Final = 2**63 - 1
-"""The smallest and largest whole number of 64 bits. Databases store no larger numbers."""
+"""The smallest and largest whole number of 64 bits. A database stores no larger numbers."""
 
 YEAR_10000: Final = 253_402_300_800_000_000
 """The first moment that a datetime cannot hold, in microseconds since 1970."""
@@ -21,10 +21,10 @@ YEAR_10000: Final = 253_402_300_800_000_000
 def check_whole(
     name: str, value: object, minimum: int = NUMBER_MIN, maximum: int = NUMBER_MAX
 ) -> int:
-    """Return the value, which must be a whole number from ``minimum`` to ``maximum``.
+    """Return the value if it is a whole number from ``minimum`` to ``maximum``.
 
-    Raises ``TypeError`` for a value that is not a whole number, ``InvalidArgument`` for a whole
-    number out of range.
+    Raises ``TypeError`` if the value is not a whole number, and ``InvalidArgument`` if the number
+    is out of range.
     """
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError(f"{name} must be a whole number, not {short(value)}")
@@ -34,16 +34,12 @@ def check_whole(
 
 
 def check_text(name: str, value: object) -> str:
-    """Return the value, which must be a text. Raises ``TypeError`` for any other value."""
     if not isinstance(value, str):
         raise TypeError(f"{name} must be a text, not {short(value)}")
     return value
 
 
 def check_time(name: str, value: object) -> EventTime:
-    """Return the value, which must be a datetime with a time zone, of any year. Raises
-    ``TypeError`` for any other value.
-    """
     if not isinstance(value, datetime):
         raise TypeError(f"{name} must be a datetime with a time zone, not {short(value)}")
     if value.utcoffset() is None:
@@ -55,17 +51,14 @@ def check_time(name: str, value: object) -> EventTime:
 
 
 def check_map(name: str, value: object) -> Mapping[str, Any]:
-    """Return the value, which must map names to values. Raises ``InvalidArgument`` for any other
-    value.
-    """
     if not isinstance(value, Mapping):
         raise InvalidArgument(f"{name} must be a dict of values by name, not {short(value)}")
     return value
 
 
 def check_reason(value: object, keeper: str) -> str:
-    """Return the reason for an erasure. Raises ``InvalidArgument`` if it is empty. The message says
-    that ``keeper`` stores the reason.
+    """Return the reason for an erasure. Raises ``InvalidArgument`` if the reason is empty.
+    ``keeper`` is the name, for the error message, of the file or log that stores the reason.
     """
     if not check_text("reason", value).strip():
         raise InvalidArgument(f"the reason is empty; give a reason, which the {keeper} stores")
@@ -76,7 +69,7 @@ def moment(microseconds: int) -> int:
     """Return the moment, in microseconds since 1970. Raises ``InvalidArgument`` if its year is not
     between 1970 and 9999.
 
-    A store accepts no moments of other years, because it could not read such moments again.
+    A store refuses moments of other years, because it could not read such moments again.
     """
     if not 0 <= microseconds < YEAR_10000:
         seconds = microseconds // 1_000_000
@@ -89,9 +82,9 @@ def moment(microseconds: int) -> int:
 
 
 def to_microseconds(time: object, name: str = "the time") -> int:
-    """Return a time in microseconds since 1970, UTC, the unit of the store. No digit is lost.
+    """Return a time in microseconds since 1970 (UTC), without any rounding.
 
-    Raises ``TypeError`` for a value that is not a time with a zone, ``InvalidArgument`` outside of
-    1970 to 9999.
+    Raises ``TypeError`` if the value is not a time with a zone, and ``InvalidArgument`` if the year
+    is not between 1970 and 9999.
     """
     return moment(event_microseconds(check_time(name, time)))

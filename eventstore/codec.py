@@ -1,11 +1,12 @@
-"""Events to bytes and back. Pure.
+"""Convert events to bytes and bytes to events. Pure.
 
-The stored form of an event is one JSON text. The event's id is a column beside the text.
+The stored form of an event is one JSON text. The event's id is a column beside the JSON text.
 ``docs/internals/STORED_BYTES.md`` defines the stored form for other programs that read it. A stored
-kind is a short name of the registry below with a schema version, never a Python path.
+event names its kind by a short name with a schema version, never by a Python path. ``KINDS`` lists
+the short names.
 
-Stored bytes are never rewritten. A body of an older schema version is upgraded when it is read, by
-one pure function for each version. An unknown field is kept in ``extra``, and an unknown kind as an
+Stored bytes are never rewritten. A body of an older schema version is upgraded when it is read. The
+decoder puts an unknown field into ``extra``, and returns an event of unknown kind as an
 ``UnknownEvent``.
 """
 
@@ -56,10 +57,10 @@ _Upcast = Callable[[dict[str, Any]], dict[str, Any]]
 KINDS: Mapping[str, type[KnownEvent]] = {
     str(type_.__struct_config__.tag): type_ for type_ in get_args(KnownEvent)
 }
-"""The registry: every stored kind and its type."""
+"""Every stored kind with its type."""
 UPCASTS: Mapping[str, tuple[_Upcast, ...]] = {}
-"""The functions that upgrade bodies of older schema versions, by kind, the oldest version first.
-Every kind has schema version 1 so far.
+"""The functions that upgrade the body of an event by one schema version, listed by kind from the
+oldest version on.
 """
 
 _STORED_AS: Mapping[type, tuple[str, int]] = {
@@ -72,11 +73,10 @@ _TYPED = frozenset({"timestamp", "origin", "forgotten_event_ids", "redacted"})
 
 
 class Encoded(NamedTuple):
-    """An event as the store writes it: registered name, schema version, two flags for the columns,
-    JSON text as UTF-8.
+    """An event as the store writes it. ``body`` is JSON text in UTF-8.
 
-    ``decoded`` is the event that a reader of ``body`` will get, with the caller's id. The caller
-    may change ``decoded``. If another process has encoded the event, ``decoded`` is None.
+    ``decoded`` is the event that a reader of ``body`` will get, with the caller's id. If another
+    process encoded the event, ``decoded`` is None.
     """
 
     kind: str
@@ -93,7 +93,8 @@ class Encoded(NamedTuple):
         )
 
 
-_new = tuple.__new__  # Encoded(...) would take a tenth of ``encode``: benchmarks/append.py
+# ``Encoded(...)`` would take a tenth of the time of ``encode``: benchmarks/append.py
+_new = tuple.__new__
 _to_json = msgspec.json.Encoder(enc_hook=plain).encode
 _strict = msgspec.json.Decoder(KnownEvent, strict=True)
 _any = msgspec.json.Decoder()
@@ -101,29 +102,29 @@ _any = msgspec.json.Decoder()
 _SCALARS = frozenset({str, int, bool, NoneType})
 _CONTAINERS = (dict, list, tuple)
 _TEXT_PART = {"type": "text", "text": "hi"}
-_TIME_AT = Entry.__struct_fields__.index("timestamp")  # all kinds begin with the same fields
+_TIME_AT = Entry.__struct_fields__.index("timestamp")  # every kind begins with the same fields
 _LONG = 1_000
-"""A body with fewer bytes than this number cannot be nested too deep, because each level has two
+"""A body with fewer bytes than this number has at most 500 levels, because each level has two
 brackets.
 """
 _DEPTH_MAX = _LONG // 2
-"""The most levels that an event may have. Both JSON parsers recurse, and fail at the end of the
-Python stack. Half of the default stack is left for readers.
+"""The maximal number of levels of an event. Both JSON parsers recurse, so a deeper event could
+exhaust the Python stack. This maximum leaves half of the default stack to the callers of the
+parsers.
 """
 
 
 def encode(event: Event, *, finite: bool = False, ours: bool = False) -> Encoded:
-    """Return the stored form of ``event`` without its id, and the event as a reader will see it.
+    """Return the stored form of ``event`` without its id, and the event that a reader will get.
 
-    Bytes in the event are stored beside the body (``foldlog.eventstore.codec_json``). A time whose
-    offset has seconds is stored in UTC. Raises ``InvalidEvent`` if a value has a wrong type or
-    would be read back as another value (a set, a key that is not a text), if a time has no zone or
-    no year from 1 to 9999 in UTC, or if the event is nested too deep to be read again. If
-    ``finite`` is true, NaN and infinities raise ``InvalidEvent`` too, unless the event has an
-    ``origin``. If ``ours`` is false, events that only the store makes raise ``InvalidEvent`` too.
-    Raises ``UnknownEventType`` for an object that is not a registered event. Cost: one encoding,
-    and one check of about the same length that the stored form can be read back with the same
-    meaning.
+    Bytes in the event are stored beside the body, as ``foldlog.eventstore.codec_json`` describes. A
+    time whose offset from UTC has seconds is stored in UTC. Raises ``InvalidEvent`` if a value has
+    a wrong type or JSON would read it back as another value, such as a set. Raises ``InvalidEvent``
+    for a time without a zone or outside of the years 1 to 9999, and for an event of more than 500
+    levels. If ``finite`` is true, NaN and infinities raise ``InvalidEvent``, unless the event has
+    an ``origin``. If ``ours`` is false, an event that only the store may make raises
+    ``InvalidEvent``. Raises ``UnknownEventType`` if the object is not an event of a registered
+    kind. Cost: one encoding, and one check that takes about as long as the encoding.
     """
     stored = _STORED_AS.get(type(event))
     if stored is None:
@@ -141,7 +142,7 @@ def encode(event: Event, *, finite: bool = False, ours: bool = False) -> Encoded
             if isinstance(event.timestamp, datetime):
                 without_id = _with_event_time(without_id, event.timestamp)
             body, read_back = _round_trip(kind, schema, without_id, finite and event.origin is None)
-        except (TypeError, ValueError) as error:  # Undecodable is a ValueError
+        except (TypeError, ValueError) as error:  # ``Undecodable`` is a ``ValueError``
             if event.source not in get_args(Source):
                 problem = f"its source is {short(event.source)}; use {_SOURCES}"
             else:
@@ -163,7 +164,6 @@ def encode(event: Event, *, finite: bool = False, ours: bool = False) -> Encoded
 
 
 def _refuse(event: Event, kind: str) -> NoReturn:
-    """Raise ``InvalidEvent`` for an event that only the store makes."""
     if isinstance(event, Entry):
         raise InvalidEvent(
             f"an event of kind {kind!r} is an entry of the ledger, which only the store makes"
@@ -175,18 +175,15 @@ def _refuse(event: Event, kind: str) -> NoReturn:
 
 
 def _with_event_time(event: KnownEvent, timestamp: datetime) -> KnownEvent:
-    """Return the event with its time in the stored form. Raises ``ValueError``: see
-    ``event_time``.
-    """
     stored_time = event_time(timestamp)
     return event if stored_time is timestamp else replace(event, timestamp=stored_time)
 
 
 def _round_trip(kind: str, schema: int, event: KnownEvent, finite: bool) -> tuple[bytes, Event]:
-    """Return the body of an event, and the event as a reader will see it.
+    """Return the body of an event, and the event that a reader will get.
 
-    A long event that has only texts, whole numbers and flags is not decoded again: only the types
-    of its fields are checked. Most actions have a map of arguments, so they are always decoded.
+    A long event that has only texts, whole numbers and flags is not decoded again, because a check
+    of its field types is enough. An action has a map of arguments, so an action is always decoded.
     """
     try:
         body = b"" if event.extra else _to_json(event)
@@ -200,8 +197,8 @@ def _round_trip(kind: str, schema: int, event: KnownEvent, finite: bool) -> tupl
         read_back: KnownEvent = _strict.decode(body)
         if read_back == event or not _differs(event, read_back):
             return body, read_back
-    # They differ if a tuple became a list, if msgspec wrote an infinity as null, or if it wrote
-    # another value, such as base64 for bytes.
+    # The two events differ if a tuple became a list, or if msgspec wrote an infinity as null or
+    # bytes as base64.
     problem = _not_storable(event, finite)
     if problem is not None:
         raise ValueError(problem)
@@ -211,9 +208,7 @@ def _round_trip(kind: str, schema: int, event: KnownEvent, finite: bool) -> tupl
 
 
 def _nested(event: KnownEvent) -> list[Any]:
-    """Return the values of an event, without its time and without empty values, that are not texts,
-    whole numbers or flags.
-    """
+    """Return the event's values that can have levels, such as lists and maps."""
     fields = astuple(event)
     others = (*fields[:_TIME_AT], *fields[_TIME_AT + 1 :])
     values = [
@@ -225,8 +220,8 @@ def _nested(event: KnownEvent) -> list[Any]:
 
 
 def _differs(event: KnownEvent, read_back: Event) -> bool:
-    """Return whether a field of the event was read back as another value. A list counts as equal to
-    a tuple with the same items.
+    """Return whether a field would be read back as another value. A list and a tuple with the same
+    items are equal here.
     """
     pairs = zip(astuple(event), astuple(read_back), strict=True)
     return any(
@@ -236,8 +231,8 @@ def _differs(event: KnownEvent, read_back: Event) -> bool:
 
 
 def _not_storable(event: KnownEvent, finite: bool = False) -> str | None:
-    """Return the problem if a value of an event cannot be stored; otherwise None. Bytes may be
-    inside of fields, but only the field ``data`` may itself be bytes.
+    """Return the problem if a value of an event cannot be stored. Bytes may be inside of any field,
+    but only the field ``data`` may itself be bytes.
     """
     values = _values(event)
     for name, value in values.items():
@@ -257,7 +252,7 @@ def _not_storable(event: KnownEvent, finite: bool = False) -> str | None:
 
 
 def _values(event: KnownEvent) -> dict[str, Any]:
-    """Return the fields that may hold any JSON. The decoder checks the types of the event's other
+    """Return the fields that may hold any JSON. The decoder checks the types of the remaining
     fields.
     """
     values = {name: getattr(event, name) for name in event.__struct_fields__ if name not in _TYPED}
@@ -276,12 +271,12 @@ def decode(
     shown: bool = False,
     structural: bool = False,
 ) -> Event:
-    """Return the event that ``encode`` stored in these columns, with its id.
+    """Return the event whose stored form has these columns, with the id ``event_id``.
 
-    ``shown`` and ``structural`` are needed only if this version of foldlog does not know the kind
-    or the schema version. Raises ``Undecodable`` if the bytes are not an event. Cost: one pass over
-    the bytes. Older schema versions, unknown fields and values that JSON cannot hold take a slower
-    path.
+    The decoder uses ``shown`` and ``structural`` only if this version of foldlog does not know the
+    kind or the schema version. Raises ``Undecodable`` if the bytes are not an event. Cost: one pass
+    over the bytes. An older schema version, an unknown field or a value in the exact form takes
+    several times as long.
     """
     try:
         event: KnownEvent = _strict.decode(body)
@@ -296,9 +291,9 @@ def decode(
 def decode_all(
     kinds: Sequence[str], schemas: Sequence[int], bodies: Sequence[bytes], ids: Sequence[int]
 ) -> list[Event] | None:
-    """Decode the events of many rows, passed as columns, as ``decode`` does. Return None if an
-    event needs more than a strict decoding. For speed, no Python code runs for each row:
-    ``benchmarks/reading.py`` shows the time.
+    """Decode the events of many rows, and return None if an event needs more than a strict
+    decoding. For speed, no Python code runs for a single row: ``benchmarks/reading.py`` shows the
+    time.
     """
     try:
         events: list[Event] = list(map(_strict.decode, bodies))
@@ -314,11 +309,10 @@ def decode_all(
 
 
 def _slow_body(event: KnownEvent) -> bytes:
-    """Return the body of an event that may have extra fields of a newer version, or texts, numbers
-    and bytes that JSON cannot hold. The extra fields stand beside the fields of the kind, as in the
-    event that was read.
+    """Return the body of an event whose values the fast encoder cannot store, such as bytes, lone
+    surrogates, and extra fields of a newer version.
 
-    Raises ``ValueError`` if an extra field has the name of a field of the kind.
+    Raises ``ValueError`` if an extra field has the name of a regular field.
     """
     fields: dict[str, Any] = msgspec.to_builtins(event, builtin_types=(bytes,), enc_hook=plain)
     extra = fields.pop("extra", {})
@@ -336,8 +330,9 @@ def _slow_body(event: KnownEvent) -> bytes:
 
 def _encoded_unknown(event: object) -> Encoded:
     """Return an unknown event in the form in which its writer stored it. Raises
-    ``UnknownEventType`` for an object that is not an event, and ``InvalidEvent`` if a database
-    would refuse its columns, if its body is not a JSON object, or if its kind is known.
+    ``UnknownEventType`` if the object is not an event. Raises ``InvalidEvent`` if a database would
+    refuse the event's columns, if the body is not a JSON object, or if this version of foldlog
+    knows the kind.
     """
     if not isinstance(event, UnknownEvent):
         name = type(event).__name__
@@ -371,8 +366,8 @@ def _encoded_unknown(event: object) -> Encoded:
 
 
 def _check_depth(event: KnownEvent, body: bytes) -> None:
-    """Raise ``RecursionError``, as encoding does, for an event that is nested too deep. The
-    brackets of the body, also in texts, are counted first, because most bodies have few brackets.
+    """Raise ``RecursionError`` for an event with too many levels. The function first counts the
+    body's brackets, because most bodies have few brackets and need no slower check.
     """
     if brackets(body) <= _DEPTH_MAX:
         return
@@ -404,9 +399,6 @@ def _parsed(body: bytes) -> dict[str, Any]:
 def _decoded_slowly(
     kind: str, schema: int, body: bytes, event_id: int, shown: bool, structural: bool
 ) -> Event:
-    """Decode a row that the strict decoder refuses: it has an unknown kind, another schema version,
-    unknown fields, or values that JSON cannot hold. The event keeps unknown fields.
-    """
     type_ = KINDS.get(kind)
     upcasts = UPCASTS.get(kind, ())
     if type_ is None or schema > len(upcasts) + 1:

@@ -1,14 +1,13 @@
-"""Store values that JSON cannot hold: the exact form of a body, bytes beside a body, and values
-that are refused. Pure.
+"""Store values that JSON cannot hold, and refuse values that JSON would change. Pure.
 
     {"$exact":"<base64 of ASCII JSON>","kind":"message","content":"a form that any tool can read"}
     {"$bytes":[{"at":["content",0,"data"],"sha256":"…","size":1234}],"kind":"message","content":[{"data":null}]}
 
 The exact form holds values that JSON in UTF-8 cannot hold, such as a lone surrogate or an infinity.
-An event's ``bytes`` are stored beside its text. The text says where the bytes belong and has their
-SHA-256, so the hash chain, which covers the text, covers the bytes too. A body without ``$exact``
-and ``$bytes`` begins with the field ``kind``, so a value of a user is never mistaken for ``$exact``
-or ``$bytes``.
+An event's ``bytes`` are stored beside its JSON text. The JSON text contains the place and the
+SHA-256 of the bytes. The hash chain covers the text, and therefore covers the bytes. A plain body
+begins with the field ``kind``, so a field ``$exact`` of a user is never mistaken for the exact
+form.
 """
 
 from __future__ import annotations
@@ -32,20 +31,18 @@ _decoder = json.JSONDecoder()
 
 
 class Undecodable(ValueError):
-    """These bytes are not an event. For this error the store raises ``CorruptEvent`` with the
-    event's id.
-    """
+    """The store turns this error into ``CorruptEvent`` with the event's id."""
 
 
 # -- the exact form
 
 
 def text_of(fields: dict[str, Any]) -> bytes:
-    """Return the body of these fields, which hold no bytes. If JSON in UTF-8 cannot hold one of the
-    fields, the body begins with ``$exact``, which has the exact fields as ASCII JSON in base64; the
-    rest of the body is a form that any tool can read.
+    """Return the body of these fields, which hold no bytes. If JSON in UTF-8 cannot hold a field,
+    the body begins with ``$exact``: all fields as ASCII JSON in base64. After ``$exact``, the body
+    has the fields in an approximate form that any tool can read.
 
-    If a user's field is named ``$exact``, the body is stored in the exact form too.
+    If a field has the name ``$exact``, the body is stored in the exact form.
     """
     fields = whole_pairs(fields)
     readable = whole_pairs(
@@ -58,9 +55,9 @@ def text_of(fields: dict[str, Any]) -> bytes:
 
 
 def whole_pairs(value: Any, alone: str = "surrogatepass") -> Any:
-    """Return a JSON value in which two adjacent halves of a surrogate pair are one character,
-    because JSON writes the two halves and the character in one way. If ``alone`` is "replace", lone
-    halves are replaced, and infinities become None, so that any tool can read the value.
+    """Join the two halves of each surrogate pair into one character, because JSON cannot tell a
+    joined pair from two halves. If ``alone`` is "replace", replace lone halves and turn infinities
+    into None, so that any tool can read the value.
     """
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", alone)
@@ -76,8 +73,8 @@ def whole_pairs(value: Any, alone: str = "surrogatepass") -> Any:
 
 
 def exact_of(fields: dict[str, Any], text: bytes) -> dict[str, Any]:
-    """Return the fields in ``$exact``. Raises ``Undecodable`` if ``text`` is not the body that
-    ``text_of`` makes of these fields.
+    """Return the fields in ``$exact``. Raises ``Undecodable`` if ``text_of`` makes another body of
+    these fields.
     """
     try:
         exact: dict[str, Any] = json.loads(base64.b64decode(fields[EXACT], validate=True))
@@ -93,11 +90,11 @@ def exact_of(fields: dict[str, Any], text: bytes) -> dict[str, Any]:
 
 
 class Attachment(NamedTuple):
-    """Bytes beside a body. If two attachments of a conversation have one name and one encoding,
-    they are stored once.
+    """Bytes that are stored beside a body. A conversation stores attachments with equal name and
+    equal encoding only once.
 
-    Beside a plain body, the name is the SHA-256 of the bytes and the encoding is 0. Beside a stored
-    body, the row codec may have changed the name, the encoding and the bytes.
+    Beside a plain body, the name is the SHA-256 of the bytes, and the encoding is 0. For a stored
+    body, the row codec may replace the name, the encoding and the bytes.
     """
 
     name: bytes
@@ -106,8 +103,8 @@ class Attachment(NamedTuple):
 
 
 class Body(bytes):
-    """A body that has attachments. A body is compared and hashed by its text, which names all its
-    attachments.
+    """A body that has attachments. Two bodies are equal if their texts are equal, because the text
+    names all attachments.
     """
 
     attachments: tuple[Attachment, ...] = ()
@@ -120,23 +117,20 @@ class Body(bytes):
 
 
 def attachment_of(plain: bytes) -> Attachment:
-    """Return the attachment that holds these bytes."""
     return Attachment(sha256(plain).digest(), 0, plain)
 
 
 def attachments_of(body: object) -> tuple[Attachment, ...]:
-    """Return the attachments of a body; most bodies have none."""
     return body.attachments if isinstance(body, Body) else ()
 
 
 def size_of(body: bytes) -> int:
-    """Return the size of an event in bytes, with the bytes beside its body."""
     return len(body) + sum(len(attachment.body) for attachment in attachments_of(body))
 
 
 def take_bytes_out(value: Any) -> list[tuple[list[str | int], bytes]]:
-    """Replace all bytes in maps and lists by None, and tuples by lists, in place. Return the bytes,
-    each with its path. Cost: one visit of each list and map.
+    """Replace all bytes in maps and lists by None, and all tuples by lists, in place. Return the
+    bytes with their paths.
     """
     attached: list[tuple[list[str | int], bytes]] = []
     containers: list[tuple[list[str | int], Any]] = [([], value)]
@@ -158,8 +152,8 @@ def take_bytes_out(value: Any) -> list[tuple[list[str | int], bytes]]:
 
 
 def with_list(text: bytes, attached: Sequence[tuple[list[str | int], bytes]]) -> Body:
-    """Return the body of a JSON object from which the ``attached`` bytes were taken. The body
-    begins with the list that names these bytes.
+    """Return a body that begins with the list of the ``attached`` bytes. ``text`` is the JSON
+    object from which the bytes were taken.
     """
     attachments: dict[bytes, Attachment] = {}
     listed = []
@@ -172,8 +166,7 @@ def with_list(text: bytes, attached: Sequence[tuple[list[str | int], bytes]]) ->
 
 
 def without_list(body: bytes) -> tuple[list[Mapping[str, Any]], bytes]:
-    """Return the list of attachments with which a body begins, and the JSON object after the list.
-    A body without a list is returned unchanged.
+    """Split a body into its list of attachments and the JSON object after the list.
 
     Raises ``Undecodable``.
     """
@@ -197,13 +190,12 @@ def without_list(body: bytes) -> tuple[list[Mapping[str, Any]], bytes]:
 
 
 def listed_in(body: bytes) -> set[bytes]:
-    """Return the names of the attachments that a plain body needs. Raises ``Undecodable``."""
     return {bytes.fromhex(entry["sha256"]) for entry in without_list(body)[0]}
 
 
 def put_back(fields: dict[str, Any], listed: Iterable[Mapping[str, Any]], body: bytes) -> None:
-    """Put the attachments of ``body`` back in their places. Raises ``Undecodable`` if an attachment
-    or its place is missing.
+    """Put the attachments of ``body`` back into ``fields``. Raises ``Undecodable`` if an attachment
+    is missing or if its place does not exist.
     """
     plain = {attachment.name: attachment.body for attachment in attachments_of(body)}
     for entry in listed:
@@ -223,18 +215,19 @@ def put_back(fields: dict[str, Any], listed: Iterable[Mapping[str, Any]], body: 
             raise Undecodable("a path in the list of bytes does not exist") from error
 
 
-# -- values that JSON would give back as other values
+# -- values that JSON would change
 
 
 def not_json(fields: Mapping[str, Any], *, finite: bool = False) -> str | None:
-    """Return an error text on the first value in these named fields that JSON would read back as
-    another value. The text has the value's path and type, and says what to write instead. Return
-    None if all values are None, texts, numbers, flags, bytes, lists, tuples, or maps with texts as
-    keys.
+    """Return a text about the first value that JSON would read back as another value, or None if
+    JSON keeps all values. The text names the path and the type of the value, and advises what to
+    write instead. JSON keeps None, texts, numbers, flags, bytes, lists, tuples, and maps with texts
+    as keys.
 
-    With ``finite``, NaN and infinities are refused too. A tuple is read back as a list. A value of
-    a derived class is read back as an equal value of the plain type. Raises ``RecursionError`` for
-    a value that is nested too deep, or contains itself. Cost: one visit of each value.
+    If ``finite`` is true, NaN and infinities are refused. JSON reads a tuple back as a list. JSON
+    reads a value of a derived class back as an equal value of the plain class. Raises
+    ``RecursionError`` if a value is nested too deep or contains itself. Cost: one visit to each
+    value.
     """
     for name, value in fields.items():
         problem = _problem(value, finite)
@@ -244,9 +237,7 @@ def not_json(fields: Mapping[str, Any], *, finite: bool = False) -> str | None:
 
 
 def _problem(value: Any, finite: bool) -> str | None:
-    """Return the path inside ``value`` to a value that JSON cannot hold, and the problem; None if
-    ``value`` is JSON or bytes.
-    """
+    """Return the path to the first value that JSON cannot hold, and the problem; or None."""
     if isinstance(value, dict):
         for name, item in value.items():
             if not isinstance(name, str):
@@ -270,8 +261,8 @@ def _problem(value: Any, finite: bool) -> str | None:
 
 
 def brackets(text: bytes) -> int:
-    """Return the number of opening brackets in JSON text, which is at least the number of
-    levels.
+    """Return the number of opening brackets in a JSON text. A JSON text never has more levels than
+    opening brackets.
     """
     return 2 * len(text) - len(text.replace(b"[", b"")) - len(text.replace(b"{", b""))
 
@@ -279,8 +270,6 @@ def brackets(text: bytes) -> int:
 def plain(value: object) -> object:
     """Return a text or number of a derived class, such as NumPy's ``float64``, as an equal value of
     the plain class.
-
-    Raises ``TypeError`` for any other object.
     """
     if isinstance(value, str):
         return str.__str__(value)
@@ -292,7 +281,7 @@ def plain(value: object) -> object:
 
 
 def said(value: object) -> str:
-    """Return the text that people or models read in the place of a value that JSON cannot hold."""
+    """Return the text that people and models read in place of a value that JSON cannot hold."""
     if isinstance(value, bytes):
         return f"[{len(value):,} bytes, sha256 {sha256(value).hexdigest()[:12]}…]"
     return str(value)

@@ -1,12 +1,11 @@
-"""The Conversation aggregate: which events may be appended. Pure: this module reads no clock and no
-database.
+"""The rules of an append to a conversation. Pure: this module reads no clock and no database.
 
-Ids are dense, so the state needs little more than the version, however long the history is: a
-condensation may forget any id below the version. An earlier condensation matters only if the
-command forgets its summary: see ``summaries_named``.
+Ids are dense, so a condensation may forget any id below the version. The state therefore needs
+little more than the version, however long the conversation is. An earlier condensation matters only
+if the command forgets its summary.
 
-Imported events (``origin`` set) stay as their source recorded them: only the form of an imported
-condensation is checked, and an imported event may be a summary.
+An imported event (``origin`` is set) stays as its source recorded it. An imported event may be a
+summary, and only the form of an imported condensation is checked.
 """
 
 from __future__ import annotations
@@ -43,23 +42,21 @@ class AnyVersion(Enum):
 
 
 ANY_VERSION: Final = AnyVersion.ANY_VERSION
-"""The expected version of an append at any version. A caller has to pass ``ANY_VERSION``
-explicitly. The append does not overwrite events of another writer.
+"""The expected version of an append that accepts any version of the conversation. Callers have to
+pass ``ANY_VERSION`` explicitly. An append never overwrites the events of another writer.
 """
 
 
 _RULED: Final = frozenset({CondensationAction, CondensationSummary, DocumentChanges, Retraction})
-"""The kinds that have rules of their own. Events of other kinds change only the version of
-a state.
-"""
+"""The kinds that have rules of their own. All other kinds change only the version of a state."""
 
 
 class State(Struct, frozen=True):
-    """The state of a conversation, as far as ``decide`` needs it.
+    """The part of a conversation's state that ``decide`` needs.
 
-    ``version`` is the number of events. ``summaries`` has the ids of existing summaries that the
-    command names. ``documents`` has, for each document, the id of the event with its newest value;
-    it is None if the command changes no documents.
+    ``summaries`` contains the ids of existing summaries that the command names. ``documents`` maps
+    each document to the id of the event with its newest value. ``documents`` is None if the command
+    changes no documents.
     """
 
     conversation: str
@@ -69,15 +66,15 @@ class State(Struct, frozen=True):
 
 
 class Append(Struct, frozen=True):
-    """A command of a writer: append these events in order, all or none."""
+    """A command to append events in their order, all or none."""
 
     events: Sequence[Event]
     expected_version: int | Literal[AnyVersion.ANY_VERSION]
 
 
 def evolve(state: State, event: Event) -> State:
-    """Return the state after a recorded event. The function is total: it accepts every event that
-    the log holds.
+    """Return the state after a recorded event. The function accepts every event that the log holds,
+    because it checks no rules.
     """
     version = state.version
     summaries = state.summaries
@@ -90,7 +87,7 @@ def evolve(state: State, event: Event) -> State:
 
 
 def summaries_named(events: Iterable[Event]) -> frozenset[int]:
-    """Return the synthetic ids of the summaries that these events would forget."""
+    """Return the synthetic ids of the summaries that these events forget."""
     forgetting = (
         event for event in events if isinstance(event, CondensationAction) and not event.origin
     )
@@ -98,7 +95,6 @@ def summaries_named(events: Iterable[Event]) -> frozenset[int]:
 
 
 def check_version(state: State, expected: int | Literal[AnyVersion.ANY_VERSION]) -> None:
-    """Raise ``VersionConflict`` if the conversation is not at the expected version."""
     if expected is not ANY_VERSION and expected != state.version:
         if type(expected) is not int:
             raise TypeError(
@@ -114,10 +110,10 @@ def check_version(state: State, expected: int | Literal[AnyVersion.ANY_VERSION])
 def decide(state: State, command: Append) -> tuple[Event, ...]:
     """Return the events to record, with their ids.
 
-    Raises ``VersionConflict`` if the conversation is not at the expected version. Raises
-    ``InvalidEvent`` if an event breaks a rule; the message names the event by its index in the
-    command. Raises ``DocumentsChanged`` if a change of documents does not build on the newest
-    values. Cost: one check of each event of the command.
+    Raises ``VersionConflict`` if the conversation does not have the expected version. Raises
+    ``InvalidEvent`` if an event breaks a rule. The message names the event by its index in the
+    command. Raises ``DocumentsChanged`` if another writer changed a document since the command read
+    it. Cost: one check for each event of the command.
     """
     if command.expected_version is not ANY_VERSION and command.expected_version != state.version:
         check_version(state, command.expected_version)
@@ -134,14 +130,14 @@ def decide(state: State, command: Append) -> tuple[Event, ...]:
         if has_wrong_cause or event.id != NOT_RECORDED or type(event) in _RULED:
             state = structs.replace(state, version=version)
             _check(state, event, version - first)
-            # With its id: a later change of documents in this command may build on this one.
+            # ``recorded`` has an id, so a later change of documents in this command may build on
+            # it.
             state = evolve(state, recorded)
         decided.append(recorded)
     return tuple(decided)
 
 
 def numbered(events: Iterable[Event], first: int) -> tuple[Event, ...]:
-    """Return the events with ids from ``first`` on."""
     return tuple(
         [structs.replace(event, id=version) for version, event in enumerate(events, first)]
     )
@@ -214,15 +210,15 @@ def _check_condensation(state: State, event: CondensationAction, name: str) -> N
 
 
 def _check_documents(state: State, event: DocumentChanges, newest: Mapping[str, int]) -> None:
-    """Raise ``DocumentsChanged`` if changes of documents do not build on the newest values.
+    """Raise ``DocumentsChanged`` if a change of documents does not build on the newest values.
 
-    ``newest`` has the id of the event with the newest value of each document. The event names the
-    ids that it builds on: in ``others`` for documents that it leaves unchanged, and as ``base`` for
-    documents that it changes by a difference.
+    ``newest`` maps each document to the id of the event with its newest value. The event names the
+    ids of the values that it builds on: ``others`` for unchanged documents, and ``base`` for a
+    document that changes by a difference.
     """
     bases = {name: change["base"] for name, change in event.changed.items() if "base" in change}
     expected = {**bases, **event.others}
-    # A whole value and a deletion build on no earlier value.
+    # A whole value or a deletion builds on no earlier value.
     replaced = event.changed.keys() - expected.keys()
     for name in {*newest, *expected} - replaced:
         if expected.get(name) != newest.get(name):

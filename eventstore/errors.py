@@ -1,33 +1,32 @@
-"""The errors of the store, as one small tree.
+"""The errors of the store, and what a caller does about each error.
 
     EventStoreError
     ├── VersionConflict        another writer appended first: read, decide, append again
     │   └── DocumentsChanged   another writer changed the document first: read it and try again
     ├── IdempotencyConflict    the key was used for other events: use a new key
-    ├── HistoryDiverged        an imported history differs from the stored one: import it under
+    ├── HistoryDiverged        an imported history differs from the stored history: import it under
     │                          another id
-    ├── ConversationNotFound   no such conversation: check the id
-    ├── ConversationErased     it was erased on purpose: only a tombstone is left
-    ├── ConversationHasForks   forks need events of it: erase them too, or detach them
-    ├── EventsNotMade          an imported conversation has records without events: open it with
-    │                          foldlog.open
-    ├── InvalidEvent           the event breaks a rule; nothing was written: correct the event
-    ├── InvalidArgument        a number or a moment is out of range; nothing was done: give another
-    │                          one
-    │   └── InvalidOption      an option or an address is wrong, such as a mistyped URL: correct it
+    ├── ConversationNotFound   the store has no such conversation: check the id
+    ├── ConversationErased     the conversation was erased on purpose, and only a tombstone is left
+    ├── ConversationHasForks   forks need the events: erase the forks too, or detach them
+    ├── EventsNotMade          an imported conversation has records without events: open the store
+    │                          with foldlog.open
+    ├── InvalidEvent           the event breaks a rule, and nothing was written: correct the event
+    ├── InvalidArgument        a number or a moment is out of range: pass a number in the range
+    │   └── InvalidOption      an option or an address, such as a URL, is wrong: correct it
     ├── CannotRedact           the event cannot be redacted, and the message says why: erase the
     │                          conversation
-    ├── UnknownEventType       a newer version wrote an event that this one cannot fold: upgrade
-    ├── CorruptEvent           stored bytes cannot be read: verify, then copy the sound events
+    ├── UnknownEventType       a newer version wrote an event that this version cannot fold: upgrade
+    ├── CorruptEvent           stored bytes cannot be read: verify, then copy the undamaged events
     ├── StoreUnavailable       the database cannot be opened, read or written now: wait, or repair
     │                          what the message names
     └── StoreUnusable          not a store, replaced, closed or read-only: waiting does not help
         ├── StoreDamaged       the database is damaged: verify, then restore a backup, or copy the
-        │                      sound events
-        └── KeyUnavailable     a conversation is encrypted, and its key is missing: give the key
+        │                      undamaged events
+        └── KeyUnavailable     a conversation is encrypted, and its key is missing: pass the key
 
-There is a class for each different reaction of a caller. A driver's error never reaches a caller:
-it is the ``__cause__`` of an error of this tree.
+Two errors have different classes if a caller reacts to them differently. A caller never gets the
+error of a database driver. The driver's error is the ``__cause__`` of an error of this tree.
 """
 
 from __future__ import annotations
@@ -41,13 +40,13 @@ UnavailableKind = Literal[
 
 - ``full``: the disk has no space
 - ``disk``: reading, writing or syncing failed
-- ``denied``: this user may not, or the file system is read-only
-- ``missing``: the file or its folder is not there
-- ``moved``: the file was removed or renamed while it was open, or has a second name
-- ``busy``: other writers are in the way, or all connections are in use
-- ``read``: an older reader still needs bytes that are to be removed
+- ``denied``: the user lacks permission, or the file system is read-only
+- ``missing``: the file or its folder does not exist
+- ``moved``: the open file was removed or renamed, or has a second name
+- ``busy``: other writers hold the lock, or all connections are in use
+- ``read``: a running read transaction still needs the bytes to be removed
 - ``away``: the server cannot be reached, or its settings could lose acknowledged events
-- ``taken``: another writer was first
+- ``taken``: another writer used the version or the position first
 """
 
 UnusableKind = Literal[
@@ -64,23 +63,23 @@ UnusableKind = Literal[
 ]
 """Why a store is unusable:
 
-- ``closed``: it was closed
-- ``nested``: this thread is inside a write to it
-- ``read_only``: it is open for reading only
-- ``refused``: the database refuses a statement, or a limit is reached
+- ``closed``: the store was closed
+- ``nested``: this thread is inside a write to the store
+- ``read_only``: the store was opened for reading only
+- ``refused``: the database refuses a statement, or a limit of the database is reached
 - ``replaced``: another file took the place of the store's file or log
-- ``foreign``: this is not a store
-- ``schema``: another version of foldlog made it
-- ``damaged``: see ``StoreDamaged``
-- ``key``: see ``KeyUnavailable``
-- ``archive``: the object of an archived conversation is missing, or was changed or exchanged
+- ``foreign``: the file or the database is not a store
+- ``schema``: another version of foldlog made the store
+- ``damaged``: the database is damaged, as ``StoreDamaged`` describes
+- ``key``: a key is missing, as ``KeyUnavailable`` describes
+- ``archive``: the object of an archived conversation is missing or was changed
 """
 
 
 class EventStoreError(Exception):
     """The base of all errors of foldlog. If ``unfinished`` is true, a part of the work is done and
-    stays; the message says which part. All errors can be copied and pickled, with their attributes
-    and notes.
+    stays done. The message names this part. Every error can be copied and pickled with its
+    attributes and notes.
     """
 
     unfinished = False
@@ -90,15 +89,15 @@ class EventStoreError(Exception):
 
 
 def _made_again(kind: type[EventStoreError], args: tuple[object, ...]) -> EventStoreError:
-    """Make an error again from its message, when the error is unpickled. The error's attributes are
-    set afterwards, so the arguments of its constructor are not needed.
+    """Rebuild an error from its message when the error is unpickled. Pickle then sets the
+    attributes, so the constructor and its arguments are not needed.
     """
     return kind.__new__(kind, *args)
 
 
 class VersionConflict(EventStoreError):
     """Another writer appended first. Read again, decide again, append again. If ``expected`` is 0,
-    the caller wanted to begin a conversation, and the conversation's id is taken: use another id.
+    the id of the new conversation is taken: use another id.
     """
 
     def __init__(self, conversation: str, expected: int, actual: int) -> None:
@@ -136,7 +135,7 @@ class DocumentsChanged(VersionConflict):
 
 
 class IdempotencyConflict(EventStoreError):
-    """The idempotency key was used before, for other events. Nothing was written; use a new key for
+    """The idempotency key was used before for other events. Nothing was written: use a new key for
     new events.
     """
 
@@ -151,8 +150,8 @@ class IdempotencyConflict(EventStoreError):
 
 
 class HistoryDiverged(EventStoreError):
-    """A history differs from the history that was imported before. Nothing was written; import the
-    new history under another id.
+    """A history differs from the history that was imported under its id before. Nothing was
+    written: import the new history under another id.
     """
 
     def __init__(
@@ -178,8 +177,8 @@ class HistoryDiverged(EventStoreError):
 
 
 class ConversationNotFound(EventStoreError):
-    """The store has no conversation with this id. The version of such a conversation is 0; reading
-    its events is an error.
+    """The store has no conversation with this id. A conversation that does not exist has version 0,
+    but reading its events raises this error.
     """
 
     def __init__(self, conversation: str) -> None:
@@ -191,9 +190,9 @@ class ConversationNotFound(EventStoreError):
 
 
 class ConversationErased(EventStoreError):
-    """The conversation was erased on purpose. Only the conversation's tombstone is left.
-    ``Histories.create`` with ``replace_erased`` begins a new conversation with the erased
-    conversation's id. ``problem`` is the message without this remedy.
+    """The conversation was erased on purpose. The store keeps only a tombstone of the conversation.
+    ``Histories.create`` with ``replace_erased`` begins a new conversation with the id of an erased
+    conversation. ``problem`` is the message without the remedy.
     """
 
     def __init__(
@@ -218,8 +217,8 @@ class ConversationErased(EventStoreError):
 
 
 class ConversationHasForks(EventStoreError):
-    """The conversation has forks that need its events. Nothing was erased; erase the forks too, or
-    detach them. ``problem`` is the message without the remedy.
+    """Forks still need events of this conversation. Nothing was erased: erase the forks too, or
+    detach the forks first. ``problem`` is the message without the remedy.
     """
 
     def __init__(self, conversation: str, forks: tuple[str, ...]) -> None:
@@ -242,9 +241,9 @@ class ConversationHasForks(EventStoreError):
 
 class EventsNotMade(EventStoreError):
     """An imported conversation has records without events, or an archived conversation is not
-    restored. This store was opened without the code that makes or restores events: open it with
-    ``foldlog.open``. ``pending`` is the number of records, or the negative number of archived
-    events.
+    restored. Open the store with ``foldlog.open``, because this store cannot make or restore
+    events. ``pending`` is the number of records. A negative ``pending`` is minus the number of
+    archived events.
     """
 
     def __init__(self, conversation: str, pending: int) -> None:
@@ -261,32 +260,32 @@ class EventsNotMade(EventStoreError):
 
 
 class InvalidEvent(EventStoreError, ValueError):
-    """An event of the batch breaks a rule. Nothing was written. Correct the event, then append
-    again.
+    """An event of the append breaks a rule. Nothing was written. Correct the event, then append all
+    events again.
     """
 
 
 class InvalidArgument(EventStoreError, ValueError):
-    """A number is larger than 64 bits, or a moment is outside of the years 1970 to 9999. Nothing
+    """A number needs more than 64 bits, or a moment is outside of the years 1970 to 9999. Nothing
     was done.
     """
 
 
 class CannotRedact(EventStoreError):
-    """The content of this event cannot be erased alone. Nothing was changed; the message names the
-    remedy.
+    """The content of a single event cannot be erased. Nothing was changed, and the message names
+    the remedy.
     """
 
 
 class InvalidOption(InvalidArgument):
-    """An option, an address or a choice is wrong, for example a mistyped URL, or needs a package
-    that is not installed. Nothing was opened or written; the message says what is allowed.
+    """An option or an address, such as a URL, is wrong, or needs a package that is not installed.
+    Nothing was opened or written, and the message names the allowed values.
     """
 
 
 class UnknownEventType(EventStoreError):
-    """The type of an event is unknown, and the caller must understand it. Upgrade foldlog, or
-    correct the program that appended an object of another class.
+    """This version of foldlog does not know the type of an event, and the caller cannot skip the
+    event. Upgrade foldlog, or correct the program that appended an object of another class.
     """
 
     def __init__(self, kind: str, schema_version: int, problem: str) -> None:
@@ -296,10 +295,10 @@ class UnknownEventType(EventStoreError):
 
 
 class CorruptEvent(EventStoreError):
-    """Stored bytes are damaged: the event cannot be read from them. Run ``foldlog store verify``,
+    """An event cannot be read, because its stored bytes are damaged. Run ``foldlog store verify``,
     then ``foldlog store copy --damaged``.
 
-    A follower gets the ``position`` of the event: resume after this position.
+    If the caller follows the store, ``position`` is the position of the event: resume after it.
     """
 
     def __init__(
@@ -316,9 +315,9 @@ class CorruptEvent(EventStoreError):
 
 
 class StoreUnavailable(EventStoreError):
-    """The database cannot be opened, read or written now: the disk, the server or a lock refuses.
-    When the disk, the server or the lock works again, the same call on the open store succeeds.
-    Acknowledged events are safe; the message names the remedy, and ``kind`` the reason
+    """The database cannot be opened, read or written now, because the disk, the server or a lock
+    refuses. When the disk, the server or the lock works again, the same call on the open store
+    succeeds. Acknowledged events are safe. The message names the remedy, and ``kind`` is the reason
     (``UnavailableKind``).
     """
 
@@ -328,9 +327,9 @@ class StoreUnavailable(EventStoreError):
 
 
 class StoreUnusable(EventStoreError):
-    """The store cannot be used, and waiting does not help: this is not a store, a newer version
-    made it, its file was replaced, or it is closed or open for reading only. Acknowledged events
-    are safe; the message names the remedy, and ``kind`` the reason (``UnusableKind``).
+    """The store cannot be used, and waiting does not help. For example, the file was replaced, a
+    newer version made the store, or the store is closed. Acknowledged events are safe. The message
+    names the remedy, and ``kind`` is the reason (``UnusableKind``).
     """
 
     def __init__(self, message: str, *, kind: UnusableKind) -> None:
@@ -339,8 +338,8 @@ class StoreUnusable(EventStoreError):
 
 
 class StoreDamaged(StoreUnusable):
-    """The database is damaged. The undamaged parts of the database can be read. Run ``foldlog store
-    verify``, then restore a backup, or copy what is sound with ``foldlog store copy --damaged``.
+    """The database is damaged, but its undamaged parts can be read. Run ``foldlog store verify``,
+    then restore a backup, or copy the undamaged events with ``foldlog store copy --damaged``.
     """
 
     def __init__(self, message: str) -> None:
@@ -348,7 +347,7 @@ class StoreDamaged(StoreUnusable):
 
 
 class KeyUnavailable(StoreUnusable):
-    """A key is missing or malformed. Nothing was read or written; give the key that the message
+    """A key is missing or malformed. Nothing was read or written: pass the key that the message
     names.
     """
 
@@ -357,10 +356,10 @@ class KeyUnavailable(StoreUnusable):
 
 
 def install_command(extra: str) -> str:
-    """Return the command of pip that adds an extra to this installation of foldlog.
+    """Return the pip command that adds an extra to this installation of foldlog.
 
-    If foldlog was installed from a checkout or a wheel, the command has the path that pip recorded,
-    otherwise the name ``foldlog``.
+    If foldlog was installed from a checkout or a wheel, the command contains the path of the
+    checkout or the wheel.
     """
     import json
     import shlex

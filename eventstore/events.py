@@ -1,21 +1,21 @@
-"""The event kinds: frozen, tagged values without behaviour.
+"""The kinds of events: frozen values with a tag and without behaviour.
 
 A conversation is a sequence of events. Eleven kinds are enough, because a tool is data and not a
-class. An event of an unknown kind is kept whole, as an ``UnknownEvent``.
+class. An event of an unknown kind is stored and read unchanged, as an ``UnknownEvent``.
 
     SystemMessage        the system prompt
-    Message              something said, by the user, the agent or the environment
+    Message              a text of the user, the agent or the environment
     Action               a tool call
     Observation          the result of a tool call
     Annotation           bookkeeping, never shown to a model
     DocumentChanges      new values of documents beside the conversation, never shown to a model
-    CondensationRequest  "please condense"                     structural: changes a View
-    CondensationAction   "these are forgotten, this stands for them"   structural: changes a View
-    Retraction           "these events are taken back"         structural: changes a View
+    CondensationRequest  a request to condense, which changes a View
+    CondensationAction   forgets events and may put a summary in their place, which changes a View
+    Retraction           takes events back, which changes a View
     Redaction            the receipt of a redaction: these events lost their content
-    Erased, Forked, Detached, KeyChanged, RedactionCopied, StoreRestored   for followers only:
-                         entries of the ledger
-    CondensationSummary  stands in a View for what was forgotten; synthetic, with id -(c+2)
+    Erased, Forked, Detached, KeyChanged, RedactionCopied, StoreRestored   entries of the ledger,
+                         for followers only
+    CondensationSummary  the summary of condensation c in a View, with the synthetic id -(c+2)
 """
 
 from __future__ import annotations
@@ -30,37 +30,35 @@ import msgspec
 from foldlog.eventstore.errors import InvalidEvent
 
 ATTRIBUTES = "attributes"
-"""The name of the document that holds a conversation's attributes: see
-``foldlog.eventstore.documents.listing``.
-"""
+"""The name of the document that holds a conversation's attributes, such as its title and tags."""
 _NAMES_SOURCE_IDS = "openhands-v0"
 VIEWS = "views"
-"""The name of the projection of Views. The records of this projection hold no content, so a
-redaction does not delete them.
+"""The name of the projection of Views. Records of this projection hold no content, so a redaction
+does not delete them.
 """
 
 NOT_RECORDED = -1
-"""The id of an event that is in no conversation yet."""
+"""The id of an event that no conversation contains yet."""
 
 Source = Literal["user", "agent", "environment"]
 
 Content = str | tuple[dict[str, Any], ...]
-"""Text, or parts in OpenAI's shape: ``{"type": "text", "text": …}`` and ``{"type": "image_url",
-"image_url": …}``.
+"""A text, or a list of parts in OpenAI's shape: ``{"type": "text", "text": …}`` and ``{"type":
+"image_url", "image_url": …}``.
 """
 
 
 def names_source_ids(event: Event) -> bool:
-    """Return whether a condensation or a request names ids of its source instead of ids of the
-    conversation. Only events that were imported from OpenHands V0 name ids of their source. The ids
-    of their source cannot be translated: see ``projections/v0_dialect.py``.
+    """Return whether the ids in a condensation or a request are ids of the imported source. Only
+    events that were imported from OpenHands V0 contain ids of their source. foldlog cannot
+    translate such ids, as ``projections/v0_dialect.py`` explains.
     """
     return event.origin is not None and event.origin.format == _NAMES_SOURCE_IDS
 
 
 def is_structural(event: Event) -> bool:
-    """Return whether the event is structural: a structural event changes more of a View than the
-    View's end.
+    """Return whether the event is structural. A structural event can change any part of a View, and
+    not only its end.
     """
     if isinstance(event, UnknownEvent):
         return event.is_structural
@@ -68,15 +66,15 @@ def is_structural(event: Event) -> bool:
 
 
 def summary_id(condensation_id: int) -> int:
-    """Return the synthetic id of the summary of condensation ``condensation_id``: ``-(c+2)``, so it
-    is never -1.
+    """Return the synthetic id of the summary of condensation ``condensation_id``. The synthetic id
+    is ``-(condensation_id + 2)``, so it is never -1.
     """
     return -(condensation_id + 2)
 
 
 def summary_of(synthetic_id: int) -> int:
-    """Return the id of the condensation whose summary has this synthetic id (< -1). This function
-    is the inverse of ``summary_id``.
+    """Return the id of the condensation whose summary has this synthetic id. A synthetic id is
+    below -1.
     """
     return -synthetic_id - 2
 
@@ -89,12 +87,12 @@ class Origin(
     forbid_unknown_fields=True,
     gc=False,
 ):
-    """Where an imported event comes from.
+    """The source of an imported event.
 
     ``format``     the name of the format
-    ``id``         the source's own id with its JSON type, or None
+    ``id``         the event's id in the source, with its JSON type, or None
     ``time``       a time of the source without a time zone, as text; do not read it as UTC
-    ``rest``       how many events of its record come before this one; None for the first
+    ``rest``       the number of earlier events of the same record; None for the first event
     """
 
     format: str
@@ -111,16 +109,16 @@ class Redacted(
     forbid_unknown_fields=True,
     gc=False,
 ):
-    """The mark of an event whose content ``History.redact`` erased. The head of the event is
+    """The mark of an event whose content ``History.redact`` erased. The event's other fields stay
     unchanged.
 
-    ``at``      when, UTC
-    ``by``      who did it
-    ``reason``  why
-    ``hash``    the commitment to the former content, in hexadecimal: SHA-256 of 16 random bytes,
-                which were erased too, and the stored body
-    ``bytes``   how many bytes the event took without a trace context, including the bytes beside
-                its body
+    ``at``      the time of the redaction, in UTC
+    ``by``      who redacted the event
+    ``reason``  why the event was redacted
+    ``hash``    the commitment to the former content, in hexadecimal: the SHA-256 of 16 random
+                bytes, which were erased too, and the stored body
+    ``bytes``   the former size of the event in bytes, with the bytes beside its body, but without
+                its trace context
     """
 
     at: datetime
@@ -130,8 +128,9 @@ class Redacted(
     bytes: int
 
 
-# gc=False: events hold JSON, so they are in no reference cycles. With it, the search for cycles
-# would take two thirds of the time of reading 10,000 events (``benchmarks/reading.py``).
+# Events hold JSON, so events never form reference cycles, and ``gc=False`` excludes events from the
+# search for cycles. The search would take two thirds of the time of reading 10,000 events
+# (``benchmarks/reading.py``).
 class _Common(
     msgspec.Struct,
     frozen=True,
@@ -142,9 +141,7 @@ class _Common(
     tag_field="kind",
     gc=False,
 ):
-    """The fields that every event has. All arguments of an event are passed by name.
-    ``_COMMON_FIELDS`` describes these fields.
-    """
+    """The fields of every event, as ``_COMMON_FIELDS`` describes them."""
 
     structural: ClassVar[bool] = False
 
@@ -171,15 +168,14 @@ class SystemMessage(_Common, frozen=True, kw_only=True, tag="system"):
     if TYPE_CHECKING:
         tools: Sequence[Any] = ()
     else:
-        tools: tuple[Any, ...] = ()  # readers get a tuple; callers may pass a list
+        tools: tuple[Any, ...] = ()  # readers get a tuple, but callers may pass a list
 
 
 class Message(_Common, frozen=True, kw_only=True, tag="message"):
     """A text of the user, the agent or the environment.
 
     ``content``    a text, or parts: texts and images in OpenAI's shape
-    ``source``     "user", "agent" or "environment"; the chat role follows: the user's is user, the
-                   agent's is assistant
+    ``source``     "user", "agent" or "environment"; in a chat, the agent's role is "assistant"
     ``thinking``   the model's thinking blocks that came before the text
     """
 
@@ -193,11 +189,12 @@ class Action(_Common, frozen=True, kw_only=True, tag="action"):
     """A tool call that the model made.
 
     ``tool``         the name of the tool
-    ``arguments``    a map, or the exact text that the model wrote, if it is not a JSON object
-    ``call_id``      pairs it with its observation; without one the observation's ``cause`` does
-    ``response_id``  calls of one model response share it
-    ``thought``      what the model said beside the call
-    ``thinking``     the model's thinking blocks: an action that has them starts a tool loop
+    ``arguments``    a map; if the model wrote no JSON object, the exact text of the model
+    ``call_id``      the id that the call and its observation share; without it, the observation's
+                     ``cause`` is the id of the action
+    ``response_id``  the id that all calls of one model response share
+    ``thought``      the text that the model wrote beside the call
+    ``thinking``     the model's thinking blocks; an action with thinking blocks starts a tool loop
     """
 
     tool: str
@@ -211,11 +208,11 @@ class Action(_Common, frozen=True, kw_only=True, tag="action"):
 
 
 class Observation(_Common, frozen=True, kw_only=True, tag="observation"):
-    """The result of an action. ``cause`` is the action's id.
+    """The result of an action. ``cause`` is the id of the action.
 
     ``content``    the result: a text, or parts
     ``tool``       the name of the tool
-    ``call_id``    the action's ``call_id``
+    ``call_id``    the ``call_id`` of the action
     ``is_error``   whether the call failed
     ``extras``     parts of the result that no model is shown
     """
@@ -230,10 +227,10 @@ class Observation(_Common, frozen=True, kw_only=True, tag="observation"):
 
 
 class Annotation(_Common, frozen=True, kw_only=True, tag="annotation"):
-    """Bookkeeping: state changes, metrics, reports of a condenser without a condensation. A View
-    shows an annotation only if its ``shown`` is true.
+    """Bookkeeping, such as a state change, a metric, or a condenser's report that it condensed
+    nothing. A View shows an annotation only if its ``shown`` is true.
 
-    ``name``  its subject
+    ``name``       the subject of the annotation
     ``data``       any JSON
     """
 
@@ -244,13 +241,13 @@ class Annotation(_Common, frozen=True, kw_only=True, tag="annotation"):
 
 
 class DocumentChanges(_Common, frozen=True, kw_only=True, tag="document_changes"):
-    """New values of documents beside the conversation: ``foldlog.eventstore.documents`` makes and
+    """New values of documents beside the conversation. ``foldlog.eventstore.documents`` makes and
     reads these events.
 
-    ``changed`` has a change for each document that changed: ``{"value": …}``, or ``{"base": id,
-    "difference": …}``, a difference to the value that event ``id`` gave the document, or
-    ``{"deleted": true}``. ``others`` maps every other document to the id of the event with its
-    newest value. Raises ``InvalidEvent`` if the arguments have another form.
+    ``changed`` maps each changed document to its change: ``{"value": …}``, ``{"base": id,
+    "difference": …}`` or ``{"deleted": true}``. A difference builds on the value that event
+    ``base`` gave the document. ``others`` maps each unchanged document to the id of the event with
+    its newest value. Raises ``InvalidEvent`` if the arguments have another form.
     """
 
     changed: dict[str, dict[str, Any]]
@@ -282,8 +279,8 @@ class DocumentChanges(_Common, frozen=True, kw_only=True, tag="document_changes"
                 )
 
     def newest(self) -> dict[str, int]:
-        """Return, for each document that exists after this recorded event, the id of the event with
-        its newest value.
+        """Return, by name, the id of the event with the newest value of every document that exists
+        after this event.
         """
         changed = {
             name: self.id for name, change in self.changed.items() if "deleted" not in change
@@ -302,7 +299,7 @@ class CondensationRequest(_Common, frozen=True, kw_only=True, tag="condensation_
     """A request to condense. The request is the View's ``unhandled_condensation_request`` until the
     next condensation.
 
-    ``reason``     why, in words
+    ``reason``     why the writer asks for a condensation
     """
 
     structural: ClassVar[bool] = True
@@ -313,13 +310,13 @@ class CondensationRequest(_Common, frozen=True, kw_only=True, tag="condensation_
 
 
 _TUPLE_MAX = 10_000
-"""The most ids of a range that become a tuple. A longer range stays a ``range``, which needs less
-memory.
+"""The maximal number of ids that become a tuple. A longer range of ids stays a ``range``, because a
+``range`` needs less memory.
 """
 
 
 class EventIds(tuple[int, ...]):
-    """A tuple of ids that also equals a list with these ids."""
+    """A tuple of ids that is also equal to a list with equal ids."""
 
     __slots__ = ()
 
@@ -334,8 +331,9 @@ class EventIds(tuple[int, ...]):
 
 
 class Forgotten(NamedTuple):
-    """The ids that a condensation forgets: disjoint inclusive ``intervals`` of event ids,
-    ascending, and ``summaries``, the synthetic ids (below -1) of forgotten summaries, descending.
+    """The ids that a condensation forgets. ``intervals`` are disjoint inclusive intervals of event
+    ids in ascending order. ``summaries`` are the synthetic ids (below -1) of forgotten summaries in
+    descending order.
     """
 
     intervals: tuple[tuple[int, int], ...]
@@ -347,23 +345,25 @@ _NO_NUMBERS = (None, None, None)
 
 
 class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation"):
-    """Forget these events in the View, where a summary, if there is one, stands for them. The log
-    keeps the forgotten events.
+    """Forget events in the View, and optionally show a summary in their place. The log keeps the
+    forgotten events.
 
-    Pass either ``forgotten_event_ids`` (in any order; ids below -1 name summaries), or
-    ``forgotten_events_start_id`` and ``forgotten_events_end_id``, both inclusive. The event is
-    stored in the form in which it was made. A reader always gets the ids as
-    ``forgotten_event_ids``, even if a range was passed: as a tuple, or as a ``range`` if there are
-    more than 10,000. ``summary`` and ``summary_offset``, its index in the View after forgetting,
-    must be passed together. ``metadata`` says how the condensation was made: its reason, model,
-    tokens, cost and latency.
+    Pass either ``forgotten_event_ids`` in any order, or the inclusive bounds
+    ``forgotten_events_start_id`` and ``forgotten_events_end_id``. An id below -1 names a summary.
+    The store keeps the condensation in the form that the writer passed. Readers always get the ids
+    as ``forgotten_event_ids``, also if the writer passed bounds. ``forgotten_event_ids`` is a
+    tuple, or a ``range`` for bounds with more than 10,000 ids. Pass ``summary`` and
+    ``summary_offset`` together: ``summary_offset`` is the index of the summary in the View after
+    forgetting. ``metadata`` describes the condensation: its reason, model, tokens, cost and
+    latency.
 
     A condensation that forgets nothing and has no summary must be *declined*:
     ``metadata={"outcome": "declined", "reason": …}``.
 
-    Raises ``InvalidEvent`` if both forms are passed, or neither form. An imported condensation
-    (``origin`` set) may be empty, because some histories have empty condensations. If the format of
-    the condensation is ``openhands-v0``, it forgets ids of the source.
+    Raises ``InvalidEvent`` if the ids and the bounds are both passed, or both missing. An imported
+    condensation (``origin`` is set) may be empty, because some histories contain empty
+    condensations. A condensation in the format ``openhands-v0`` forgets ids of the source, and not
+    ids of the conversation.
     """
 
     structural: ClassVar[bool] = True
@@ -371,7 +371,7 @@ class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation")
     if TYPE_CHECKING:
         forgotten_event_ids: Sequence[int] | None = None
     else:
-        # Readers get a tuple; callers may pass a list.
+        # Readers get a tuple, but callers may pass a list.
         forgotten_event_ids: tuple[int, ...] | None = None
     forgotten_events_start_id: int | None = None
     forgotten_events_end_id: int | None = None
@@ -383,7 +383,7 @@ class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation")
 
     @property
     def given_ids(self) -> tuple[int, ...] | None:
-        """The ids as they were passed and are stored; None if a range was passed."""
+        """The ids that the writer passed, or None if the writer passed bounds."""
         ids: tuple[int, ...] | None = _GIVEN_IDS.__get__(self)
         return ids
 
@@ -391,7 +391,8 @@ class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation")
         ids: Any = self.given_ids
         if ids is not None and isinstance(ids, Iterable):
             ids = EventIds(ids)
-            _GIVEN_IDS.__set__(self, ids)  # callers may pass a list; a frozen value has a tuple
+            # callers may pass a list, but a frozen value needs a tuple
+            _GIVEN_IDS.__set__(self, ids)
         start = self.forgotten_events_start_id
         end = self.forgotten_events_end_id
         self._check_types(ids, start, end)
@@ -414,9 +415,7 @@ class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation")
             self._check_it_does_something()
 
     def _check_types(self, ids: object, start: object, end: object) -> None:
-        """Check the types of the fields that this class uses. The codec later checks the fields
-        that this class does not use.
-        """
+        # The codec checks the types of all further fields.
         if ids is not None and not (isinstance(ids, tuple) and set(map(type, ids)) <= {int}):
             raise InvalidEvent(
                 f"a condensation's forgotten_event_ids must be whole numbers, not {short(ids)}"
@@ -456,8 +455,8 @@ class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation")
 
     @property
     def forgotten(self) -> Forgotten:
-        """Return the forgotten ids as intervals and summary ids, without -1 ("no id"). Cost: one
-        pass over the ids in the event.
+        """The forgotten ids as intervals and summary ids, without -1 (the id of no event). Cost:
+        one pass over the ids in the event.
         """
         start = self.forgotten_events_start_id
         end = self.forgotten_events_end_id
@@ -471,15 +470,15 @@ class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation")
 
 
 class Retraction(_Common, frozen=True, kw_only=True, tag="retraction"):
-    """Take back the events from ``version`` on, including condensations: the View is again as it
+    """Take back the events from ``version`` on, including condensations. The View becomes what it
     was at ``version``.
 
-    The log keeps the retracted events. To reverse a retraction, append a retraction to the version
-    at which the first retraction was appended (its id). A retraction does not fulfil a condensation
-    request: a pending request stays pending.
+    The log keeps the retracted events. To reverse a retraction, append a second retraction whose
+    ``version`` is the id of the first retraction. A retraction does not fulfil a condensation
+    request, so a pending request stays pending.
 
-    ``version``    the version whose View it brings back
-    ``reason``     why, in words
+    ``version``    the version whose View the retraction restores
+    ``reason``     why the events are taken back
 
     Raises ``InvalidEvent`` if the version is not a whole number from 0.
     """
@@ -499,13 +498,13 @@ class Retraction(_Common, frozen=True, kw_only=True, tag="retraction"):
 
 
 class Redaction(_Common, frozen=True, kw_only=True, tag="redaction"):
-    """The receipt of a redaction: the content of these earlier events of the conversation was
-    erased. Only a redaction appends a receipt, and followers read the receipt.
+    """The receipt of a redaction, with the ids of the events whose content was erased. Only a
+    redaction appends a receipt, and followers read the receipt.
 
     ``event_ids``  the ids of the redacted events
-    ``hashes``     for each of them the commitment to its former content, as in ``Redacted``
-    ``by``         who did it
-    ``reason``     why
+    ``hashes``     the commitments to the former contents, in the order of ``event_ids``
+    ``by``         who redacted the events
+    ``reason``     why the events were redacted
     """
 
     event_ids: tuple[int, ...]
@@ -517,9 +516,9 @@ class Redaction(_Common, frozen=True, kw_only=True, tag="redaction"):
 
 
 class Entry(_Common, frozen=True, kw_only=True):
-    """An entry of the ledger: a change of a stored conversation, such as its erasure. Only
-    followers read entries, and only the store makes entries. The id of an entry is the version of
-    the conversation when the entry was made.
+    """An entry of the ledger: a change of a stored conversation, such as its erasure. Only the
+    store makes entries, and only followers read entries. The id of an entry is the version that the
+    conversation had when the store made the entry.
     """
 
     source: Source = "environment"
@@ -527,11 +526,10 @@ class Entry(_Common, frozen=True, kw_only=True):
 
 
 class Erased(Entry, frozen=True, kw_only=True, tag="erased"):
-    """The conversation was erased: its events and entries at earlier positions are gone. Events
-    with the conversation's id at later positions belong to another conversation, which uses the id
-    again.
+    """The conversation was erased, with all its events and entries at earlier positions. Later
+    events with the conversation's id belong to a new conversation that uses the id again.
 
-    ``reason``   why
+    ``reason``   why the conversation was erased
     """
 
     reason: str
@@ -541,7 +539,7 @@ class Forked(Entry, frozen=True, kw_only=True, tag="forked"):
     """The conversation began as a fork.
 
     ``parent``   the conversation that holds the last shared event
-    ``version``  the version up to which events are shared
+    ``version``  the number of shared events
     """
 
     parent: str
@@ -549,12 +547,12 @@ class Forked(Entry, frozen=True, kw_only=True, tag="forked"):
 
 
 class Detached(Entry, frozen=True, kw_only=True, tag="detached"):
-    """The conversation is no longer a fork. Followers read the events that the fork shared just
-    before this entry, as the fork's own events. There is an entry for each conversation that the
-    fork shared events with.
+    """The conversation is no longer a fork. Just before this entry, followers read the formerly
+    shared events again as the fork's own events. The store makes one such entry for each
+    conversation with which the fork shared events.
 
-    ``parent``   that conversation
-    ``version``  the version up to which they were shared
+    ``parent``   the conversation with which the fork shared events
+    ``version``  the version up to which the events were shared
     """
 
     parent: str
@@ -562,10 +560,10 @@ class Detached(Entry, frozen=True, kw_only=True, tag="detached"):
 
 
 class KeyChanged(Entry, frozen=True, kw_only=True, tag="key_changed"):
-    """Another key encrypts the conversation from now on. The conversation's earlier events may
-    still be stored in their former form.
+    """From this entry on, another key encrypts the conversation. Earlier events of the conversation
+    may still be stored in their former form.
 
-    ``key_id``   the name of the key; None if the conversation is plain from now on
+    ``key_id``   the name of the new key; None if the conversation is no longer encrypted
     """
 
     key_id: str | None = None
@@ -573,18 +571,18 @@ class KeyChanged(Entry, frozen=True, kw_only=True, tag="key_changed"):
 
 class RedactionCopied(Entry, frozen=True, kw_only=True, tag="redaction_copied"):
     """Events were copied without their content, because the source store had redacted them. This
-    entry is the receipt of these events until the receipt event of the source store is copied too.
-    The receipt event of a fork may be in its parent conversation.
+    entry is the receipt of these events until the receipt of the source store is copied. For a
+    fork, the receipt of the source store may be in the parent conversation.
 
-    ``event_ids``  the events
+    ``event_ids``  the ids of the copied events
     """
 
     event_ids: tuple[int, ...]
 
 
 class StoreRestored(Entry, frozen=True, kw_only=True, tag="store_restored"):
-    """The store was restored from a backup, or is a copy. The store lacks the events that another
-    file had at positions after ``after`` and before this entry. A follower has to discard what it
+    """The store was restored from a backup, or the store is a copy. The store lacks events that the
+    former file had at positions between ``after`` and this entry. A follower has to discard what it
     made from the missing events. The entry belongs to no conversation.
 
     ``after``   the last position that the store still has
@@ -603,19 +601,19 @@ def _forgotten_event_ids(action: CondensationAction) -> Sequence[int] | None:
 
 
 _GIVEN_IDS: Any = CondensationAction.__dict__["forgotten_event_ids"]
-"""The slot of the field ``forgotten_event_ids``: msgspec encodes, compares and copies the slot.
-Readers use ``forgotten_event_ids``.
+"""The slot that msgspec encodes, compares and copies for the field ``forgotten_event_ids``. Readers
+use the property ``forgotten_event_ids``.
 """
 CondensationAction.forgotten_event_ids = property(_forgotten_event_ids)  # type: ignore[assignment]
 
 
 class CondensationSummary(_Common, frozen=True, kw_only=True, tag="condensation_summary"):
-    """A summary that stands in a View for forgotten events. The View makes the summary, with the id
-    ``summary_id(c)`` for condensation ``c``. A summary is stored as an event only if an imported
-    history has summaries as events.
+    """A summary that stands in a View in place of forgotten events. The View makes the summary of
+    condensation ``c``, with the id ``summary_id(c)``. The store contains a summary as an event only
+    if an imported history contains it as an event.
 
     ``content``     the summary
-    ``summary_of``  the id of its condensation
+    ``summary_of``  the id of the condensation
     """
 
     content: str
@@ -625,14 +623,15 @@ class CondensationSummary(_Common, frozen=True, kw_only=True, tag="condensation_
 
 
 class UnknownEvent(_Common, frozen=True, kw_only=True, tag=False):
-    """An event of a kind or schema version that this version of foldlog does not know. The event is
-    kept whole.
+    """An event whose kind or schema version is unknown to this version of foldlog. The store keeps
+    the event unchanged.
 
-    ``body`` is the event's stored JSON, unchanged. ``is_structural`` and ``shown`` are as the
-    event's writer recorded them. A View cannot be folded over an unknown structural event: folding
-    raises ``UnknownEventType``.
+    ``body`` is the stored JSON of the event. ``is_structural`` and ``shown`` have the values that
+    the writer of the event recorded. Folding a View over an unknown structural event raises
+    ``UnknownEventType``.
 
-    ``stored_kind``, ``stored_schema``  the kind and the schema version that it was written with
+    ``stored_kind``    the kind under which the event was stored
+    ``stored_schema``  the schema version of the stored event
     """
 
     stored_kind: str
@@ -662,47 +661,47 @@ KnownEvent = (
     | StoreRestored
     | CondensationSummary
 )
-"""The kinds that this version of foldlog knows. Each kind is stored under the tag of its class."""
+"""The kinds that this version of foldlog knows. A kind is stored under the tag of its class."""
 
 Event = KnownEvent | UnknownEvent
 
 MAY_BE_STRUCTURAL: Final = frozenset(
     kind for kind in get_args(Event) if kind.structural or kind is UnknownEvent
 )
-"""The types of structural events. Callers first ask whether ``map(type, events)`` is disjoint from
-these types, because this question runs no Python code for each event.
+"""The types that a structural event can have. A caller first tests whether these types and
+``map(type, events)`` are disjoint, because this test runs no Python code for each event.
 """
 
 _COMMON_FIELDS = """
     Fields of every event:
 
-    ``id``         the index in the conversation, set by the store; -1 before that; below -1 for
-                   summaries in a View
-    ``timestamp``  when it happened, aware, from year 1 to 9999 in UTC; None if the writer does not
-                   know
-    ``source``     "user", "agent" or "environment": who said or did it
-    ``shown``      whether a View shows it
-    ``cause``      id of the earlier event that this one answers
+    ``id``         the index of the event in the conversation, set by the store; -1 before the
+                   append; below -1 for a summary in a View
+    ``timestamp``  the time of the event, with a time zone, from year 1 to 9999 in UTC; None if the
+                   writer does not know the time
+    ``source``     "user", "agent" or "environment": who caused the event
+    ``shown``      whether a View shows the event
+    ``cause``      the id of the earlier event that this event answers
     ``origin``     where an imported event comes from
-    ``meta``       open map: trace, correlation, writer, tenant; no model is shown it
-    ``stays_with_next``  a model needs it together with the agent's event after it, such as thinking
-                   and the call that it led to: both are forgotten and sent together, and start a
-                   tool loop
-    ``extra``      fields that a newer version wrote and this version does not know
-    ``redacted``   when, why and by whom its content was erased; None for other events. Only the
-                   store sets it
+    ``meta``       an open map for trace, correlation, writer and tenant; no model is shown it
+    ``stays_with_next``  whether a model needs this event together with the agent's next event, as
+                   a model needs thinking together with the following call: both events are
+                   forgotten and sent together, and start a tool loop
+    ``extra``      fields that a newer version of foldlog wrote and this version does not know
+    ``redacted``   when, why and by whom the event's content was erased; None for an event with its
+                   content; only the store sets it
     """
 for _kind in get_args(Event):
     _kind.__doc__ = f"{(_kind.__doc__ or '').rstrip()}\n{_COMMON_FIELDS}"
 
 CondensationRequestAction = CondensationRequest
-"""The name that people know from OpenHands."""
+"""The name of a request in OpenHands."""
 AgentCondensationObservation = CondensationSummary
-"""The name that people know from OpenHands."""
+"""The name of a summary in OpenHands."""
 
 
 def _runs(ascending: list[int]) -> Iterable[tuple[int, int]]:
-    """Yield maximal runs of consecutive integers, as inclusive pairs."""
+    """Yield maximal runs of consecutive integers as inclusive pairs."""
     if not ascending:
         return
     first = last = ascending[0]

@@ -1,7 +1,8 @@
-"""The names needed to write a read model, a format or a tool that administers a store.
+"""The names for programs that extend foldlog: read models, formats, and tools that administer a
+store.
 
-Programs that use a store import from ``foldlog.eventstore``. Names that are missing here are
-imported from their own modules.
+Programs that only use a store import from ``foldlog.eventstore``. Import a name that is missing
+here from the module that defines it.
 """
 
 from types import ModuleType as _ModuleType

@@ -1,4 +1,4 @@
-"""Find the recorder that a URL names, and open the store on it: ``open_store(url)``."""
+"""Open the store that a URL names: ``open_store(url)``."""
 
 from __future__ import annotations
 
@@ -29,31 +29,32 @@ def open_store(
     compression: Compression | None = None,
     keys: KeyRing | None = None,
 ) -> Store:
-    """Open the store that ``url`` names; a SQLite file is made, with mode 0600, if it does not
-    exist.
+    """Open the store that ``url`` names. If a SQLite file does not exist, make it with mode 0600.
 
-    ``url`` is a URL or the path of a SQLite file: a ``Path``, or a text with a dot or a slash, such
-    as ``history.db``. ``sqlite:///history.db`` is relative, ``sqlite:////srv/history.db`` absolute,
-    ``memory:`` lasts as long as the store is open. ``?mode=ro`` opens for reading only,
-    ``?mode=rw`` opens only an existing store. ``?patience_s=5`` waits 5 seconds for other writers,
-    instead of 60. ``?plain=allowed`` lets a process without a key begin plain conversations in a
-    store with encrypted conversations. ``postgresql://user@h1,h2/database`` accepts all options of
-    libpq, and options of foldlog: see ``docs/POSTGRESQL.md``.
+    ``url`` is a URL or the path of a SQLite file. A path is a ``Path``, or a text with a dot or a
+    slash, such as ``history.db``. ``sqlite:///history.db`` is a relative path, and
+    ``sqlite:////srv/history.db`` is an absolute path. A store ``memory:`` lasts as long as it is
+    open. ``?mode=ro`` opens a store for reading only. ``?mode=rw`` never makes a new store.
+    ``?patience_s=5`` waits up to 5 seconds for other writers, instead of 60 seconds.
+    ``?plain=allowed`` lets a process without a key begin plain conversations in a store with
+    encrypted conversations. ``postgresql://user@h1,h2/database`` accepts all options of libpq and
+    the options in ``docs/POSTGRESQL.md``.
 
-    ``durability="full"``: events are on disk when ``append`` returns. ``"relaxed"``: a power cut
-    may lose the newest commits, each as a whole; a program that dies loses no commit.
+    With ``durability="full"``, events are on disk when ``append`` returns. With
+    ``durability="relaxed"``, a power cut may lose the newest commits, and each commit is lost
+    completely or not at all. A program that dies loses no commit.
 
-    ``compression`` and ``keys`` say how new bodies are stored: ``"zstd"``, ``"zlib"`` or
-    ``"none"``, and encrypted under the first key of the ring. Bodies in another form can be read,
-    and ``rekey`` changes their form. By default the environment decides: ``FOLDLOG_COMPRESSION``,
-    ``FOLDLOG_KEY`` and ``FOLDLOG_KEY_FILE``.
+    ``compression`` is ``"zstd"``, ``"zlib"`` or ``"none"``, for new bodies. If ``keys`` is passed,
+    new bodies are encrypted under the first key of the ring. Bodies in other forms can still be
+    read, and ``rekey`` changes their form. If an argument is None, the environment decides:
+    ``FOLDLOG_COMPRESSION``, ``FOLDLOG_KEY`` and ``FOLDLOG_KEY_FILE``.
 
-    ``event_bytes_max`` is the largest event that this process appends. Bodies above the default are
-    not compressed.
+    ``event_bytes_max`` is the maximal size, in bytes, of an event that this process appends. A body
+    above the default size is not compressed.
 
-    Raises ``InvalidOption`` if the URL or an option is wrong; ``StoreUnavailable`` if the store
-    cannot be opened now; ``StoreUnusable`` if the file is not a store, or was made by a newer
-    version; ``KeyUnavailable`` if a key is missing or malformed.
+    Raises ``InvalidOption`` if the URL or an option is wrong. Raises ``StoreUnavailable`` if the
+    store cannot be opened now. Raises ``StoreUnusable`` if the file is not a store, or if a newer
+    version made it. Raises ``KeyUnavailable`` if a key is missing or malformed.
     """
     if keys is not None and not isinstance(keys, KeyRing):
         raise TypeError(
@@ -61,11 +62,11 @@ def open_store(
         )
     if clock is not None and not callable(clock):
         raise TypeError(f"clock must be a function that returns the present time, not {clock!r}")
-    check_whole("event_bytes_max", event_bytes_max, 1)  # before a file is made
+    check_whole("event_bytes_max", event_bytes_max, 1)  # check before a file is made
     with _telemetry.span("foldlog.open"):
         make_store: Callable[..., Store] = Store
         if _telemetry.telemetry is not None:
-            make_store = _telemetry.telemetry.store  # it reports what the store does
+            make_store = _telemetry.telemetry.store  # this class reports what the store does
         recorder, settings = recorder_and_settings(url, durability, compression, keys)
         return make_store(recorder, settings, clock=clock, event_bytes_max=event_bytes_max)
 
@@ -76,8 +77,8 @@ def recorder_and_settings(
     compression: Compression | None = None,
     keys: KeyRing | None = None,
 ) -> tuple[Recorder, WriteSettings]:
-    """Return the recorder that ``url`` names, and the settings for writing to it: see
-    ``open_store``.
+    """Return the recorder that ``url`` names, and the settings for writing. ``open_store``
+    describes the arguments.
     """
     settings = WriteSettings.chosen(compression, keys)
     location = urls.parse_url(urls.as_url(url))
@@ -122,23 +123,24 @@ def restore_store(
     keys: KeyRing | None = None,
     read_models: Iterable[str] = (),
 ) -> Restored:
-    """Verify the file ``backup``, and put a copy of this file in the place of the SQLite store at
-    ``url``, if a store is there.
+    """Verify the file ``backup``, and replace the SQLite store at ``url`` by a copy of this file.
+    The store at ``url`` need not exist.
 
-    Processes that have the store open can no longer write: their next append raises
-    ``StoreUnavailable``, and they must open the store again. The previous file is kept beside the
-    restored file, with its write-ahead log. The restored store gives no position a second time, so
-    followers continue: after the next write they read a ``StoreRestored`` with the position after
+    A process that has the former store open can no longer write. Its next append raises
+    ``StoreUnavailable``, and it must open the store again. The former file is kept beside the
+    restored file, with its write-ahead log. The restored store never uses a position again, so
+    followers continue. After the next write, they read a ``StoreRestored`` with the position after
     which the store has lost events.
 
-    ``keys`` are needed to verify encrypted conversations; by default the keys of the environment
-    are used. ``read_models`` are the names of read models that may hold events that are erased from
-    now on. Each read model is noted in the restored store (``confirm`` with position 0) before this
-    store replaces the former one.
+    ``keys`` are needed to verify encrypted conversations. If ``keys`` is None, the keys of the
+    environment are used. ``read_models`` are the names of the read models that may contain events
+    to be erased later. Each of these read models is registered in the restored store, as
+    ``confirm`` with position 0 does.
 
-    Raises ``StoreUnavailable`` if a file cannot be read or written now; ``StoreUnusable`` if the
-    backup is damaged or not a store, or if the file at ``url`` belongs to another program; and
-    ``KeyUnavailable``. After an error nothing was changed. Cost: reading the backup three times.
+    Raises ``StoreUnavailable`` if a file cannot be read or written now, and ``KeyUnavailable`` if a
+    key is missing. Raises ``StoreUnusable`` if the backup is damaged or not a store, or if the file
+    at ``url`` belongs to another program. After an error, nothing was changed. Cost: reading the
+    backup three times.
     """
     location = urls.parse_url(urls.as_url(url))
     if location.scheme != "sqlite":

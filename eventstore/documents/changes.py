@@ -1,11 +1,11 @@
-"""Documents: values with names beside the events of a conversation, such as the state of an agent.
+"""Set and read documents, such as the state of an agent, beside the events of a conversation.
 
-Changes of documents are stored as events of the kind ``DocumentChanges``, in the same transaction
-as other events. No View shows these events. The hash chain covers documents, and documents are
-stored, copied, encrypted and erased like every event. A ``DocumentChanges`` has the changed
-documents, as whole values or as differences to earlier values. For each unchanged document, the
-event has the id of the event with the newest value. So the last ``DocumentChanges`` before a
-version leads to all documents of that version.
+A change of documents is stored as an event of the kind ``DocumentChanges``, in the transaction of
+the other events. No View shows an event of the kind ``DocumentChanges``. The store copies, encrypts
+and erases documents as it does events, and the hash chain covers documents. A ``DocumentChanges``
+contains the changed documents, as whole values or as differences from earlier values. For each
+unchanged document, a ``DocumentChanges`` has the id of the event with the newest value. So the last
+``DocumentChanges`` before a version leads to all documents of that version.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from foldlog.eventstore.recorders.types import Conversation, RecalledKey
 from foldlog.eventstore.store import Store, prepare_append
 
 _CACHED_MAX: Final = 16
-"""The number of conversations whose newest documents stay in memory."""
+"""The maximal number of conversations whose newest documents stay in memory."""
 
 
 class Deleted:
@@ -52,11 +52,11 @@ class Deleted:
 
 
 DELETED: Final = Deleted()
-"""The new value that removes a document. The document's earlier values stay in the log."""
+"""The value that deletes a document. The document's earlier values stay in the log."""
 
 
 class Documents:
-    """The documents of the conversations of a store. Thread-safe."""
+    """The documents of all conversations of a store. Thread-safe."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -64,13 +64,13 @@ class Documents:
     def get(
         self, conversation: str, name: str, default: Any = None, *, version: int | None = None
     ) -> Any:
-        """Return the value of a document now, or when the conversation had ``version`` events;
-        ``default`` if the conversation has no such document. The value is a copy, which the caller
-        may change.
+        """Return the present value of a document, or its value when the conversation had
+        ``version`` events. If the document does not exist, return ``default``. The returned value
+        is a copy, so the caller may change it.
 
-        Raises ``ConversationNotFound``, ``ConversationErased``, ``CorruptEvent``,
-        ``InvalidArgument`` for a version that the conversation never had. Cost: reading at most 65
-        events: the last whole value and the later differences.
+        Raises ``ConversationNotFound``, ``ConversationErased`` or ``CorruptEvent``. Raises
+        ``InvalidArgument`` if the conversation never had this version. Cost: reading at most 65
+        events, the last whole value and its later differences.
         """
         check_text("name", name)
         return self._store.query(
@@ -78,8 +78,8 @@ class Documents:
         )
 
     def all(self, conversation: str, *, version: int | None = None) -> dict[str, Any]:
-        """Return all documents by name, in the order of names. Raises the errors of ``get``. Cost:
-        one call of ``get`` for each document.
+        """Return all documents, sorted by name. Raises the errors of ``get``. Cost: one call of
+        ``get`` for each document.
         """
         return self._store.query(conversation, lambda read: newest_values(read, version))
 
@@ -98,11 +98,11 @@ class Documents:
     ) -> tuple[Recorded, ...]:
         """Append events and new values of documents, all or nothing. Return the recorded events.
 
-        ``changed`` maps names to new values; ``DELETED`` removes a document. If a value differs
-        from the document's newest value, the last returned event is the ``DocumentChanges`` with
-        the new value; equal values add nothing. See ``Store.append`` for arguments, errors and
-        durability. ``InvalidEvent`` is also raised for a value that JSON cannot hold. Cost: writing
-        the events and the new values, and comparing the new values with the newest ones.
+        ``changed`` maps names of documents to new values. The value ``DELETED`` removes a document.
+        If a value changes, the last returned event is a ``DocumentChanges`` with the new values.
+        See ``Store.append`` for the arguments, the errors and the durability. Raises
+        ``InvalidEvent`` if JSON cannot hold a value. Cost: writing the events and the new values,
+        and one comparison of the new values with the newest values.
         """
         generation = generation or Generation()
         events = [events] if isinstance(events, Event) else list(events)
@@ -118,8 +118,8 @@ class Documents:
             batch = events if change.event is None else [*events, change.event]
             if not batch:
                 state = change.state
-                # Nothing is appended, but the expected version and the generation are checked as
-                # for an append.
+                # Nothing is appended here. The expected version and the generation are checked as
+                # before an append.
                 check_version(
                     State(conversation, 0 if state is None else state.version), expected_version
                 )
@@ -157,8 +157,8 @@ class Documents:
         expected_version: int,
         generation: Generation,
     ) -> Appending | None:
-        """Return an append of these values, to pass as ``together`` to another append; None if no
-        value changes. After a conflict, call ``prepare`` again.
+        """Prepare an append of these values, to pass as ``together`` to another append. Return None
+        if no value changes. After a conflict, call ``prepare`` again.
         """
         change = self._change(conversation, _checked(changed), generation, None, None)
         if change.event is None:
@@ -173,8 +173,8 @@ class Documents:
         )
 
     def fork(self, conversation: str, at: int, new_id: str, changed: Mapping[str, Any]) -> None:
-        """Fork a conversation, and append new values of documents to the fork, as ``Store.fork``
-        and ``append`` do.
+        """Fork a conversation and append new values of documents to the fork, in one transaction.
+        ``Store.fork`` and ``append`` describe the arguments and the errors.
         """
         change = self._change(conversation, _checked(changed), Generation(), None, at)
         append = prepare_append(self._store, new_id, change.event or (), at)
@@ -194,8 +194,8 @@ class Documents:
         key: str | None,
         at: int | None,
     ) -> _Change:
-        """Return the change that gives documents these values. The values are compared with the
-        documents' values at the version ``at``, or with their newest values.
+        """Compare the values with the documents' values at the version ``at``, or with their newest
+        values if ``at`` is None. Return the change.
         """
         database = self._store.database
 
@@ -220,9 +220,9 @@ class _Change(NamedTuple):
     """A change of documents, before its append.
 
     ``event``  the event with the new values; None if no value changes
-    ``guard``  the guard of the append: no other writer may change these documents before it
-    ``state``  the conversation with which the values were compared; None if it does not exist
-    ``stored`` the values with which they were compared
+    ``guard``  a guard that refuses the append if another writer has changed these documents
+    ``state``  the conversation that was read for the comparison; None if it does not exist
+    ``stored`` the stored values before the change
     """
 
     event: DocumentChanges | None
@@ -232,12 +232,12 @@ class _Change(NamedTuple):
 
 
 class LastValues(NamedTuple):
-    """The newest values of some documents of a conversation after the last append of a store. The
-    next append need not read these values: its guard finds out whether another writer has changed
-    one of them since.
+    """The newest values of some documents after the last append that this store made to a
+    conversation. The next append need not read these values, because its guard detects a change by
+    another writer.
 
-    ``key`` and ``redactions`` are the key and the number of redactions of the conversation; ``ids``
-    has the event of each document's newest value.
+    ``key`` and ``redactions`` are the key of the conversation and its number of redactions. ``ids``
+    maps each document to the event with its newest value.
     """
 
     key: int
@@ -247,8 +247,8 @@ class LastValues(NamedTuple):
 
 
 def _change_since(last: LastValues, values: Mapping[str, Any]) -> _Change | None:
-    """Return the change that gives documents these values; None if no value changes, or if the
-    values in memory are not enough to compare.
+    """Return the change to these values; or None if no value changes, or if ``last`` lacks a value
+    for the comparison.
     """
     if any(name in last.ids and name not in last.values for name in values):
         return None
@@ -262,9 +262,6 @@ def _change_since(last: LastValues, values: Mapping[str, Any]) -> _Change | None
 def _values_after(
     change: _Change, values: Mapping[str, Any], generation: Generation, event_id: int
 ) -> LastValues:
-    """Return the documents' newest values after an append of ``values``. ``event_id`` is the id of
-    the event with the change.
-    """
     assert change.event is not None
     assert generation.key is not None
     newest = dict(change.stored)
@@ -283,9 +280,6 @@ def _values_after(
 
 
 def _checked(changed: Mapping[str, Any]) -> dict[str, Any]:
-    """Return copies of new values by name. Raises ``InvalidEvent`` for a name or a value that
-    cannot be stored.
-    """
     values: dict[str, Any] = {}
     for key, value in check_map("documents", changed).items():
         name = _checked_name(key)
@@ -296,10 +290,11 @@ def _checked(changed: Mapping[str, Any]) -> dict[str, Any]:
 def _repeated(
     reading: ReadTransaction, recalled: RecalledKey, key: str, values: Mapping[str, Any]
 ) -> DocumentChanges | None:
-    """Return the changes of documents that were appended under an idempotency key; None if the key
-    stands for events without such changes. If a document was redacted, only its name is compared.
+    """Return the changes of documents that an earlier append made under this idempotency key.
+    Return None if that append changed no documents. If a document was redacted, only its name is
+    compared.
 
-    Raises ``IdempotencyConflict`` if the changes have other values.
+    Raises ``IdempotencyConflict`` if the earlier append set other values.
     """
     stop = recalled.first_id + recalled.events
     ids = newest_documents(reading, stop)
@@ -324,8 +319,9 @@ def _whole(value: Any) -> dict[str, Any]:
 def _change_to_values(
     ids: Mapping[str, int], stored: Mapping[str, DocumentValue], values: Mapping[str, Any]
 ) -> DocumentChanges | None:
-    """Return the event that gives documents these values; None if the documents have these values
-    already. ``ids`` has the event of each document's newest value, ``stored`` the newest values.
+    """Return the event that gives documents these values; or None if no value changes. ``ids`` maps
+    each document to the event with its newest value, and ``stored`` maps names to the newest
+    values.
     """
     changes = ((name, _change_of(name, stored.get(name), value)) for name, value in values.items())
     changed = {name: change for name, change in changes if change is not None}
@@ -336,8 +332,8 @@ def _change_to_values(
 
 
 def _change_of(name: str, before: DocumentValue | None, value: Any) -> dict[str, Any] | None:
-    """Return the change of a document: a difference, if it is small and follows few other
-    differences; otherwise the whole value. None if the value does not change.
+    """Return the change of a document: a small difference that follows few differences, or the
+    whole value. Return None if the value does not change.
     """
     change = difference(DELETED if before is None else before.value, value)
     if change is None:
@@ -347,7 +343,8 @@ def _change_of(name: str, before: DocumentValue | None, value: Any) -> dict[str,
         return _whole(value)
     whole_size = len(json_text(before.whole))
     size = len(json_text(change))
-    # Reading costs all differences since the whole value: together they stay smaller than it.
+    # A reader needs all differences since the whole value, so the differences together stay smaller
+    # than the whole value.
     size_before = sum(len(json_text(earlier)) for earlier in before.differences)
     is_long = len(before.differences) >= CHAIN_MAX
     if is_long or size_before + size > whole_size or 2 * size > whole_size:
@@ -364,12 +361,13 @@ def _checked_name(name: object) -> str:
 
 def _stored_copy(name: str, value: Any) -> Any:
     """Return the copy of a value that a reader will get. Raises ``InvalidEvent`` if the copy
-    differs from the value: a tuple, for example, is read as a list.
+    differs from the value, as a list differs from a tuple.
     """
     try:
         stored = encode(DocumentChanges(changed={name: {"value": value}}), finite=True).event
     except InvalidEvent as error:
-        # The message names the place of the value inside the event: name the document instead.
+        # The message names the place inside the event, but the caller knows only the name of the
+        # document.
         problem = str(error).partition(": ")[2] or str(error)
         problem = problem.replace(f"changed.{name}.value", name, 1)
         raise InvalidEvent(

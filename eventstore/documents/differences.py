@@ -1,13 +1,13 @@
-"""The difference between two JSON values, as JSON. The difference is small if lists grow at their
-end and objects change in few places.
+"""Compute the difference between two JSON values, as JSON. A difference is small if lists grow at
+their end and objects change in few places.
 
     {"=": value}                                          another value
     {"set": {…}, "del": […], "in": {key: difference}}     two objects
     {"keep": n, "in": {"index": difference}, "add": […]}  two arrays: keep n elements, change some
                                                           of them, and add others at the end
 
-``patched(before, difference(before, after))`` is ``after``. The types of JSON count: ``1``, ``1.0``
-and ``true`` differ.
+For any two JSON values, ``patched(before, difference(before, after))`` equals ``after``. The
+comparison distinguishes the JSON types, so ``1``, ``1.0`` and ``true`` differ.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 def difference(before: Any, after: Any) -> Difference | None:
-    """Return the difference of ``after`` from ``before``; None if the two values are equal. The
-    difference shares values with ``after``.
+    """Return the difference between two values, or None if the values are equal. The difference
+    shares parts with ``after``, so change neither in place.
 
-    Cost: one visit of both values, and one further visit for each level down to a change.
+    Cost: one visit to both values, and one further visit for each level down to a change.
     """
     if _same(before, after):
         return None
@@ -65,14 +65,12 @@ def _of_arrays(before: list[Any], after: list[Any]) -> Difference:
 
 
 def _same(before: Any, after: Any) -> bool:
-    """Return whether both values have one JSON text. (In Python 1, 1.0 and True are equal.)"""
+    """In Python 1, 1.0 and True are equal, but their JSON texts differ."""
     return before is after or bool(before == after and json_text(before) == json_text(after))
 
 
 def json_text(value: Any) -> bytes:
-    """Return a value as JSON, with bytes as base64. This JSON is used to compare and to measure
-    values, not to store them.
-    """
+    """Return a value as JSON with bytes as base64, for comparing and measuring only."""
     try:
         return _encode(value)
     except (UnicodeEncodeError, OverflowError, RecursionError):
@@ -83,10 +81,10 @@ def json_text(value: Any) -> bytes:
 
 
 def patched(before: Any, change: Difference) -> Any:
-    """Return the value after the change. ``before`` is not changed, and the returned value shares
-    values with ``before``.
+    """Return the value after the change. The returned value shares parts with ``before``, which
+    stays unchanged.
 
-    Raises ``LookupError``, ``TypeError`` or ``ValueError`` if the change was not made from
+    Raises ``LookupError``, ``TypeError`` or ``ValueError`` if the difference does not fit
     ``before``.
     """
     if "=" in change:

@@ -1,9 +1,10 @@
 """List conversations by attribute and by last activity.
 
-Attributes are the document ``attributes`` of a conversation: texts, numbers or lists of texts by
-name, such as app, user, project, title, parent and tags. A read model finds conversations by their
-attributes. Each append changes the last activity, so the last activity is written only when
-conversations are listed. A list may be some seconds old, and says when it was made.
+Attributes are the document ``attributes`` of a conversation. This document maps names, such as
+user, project, title and tags, to texts, numbers or lists of texts. A read model finds conversations
+by their attributes. Every append changes the last activity. To keep appends fast, the last activity
+is written only when conversations are listed. A list of conversations may be some seconds old, and
+contains the moment at which it was made.
 """
 
 from __future__ import annotations
@@ -37,20 +38,21 @@ from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.types import Conversation, ListedConversation, Record
 
 _FACT: Final = "listed"
-"""The name of a fact of the store: up to which position, and when, conversations were listed.
+"""The name under which the store stores the position and the moment of the newest list of
+conversations.
 """
 _AT_ONCE: Final = 200
 """The number of conversations that are listed in one transaction."""
 
-# Values in the place of the version at which a conversation is listed:
+# Negative values in place of the version at which a conversation is listed:
 _NOT_LISTED: Final = -1
-_NEEDS_KEY: Final = -2  # a process that has its key must list it
+_NEEDS_KEY: Final = -2  # a process that has the key must list the conversation
 
 
 class RecentConversation(NamedTuple):
-    """A conversation in a list. ``version`` and ``updated_at``, the time of the conversation's last
-    event, may be some seconds old. ``attributes`` is None if the conversation is encrypted and the
-    store was opened without its key.
+    """A conversation in a list. ``updated_at`` is the time of the conversation's last event.
+    ``version`` and ``updated_at`` may be some seconds old. ``attributes`` is None if the
+    conversation is encrypted and the store was opened without its key.
     """
 
     id: str
@@ -61,9 +63,9 @@ class RecentConversation(NamedTuple):
 
 
 class RecentConversations(NamedTuple):
-    """A page of conversations; the conversation with the last activity comes first. ``as_of`` is
-    the moment of the list. The list includes later changes of attributes, but no other later
-    events. ``after`` continues the list; it is None on the last page.
+    """A page of conversations, sorted by last activity from the newest to the oldest. ``as_of`` is
+    the moment at which the list was made. The list shows newer attributes, but no other events
+    after ``as_of``. Pass ``after`` to get the next page. ``after`` is None on the last page.
     """
 
     conversations: tuple[RecentConversation, ...]
@@ -79,8 +81,8 @@ def recent_conversations(
     after: tuple[int, int] | None,
     age_max_s: float,
 ) -> RecentConversations:
-    """Return the conversations that have all of these attributes, the last active first: see
-    ``Histories.recent``.
+    """Return the conversations that have all of these attributes, sorted by last activity from the
+    newest to the oldest. ``Histories.recent`` describes the arguments.
     """
     check_whole("limit", limit, 0)
     former_end: object = after
@@ -95,7 +97,8 @@ def recent_conversations(
     as_of, unwritten = _bring_up_to_date(database, age_max_s)
 
     def read_page(reader: Reader) -> RecentConversations:
-        # First the conversations that the stored list lacks, then those that it has.
+        # The stored list lacks some conversations: take these conversations first, then the stored
+        # list.
         candidates = (
             listing
             for listing in unwritten.values()
@@ -108,7 +111,8 @@ def recent_conversations(
                 if {*pairs_of(_attributes(database, reader, listing) or {})} >= {*pairs}
             )
         listings = [*islice(candidates, limit)]
-        # Digests are made with the key of a conversation: ask for plain ones and for each key.
+        # Each key makes other digests of an attribute, so query for plain digests and for the
+        # digests of each key.
         for key_id in [None] if keys is None or not pairs else [None, *keys.names]:
             stored = reader.listed(digests_of(pairs, keys, key_id), after, limit + len(unwritten))
             listings += [listing for listing in stored if listing.key not in unwritten]
@@ -138,8 +142,8 @@ def recent_conversations(
 
 class _Newest(NamedTuple):
     """The newest state of a conversation, for its entry in the list. ``attributes`` is None if the
-    list has the attributes already (``are_listed``), or if they cannot be read. If the conversation
-    is archived, the stored record of its attributes is used.
+    list has the attributes already (``are_listed``), or if the attributes cannot be read. For an
+    archived conversation, ``attributes`` is the stored record of the attributes.
     """
 
     conversation: Conversation
@@ -151,9 +155,9 @@ class _Newest(NamedTuple):
 def _bring_up_to_date(
     database: Database, age_max_s: float
 ) -> tuple[int, Mapping[int, ListedConversation]]:
-    """Bring the list up to date if it is older than ``age_max_s``. Return the moment of the list in
-    microseconds. Return also, by key, the entries of conversations that could not be written to the
-    list because the store is open for reading only or other writers are busy.
+    """Update the list of conversations if it is older than ``age_max_s``. Return the moment of the
+    list in microseconds. Return also, by key, the entries that this process cannot write now: the
+    store is read-only, or other writers are busy.
     """
     now = database.now()
     recorder = database.recorder
@@ -161,16 +165,16 @@ def _bring_up_to_date(
         followed, _, listed_at = (recorder.value(_FACT) or "0 0").partition(" ")
         after = 0 if followed == "0" else recorder.position(followed)
         as_of = int(listed_at)
-    except (ValueError, InvalidArgument):  # the fact is damaged: the list is made again
+    except (ValueError, InvalidArgument):  # the stored value is damaged, so make the list again
         after = as_of = 0
-    is_young = 0 <= now - as_of < age_max_s * 1_000_000  # a clock may have been set back
+    is_young = 0 <= now - as_of < age_max_s * 1_000_000  # the clock may have been set back
     if is_young and not recorder.query(lambda reader: reader.to_list_again(_NOT_LISTED)):
         return as_of, {}
     data_version = database.data_version()
     min_version = _NOT_LISTED if database.settings.keys is None else _NEEDS_KEY
     late = database.late
-    # If nothing was committed since, only the conversations that could not be written then are
-    # left.
+    # If no process has committed since the last list, only the entries that could not be written
+    # then are missing.
     is_current = late.data_version == data_version
     if is_current:
         until = late.until
@@ -198,7 +202,6 @@ def _bring_up_to_date(
 def _read_listings(
     database: Database, reader: Reader, unlisted: Iterable[tuple[int, int]]
 ) -> Mapping[int, ListedConversation]:
-    """Return the entries of the list for these conversations, by key, the last active first."""
     states = [_newest(database, reader, key, 0) for key, _ in unlisted]
     listings = [_as_listed(newest) for newest in states if newest is not None]
     listings.sort(key=attrgetter("at", "key"), reverse=True)
@@ -208,8 +211,8 @@ def _read_listings(
 def _list_some(
     transaction: Transaction, database: Database, touched: Iterable[tuple[int, int]]
 ) -> None:
-    """Write conversations to the list. ``touched`` has the key of each conversation, and the
-    version at which it is listed.
+    """Write conversations to the list. ``touched`` pairs the key of a conversation with the version
+    of its entry in the list.
     """
     for key, listed_at in touched:
         newest = _newest(database, transaction, key, listed_at)
@@ -218,7 +221,7 @@ def _list_some(
         conversation = newest.conversation
         attributes = newest.attributes
         if conversation.pending < 0 or isinstance(attributes, Record):
-            # an archived conversation keeps its attributes in the list
+            # the list keeps the attributes of an archived conversation
             at = conversation.updated_at or conversation.created_at
             transaction.put_listing(key, at, newest.version, None)
             continue
@@ -233,10 +236,10 @@ def _list_some(
 
 
 def _newest(database: Database, reader: Reader, key: int, listed_at: int) -> _Newest | None:
-    """Return the newest state of a conversation; None if the conversation does not belong in the
-    list.
+    """Return the newest state of a conversation, or None if the list must not contain the
+    conversation.
     """
-    # A damaged conversation keeps its earlier entry: ``verify`` reports the damage.
+    # A damaged conversation keeps its earlier entry, and ``verify`` reports the damage.
     with suppress(CorruptEvent, StoreDamaged):
         conversation = database.find_key(reader, key)
         if (
@@ -256,7 +259,7 @@ def _newest(database: Database, reader: Reader, key: int, listed_at: int) -> _Ne
             if last_change is not None and last_change.id < listed_at:
                 return _Newest(conversation, version, None, are_listed=True)
             attributes = newest_value(reading, ATTRIBUTES) or {}
-            pairs_of(attributes)  # raises if an import brought attributes of another form
+            pairs_of(attributes)  # raises if imported attributes have another form
             return _Newest(conversation, version, attributes)
         except KeyUnavailable:
             return _Newest(conversation, _NEEDS_KEY, None)
@@ -280,7 +283,7 @@ def _as_listed(newest: _Newest) -> ListedConversation:
 
 def _recent(database: Database, reader: Reader, listing: ListedConversation) -> RecentConversation:
     version = listing.version
-    if version <= 0:  # it was listed without its key, so the version was not verified
+    if version <= 0:  # this process lacks the key, so the version was not verified
         conversation = reader.conversation(listing.key)
         version = 0 if conversation is None else conversation.version
     return RecentConversation(
@@ -295,9 +298,9 @@ def _recent(database: Database, reader: Reader, listing: ListedConversation) -> 
 def _attributes(
     database: Database, reader: Reader, listing: ListedConversation
 ) -> Mapping[str, Any] | None:
-    """Return the attributes of a conversation. If the record of the attributes is missing or
-    damaged, they are read from the events. Return None if the attributes are encrypted and the key
-    is missing.
+    """Return the attributes of a conversation, or None if they are encrypted and the key is
+    missing. If the record of the attributes is missing or damaged, read the attributes from the
+    events.
     """
     attributes = listing.attributes
     if not isinstance(attributes, Record) and not listing.is_record_missing:

@@ -1,6 +1,4 @@
-"""Read the values of documents from the events of a conversation, at any version, in one
-transaction.
-"""
+"""Read the values of documents at any version of a conversation, in one transaction."""
 
 from __future__ import annotations
 
@@ -15,14 +13,14 @@ from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.redacted import has_content
 
 CHAIN_MAX: Final = 64
-"""The most differences that may build on one whole value. A reader reads the events of all
-differences and of the whole value.
+"""The maximal number of differences that may build on one whole value. To read a document, a reader
+has to read the events of all its differences.
 """
 
 
 class DocumentValue(NamedTuple):
-    """The value that the event ``id`` gave a document. The value was made from ``whole``, the last
-    value that is stored as a whole, and the later ``differences``. ``is_redacted`` says that the
+    """The value that the event ``id`` gave a document. ``value`` was computed from ``whole``, the
+    last value stored as a whole, and the later ``differences``. ``is_redacted`` is true if the
     event with the whole value was redacted.
     """
 
@@ -34,8 +32,8 @@ class DocumentValue(NamedTuple):
 
 
 def newest_documents(reading: ReadTransaction, version: int | None) -> Mapping[str, int]:
-    """Return the documents that a conversation had at a version, or has now. Each document has the
-    id of the event with its value.
+    """Map the documents of a version to the ids of the events with their values. If ``version`` is
+    None, use the present version.
     """
     stop = reading.version if version is None else check_whole("version", version)
     if not 0 <= stop <= reading.version:
@@ -51,24 +49,25 @@ def newest_documents(reading: ReadTransaction, version: int | None) -> Mapping[s
 def newest_value(
     reading: ReadTransaction, name: str, version: int | None = None, default: Any = None
 ) -> Any:
-    """Return the value of a document at a version, or now; ``default`` if there is no such
-    document.
+    """Return the value of a document at a version, or its present value if ``version`` is None.
+    Return ``default`` if the document does not exist.
     """
     ids = newest_documents(reading, version)
     return read_value(reading, name, ids[name]).value if name in ids else default
 
 
 def newest_values(reading: ReadTransaction, version: int | None = None) -> dict[str, Any]:
-    """Return all documents by name at a version, or now if ``version`` is None, in the order of
-    their names.
+    """Return the values of all documents at a version, sorted by name. If ``version`` is None,
+    return the present values.
     """
     ids = newest_documents(reading, version)
     return {name: read_value(reading, name, ids[name]).value for name in sorted(ids)}
 
 
 def read_value(reading: ReadTransaction, name: str, event_id: int) -> DocumentValue:
-    """Return the value that an event gave a document: follow differences back to the last whole
-    value, then apply them. Raises ``CorruptEvent`` if the events do not fit together.
+    """Return the value that an event gave a document. The function collects the differences back to
+    the last whole value, then applies them. Raises ``CorruptEvent`` if the events do not fit
+    together.
     """
     differences: list[Difference] = []
     base_id = event_id
@@ -99,7 +98,6 @@ def read_value(reading: ReadTransaction, name: str, event_id: int) -> DocumentVa
 
 
 def _changes_in(reading: ReadTransaction, event_id: int) -> DocumentChanges | None:
-    """Return the event with this id if the event changes documents; otherwise None."""
     if not 0 <= event_id < reading.version:
         return None
     (event,) = reading.events(event_id, event_id + 1)

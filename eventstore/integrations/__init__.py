@@ -1,3 +1,3 @@
-"""The store as the database of the eventsourcing library: the library's applications and
-projections run on our recorders.
+"""Use a foldlog store as the database of the eventsourcing library. Applications and projections of
+the eventsourcing library run on foldlog's recorders.
 """

@@ -1,20 +1,19 @@
-"""The eventsourcing library on our recorders.
+"""Run applications and projections of the eventsourcing library on a foldlog store.
 
 Set ``PERSISTENCE_MODULE=foldlog.eventstore.integrations.eventsourcing`` and
 ``FOLDLOG_URL=sqlite:///…``.
 
-``Conversations`` is the library's ``Application`` on a store. A ``ProjectionRunner`` follows this
-application and gives every event to a projection of yours, once: the projection writes its result
-and its position in one transaction. The projection's view may lie in the followed store
-(``TrackingView``) or in another database (``docs/PROJECTIONS.md``).
+``Conversations`` is a subclass of the library's ``Application`` that works on a store. A
+``ProjectionRunner`` follows this application and passes every event to your projection once. Your
+projection writes its result and its position in one transaction. The view of a projection may be in
+the followed store (``TrackingView``) or in another database (``docs/PROJECTIONS.md``).
 
-Events are ``ConversationEvent``s: one of our registered kinds with its conversation
-(``originator_id``) and its id (``originator_version``). The topic of a stored event is its
-registered name and schema version, never a Python path.
+The library's events are ``ConversationEvent`` objects. A ``ConversationEvent`` is a foldlog event
+with its conversation (``originator_id``) and its id (``originator_version``). The topic of a stored
+event is its kind with its schema version, never a Python path.
 
-``ConversationBatches`` is for read models that would fall behind a busy store if they wrote a
-transaction for each event: its runner gives a read model all new events, up to 1,000 at a time, as
-a ``RecordedBatch``.
+If a read model cannot follow a busy store with one transaction per event, use
+``ConversationBatches``. Its runner passes up to 1,000 new events at a time, as a ``RecordedBatch``.
 """
 
 from __future__ import annotations
@@ -76,7 +75,7 @@ _PAGE = 500
 _POLL_S = 0.005
 _NO_LIMIT = 2**62
 _OF_VIEWS = 0
-"""The key under which records of views are stored. No conversation has this key."""
+"""The key under which the records of views are stored. No conversation has this key."""
 _VIEW_CODEC = RowCodec("")
 
 T = TypeVar("T")
@@ -88,10 +87,10 @@ V = TypeVar("V", bound=TrackingRecorder)
 
 @dataclass(frozen=True, slots=True)
 class ConversationEvent:
-    """An event with its conversation, its id in the conversation, and the time when the store
+    """An event with its conversation, its id in the conversation, and the time at which the store
     recorded it.
 
-    ``recorded_at`` is None for an event that was not read from a store.
+    ``recorded_at`` is None if the event was not read from a store.
     """
 
     originator_id: str
@@ -101,24 +100,23 @@ class ConversationEvent:
 
 
 class Conversations(Application[str]):
-    """The conversations of a store as an application of the library.
+    """The conversations of a store, as an application of the eventsourcing library.
 
-    A view records under this application's ``name`` how far it has followed. ``events.put`` checks
-    only versions, and not the rules that ``Store.append`` checks.
+    A view stores its position under this application's ``name``. ``events.put`` checks only the
+    versions, and not the rules that ``Store.append`` checks.
     """
 
     name = "conversations"
 
 
 class ConversationMapper(Mapper[str]):
-    """Converts a ``ConversationEvent`` to a ``StoredEvent`` and back by our codec, without
-    transcoder and cipher.
+    """Converts a ``ConversationEvent`` to a ``StoredEvent`` and back, with foldlog's codec and
+    without the library's transcoder and cipher.
     """
 
     def to_stored_event(self, domain_event: DomainEventProtocol[str]) -> StoredEvent:
-        """Encode an event. Raises ``InvalidEvent`` or ``UnknownEventType``, as ``Store.append``
-        does, and ``InvalidEvent`` for an event of an aggregate of your own, because a store keeps
-        only conversations.
+        """Encode an event. Raises the errors of ``Store.append``. Raises ``InvalidEvent`` for an
+        event of an aggregate, because a foldlog store keeps only conversations.
         """
         if not isinstance(domain_event, ConversationEvent):
             raise InvalidEvent(
@@ -137,7 +135,7 @@ class ConversationMapper(Mapper[str]):
 
     def to_domain_event(self, stored_event: StoredEvent) -> DomainEventProtocol[str]:
         """Decode an event. An event of an unknown kind becomes an ``UnknownEvent``. Raises
-        ``MapperDeserialisationError`` for a damaged event.
+        ``MapperDeserialisationError`` if the stored event is damaged.
         """
         kind, schema = kind_and_schema(stored_event.topic)
         try:
@@ -169,36 +167,35 @@ class _RecordedNotification(Notification):
 
 
 class StoreRecorder:
-    """One of foldlog's recorders, which raises the errors of the library."""
+    """A recorder of foldlog that raises the errors of the eventsourcing library."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
         self._recorder = database.recorder
 
     def transact(self, work: Callable[[Transaction], T]) -> T:
-        """Run ``work`` in a write transaction, and return the result of ``work`` once the
+        """Run ``work`` in a write transaction, and return the result of ``work`` when the
         transaction is durable.
 
-        Raises the library's ``IntegrityError`` if a version or a tracking position is taken.
+        Raises the library's ``IntegrityError`` if another writer took a version or a tracking
+        position first.
         """
         with errors_of_the_library():
             return self._recorder.transact(work)
 
     @contextmanager
     def read(self) -> Iterator[Reader]:
-        """Open a read transaction."""
         with errors_of_the_library(), self._recorder.read() as reader:
             yield reader
 
     def value(self, name: str) -> str:
-        """Return a fact about the store; see
-        ``foldlog.eventstore.recorders.base.Recorder.value``.
+        """Return a fact about the store, as ``foldlog.eventstore.recorders.base.Recorder.value``
+        describes.
         """
         with errors_of_the_library():
             return self._recorder.value(name)
 
     def close(self) -> None:
-        """Close the database."""
         with errors_of_the_library():
             self._recorder.close()
 
@@ -224,7 +221,7 @@ def errors_of_the_library() -> Iterator[None]:
 
 
 class TrackingView(TrackingRecorder):
-    """The base of a projection's view. The view writes its records and its position in one
+    """The base class of a projection's view. The view writes its records and its position in one
     transaction.
 
     class Counts(TrackingView):
@@ -239,7 +236,7 @@ class TrackingView(TrackingRecorder):
         self.recorder = recorder
 
     def track(self, transaction: Transaction, tracking: Tracking) -> None:
-        """Record the position of a projection, within the caller's transaction. Raises
+        """Record the position of a projection within the caller's transaction. Raises
         ``IntegrityError`` if the notification was already processed.
         """
         transaction.set_value(
@@ -254,22 +251,22 @@ class TrackingView(TrackingRecorder):
         return int(position) if position else None
 
     def record_at(self, reader: Reader, name: str, version: int) -> Record | None:
-        """Return the newest record of this view at or before a version; records belong to no
-        conversation.
+        """Return the newest record of this view at or before a version. Records of a view belong to
+        no conversation.
         """
         records = reader.records(_OF_VIEWS, name, version, 1, backwards=True)
         return _VIEW_CODEC.decoded_record(name, records[0]) if records else None
 
     def put_records(self, transaction: Transaction, name: str, records: Iterable[Record]) -> None:
-        """Write records of this view in a transaction. A stored record with the version of a new
-        record is replaced.
+        """Write records of this view in a transaction. A new record replaces the stored record with
+        an equal name and version.
         """
         encoded = [_VIEW_CODEC.encoded_record(name, record) for record in records]
         transaction.put_records(_OF_VIEWS, name, encoded)
 
 
 class EventRecorder(TrackingView, ProcessRecorder):
-    """The library's recorders of events, on one of foldlog's recorders."""
+    """The library's recorders of events, implemented by a recorder of foldlog."""
 
     def __init__(
         self, recorder: StoreRecorder, subscription: type[PollingSubscription] | None = None
@@ -280,8 +277,9 @@ class EventRecorder(TrackingView, ProcessRecorder):
     def insert_events(
         self, stored_events: Sequence[StoredEvent], **kwargs: Any
     ) -> Sequence[int] | None:
-        """Insert all events or none, and the tracking if one is passed. Raises ``IntegrityError``
-        if a version is taken, and ``ConversationErased``.
+        """Insert all events or none. If ``tracking`` is passed, record it in this transaction.
+        Raises ``ConversationErased``, and ``IntegrityError`` if another writer took a version
+        first.
         """
         tracking: Tracking | None = kwargs.get("tracking")
         now = time.time_ns() // 1_000
@@ -306,7 +304,7 @@ class EventRecorder(TrackingView, ProcessRecorder):
         limit: int | None = None,
     ) -> Sequence[StoredEvent]:
         """Return events of a conversation. Raises ``CorruptEvent`` if an event is damaged. Cost:
-        reading all events in the range of versions; without ``desc`` reading at most ``limit``
+        reading all events in the range of versions. Without ``desc``, reading at most ``limit``
         events.
         """
         database = self.recorder.database
@@ -316,7 +314,7 @@ class EventRecorder(TrackingView, ProcessRecorder):
                 return []
             start = 0 if gt is None else gt + 1
             stop = state.version if lte is None else min(lte + 1, state.version)
-            # Ids may have gaps, so the newest rows are known only after all were read.
+            # Ids may have gaps, so the newest rows are known only after all rows were read.
             at_most = _NO_LIMIT if limit is None or desc else limit
             rows = ReadTransaction(reader, state, database).rows(start, stop, at_most)
             if desc:
@@ -345,7 +343,8 @@ class EventRecorder(TrackingView, ProcessRecorder):
                     ):
                         continue
                     if row.encoding != PLAIN and selected:
-                        return selected[:limit]  # the next call raises the error of the damage
+                        # the next call raises the error for the damaged row
+                        return selected[:limit]
                     selected.append(
                         _RecordedNotification(id=position, **_fields(conversation, row, position))
                     )
@@ -364,7 +363,9 @@ class EventRecorder(TrackingView, ProcessRecorder):
 
 
 class EventsOfAggregates(EventRecorder):
-    """A recorder of events for the library's aggregates: it returns no positions and times."""
+    """A recorder of events for the library's aggregates. The returned events have no positions and
+    no times.
+    """
 
     def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> None:
         super().insert_events(stored_events, **kwargs)
@@ -378,8 +379,8 @@ class EventsOfAggregates(EventRecorder):
 
 
 class PollingSubscription(Subscription[ApplicationRecorder]):
-    """Polls for new notifications, and reads them when another connection has committed. A poll
-    costs microseconds.
+    """Polls for new notifications, and reads the store only after another connection has committed.
+    A poll takes microseconds.
     """
 
     def __init__(self, recorder: EventRecorder, gt: int | None, topics: Sequence[str]) -> None:
@@ -397,8 +398,8 @@ class PollingSubscription(Subscription[ApplicationRecorder]):
         raise StopIteration
 
     def select(self, after: int | None) -> Sequence[Notification]:
-        """Return the next notifications after a position; an empty sequence if there is no later
-        notification yet.
+        """Return the next notifications after a position, or an empty sequence if the position is
+        the newest.
         """
         return self._recorder.select_notifications(
             after, _PAGE, topics=self._topics, inclusive_of_start=False
@@ -447,8 +448,8 @@ def _insert(database: Database, transaction: Transaction, stored: StoredEvent, n
 
 
 def kind_and_schema(topic: str) -> tuple[str, int]:
-    """Return the kind and schema of a topic ``name/schema``. Any other topic is a kind without a
-    schema.
+    """Split a topic ``name/schema`` into the kind and the schema version. Any other topic is a kind
+    with schema version 0.
     """
     kind, _, schema = topic.rpartition("/")
     return (kind, int(schema)) if kind and schema.isdigit() else (topic, 0)
@@ -459,7 +460,6 @@ def _topic(row: Row) -> str:
 
 
 def _fields(conversation: str, row: Row, position: int | None = None) -> dict[str, Any]:
-    """Return the fields of an event. Raises ``CorruptEvent`` for a damaged row."""
     sound(conversation, row, position)
     return {
         "originator_id": conversation,
@@ -471,8 +471,9 @@ def _fields(conversation: str, row: Row, position: int | None = None) -> dict[st
 
 
 class Factory(InfrastructureFactory[TrackingRecorder]):
-    """Makes the library's recorders on a store: the store of ``database``, which the caller closes,
-    or the store that ``FOLDLOG_URL`` names. Without ``FOLDLOG_URL`` the store is in memory.
+    """Makes the library's recorders for the store of ``database``, or for the store that
+    ``FOLDLOG_URL`` names. The caller closes ``database``. If ``FOLDLOG_URL`` is not set, the store
+    is in memory.
     """
 
     def __init__(self, env: Environment | EnvType | None, database: Database | None = None) -> None:
@@ -527,7 +528,7 @@ class Factory(InfrastructureFactory[TrackingRecorder]):
 class RecordedBatch:
     """One or more events of the whole store, in the order of their positions.
 
-    In the place of an unreadable event, the batch has a ``CorruptEvent`` with the event's name and
+    In place of an unreadable event, the batch has a ``CorruptEvent`` with the event's id and
     position.
     """
 
@@ -547,8 +548,8 @@ class _BatchMapper(ConversationMapper):
 
 
 class ConversationBatches(Conversations):
-    """The conversations of a store, for a runner that gives its projection a ``RecordedBatch`` at a
-    time.
+    """The conversations of a store, for a runner that passes batches of events (``RecordedBatch``)
+    to its projection.
     """
 
     name = Conversations.name

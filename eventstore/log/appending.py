@@ -1,5 +1,5 @@
-"""The work of an append and of a fork in their transactions: find the conversation, decide, link,
-insert, and call the projections.
+"""The work of an append or a fork inside its transaction: find the conversation, decide, link the
+hash chain, insert, and call the projections.
 """
 
 from __future__ import annotations
@@ -67,31 +67,30 @@ from foldlog.eventstore.recorders.types import (
 )
 from foldlog.eventstore.times import EPOCH
 
-_new: Final = tuple.__new__  # makes a named tuple without the call of its own ``__new__``
+# makes a named tuple faster, without a call of the type's own ``__new__``
+_new: Final = tuple.__new__
 _NO_SUMMARIES: frozenset[int] = frozenset()
 _decoded_event = attrgetter("decoded")
 
 
 class Besides(Struct, eq=False):
-    """The options of an append, beside its events and the version that it expects. Most appends
-    have no options.
-    """
+    """The options of an append. Most appends have no options."""
 
     idempotency_key: str | None = None
     guard: Callable[[ReadTransaction], object] | None = None
     dedupe: Literal["origin"] | None = None
     project: Callable[[WriteTransaction, Sequence[Event]], None] | None = None
-    """Calls the inline projections, if the events are structural."""
+    """Calls the inline projections with the new events, if one of the events is structural."""
     together: Sequence[Appending] = ()
-    """Appends to other conversations, in the same transaction."""
+    """Appends to other conversations in the same transaction."""
     also: Callable[[WriteTransaction], object] | None = None
-    """Writes data beside the events, in their transaction."""
+    """Writes further data in the transaction of the events."""
 
 
 class Appending(Struct, eq=False):
-    """The work of one append. The recorder calls this object with a transaction, and again with
-    another transaction if the first transaction is rolled back. After the commit ``recorded``
-    returns the events.
+    """The work of one append. The recorder calls this object with a transaction. If the transaction
+    is rolled back, the recorder calls this object again with a new transaction. After the commit,
+    ``recorded`` returns the events.
     """
 
     database: Database
@@ -100,13 +99,11 @@ class Appending(Struct, eq=False):
     expected_version: int | Literal[AnyVersion.ANY_VERSION]
     generation: Generation | None = None
     besides: Besides | None = None
-    """The options of the append; None if the append has no options, and none of its events is
-    structural or changes documents.
-    """
+    """None if the append has no options, and no event is structural or changes documents."""
     any_thread: bool = False
     earlier: tuple[Recorded, ...] | None = None
-    """The events that were recorded under the idempotency key before; empty if ``dedupe`` left no
-    events. If ``earlier`` is not None, the transaction appends nothing.
+    """The events that an earlier append recorded under the idempotency key. Empty if ``dedupe``
+    removed all events. If ``earlier`` is not None, the transaction appends nothing.
     """
     decided: Sequence[Event] = ()
     place: Place = unplaced
@@ -128,12 +125,11 @@ class Appending(Struct, eq=False):
         writing.end()
         self.key = writing.state.key
         self.last_conversation = transaction.last_conversation
-        # The others come last: one of them may append to this conversation, after these events.
+        # The appends of ``together`` come last, because they may append to this conversation too.
         for other in () if besides is None else besides.together:
             other(transaction)
 
     def _append(self, writing: WriteTransaction, batch: Sequence[Encoded], state: State) -> None:
-        """Decide, link and insert the events: all steps of an append without options."""
         events = list(map(_decoded_event, batch))
         self.decided = decide(state, Append(events, self.expected_version))
         self.place, recorded_at = writing.append(batch, self.database.now())
@@ -141,8 +137,8 @@ class Appending(Struct, eq=False):
         with_times(self.decided, self.moment)
 
     def _append_besides(self, writing: WriteTransaction, besides: Besides) -> bool:
-        """Append with the options ``besides``. Return False, and set ``earlier``, if there is
-        nothing to append.
+        """Append with the options ``besides``. If there is nothing to append, set ``earlier`` and
+        return False.
         """
         key = besides.idempotency_key
         version = writing.version
@@ -178,8 +174,8 @@ class Appending(Struct, eq=False):
         return True
 
     def recorded(self) -> tuple[Recorded, ...]:
-        """Return the recorded events. Call this method after the commit, which gives the events
-        their positions.
+        """Return the recorded events. Call this method after the commit, because the commit gives
+        the events their positions.
         """
         if self.generation is not None:
             self.generation.key = self.key or self.generation.key
@@ -196,9 +192,9 @@ class Appending(Struct, eq=False):
     def _earlier(
         self, reading: ReadTransaction, idempotency_key: str
     ) -> tuple[Recorded, ...] | None:
-        """Return the events that were recorded under the idempotency key before; None if the key is
-        new. Raises ``IdempotencyConflict`` if the recorded events differ from the events of this
-        append.
+        """Return the events that an earlier append recorded under the idempotency key, or None if
+        the key is new. Raises ``IdempotencyConflict`` if this append has other events than the
+        earlier append.
         """
         earlier = reading.recall(idempotency_key)
         if earlier is None:
@@ -226,9 +222,9 @@ class Appending(Struct, eq=False):
 def open_to_append(
     database: Database, transaction: Transaction, conversation: str, generation: Generation | None
 ) -> WriteTransaction:
-    """Open the conversation for an append. A conversation that does not exist begins with its first
-    event. Raises the errors of ``find_named``. Cost: one read; no read if the last append of this
-    connection was to the conversation.
+    """Open the conversation for an append. If the conversation does not exist, its first event
+    begins it. Raises the errors of ``find_named``. Cost: one read, or no read if the last append of
+    this connection was to the conversation.
     """
     last: LastConversation | None = transaction.last_conversation
     if (
@@ -245,7 +241,7 @@ def open_to_append(
 
 
 def _state(reading: WriteTransaction, batch: Sequence[Encoded]) -> State:
-    """Return the state that the rules of these events need."""
+    """Return the state that the rules for these events need."""
     version = reading.version
     events = list(map(_decoded_event, batch))
     kinds = set(map(type, events))
@@ -262,8 +258,8 @@ def _state(reading: WriteTransaction, batch: Sequence[Encoded]) -> State:
 
 
 def _are_equal_but_for_redactions(stored: Sequence[Event], requested: Sequence[Event]) -> bool:
-    """Return whether stored events equal the requested events, apart from trace contexts. For a
-    redacted event, only the size, the kind and the remaining fields can be compared.
+    """Compare stored events with requested events, without their trace contexts. For a redacted
+    event, only the size, the kind and the remaining fields can be compared.
     """
     return len(stored) == len(requested) and all(
         map(_is_equal_but_for_redaction, map(untraced, stored), map(untraced, requested))
@@ -275,7 +271,7 @@ def _is_equal_but_for_redaction(stored: Event, requested: Event) -> bool:
         return stored == requested
     if not can_be_redacted(requested):
         return False
-    # Documents may be stored as differences, so their size proves nothing.
+    # A document may be stored as a difference, so the size of the event proves nothing.
     has_other_size = not isinstance(
         requested, DocumentChanges
     ) and stored.redacted.bytes != size_of(encode(requested, ours=True).body)
@@ -289,16 +285,16 @@ def _brings_summary(reading: ReadTransaction, synthetic_id: int) -> bool:
 
 
 class DocumentsUnchanged(Struct):
-    """A guard of documents that were read. The guard raises ``DocumentsChanged`` if another writer
-    has since changed one of the documents, redacted an event, or used the conversation's id for
-    another conversation. The guard calls nothing but foldlog's code, so any thread may run the
+    """A guard against changes of documents that the caller has read. The guard raises
+    ``DocumentsChanged`` if another writer has changed one of the documents, redacted an event, or
+    used the conversation's id again. The guard calls only foldlog's code, so any thread may run the
     guard.
     """
 
     names: Iterable[str]
     state: tuple[int, int] | None
-    """The key of the conversation and its number of redactions when the documents were read; None
-    if the conversation did not exist.
+    """The key of the conversation and its number of redactions, as the caller read them. None if
+    the conversation did not exist.
     """
     ids: Mapping[str, int]
 
@@ -312,8 +308,8 @@ class DocumentsUnchanged(Struct):
 
 
 def can_append_all(database: Database) -> bool:
-    """Return whether ``append_all`` is possible. On a server it is not possible, because there each
-    writer has its own connection.
+    """Return whether ``append_all`` is possible. ``append_all`` is impossible on a server, because
+    each writer on a server has its own connection.
     """
     return not database.recorder.on_server
 
@@ -321,9 +317,9 @@ def can_append_all(database: Database) -> bool:
 def append_all(
     database: Database, works: Sequence[Appending]
 ) -> list[Outcome[tuple[Recorded, ...]]]:
-    """Make several appends that ``store.prepare_append`` prepared, in their order, in as few
-    transactions as possible. Return the outcome of each append: the result or the error of
-    ``Store.append``. An append that fails does not change the outcomes of the other appends.
+    """Run several prepared appends in their order, in as few transactions as possible. Return for
+    each append its result or its error, as ``Store.append`` would. A failed append does not change
+    the outcomes of other appends.
     """
     outcomes = database.recorder.transact_all([(work, work.any_thread) for work in works])
     return [
@@ -340,11 +336,11 @@ def begin_fork(
     new_id: str,
     generation: Generation | None = None,
 ) -> Conversation:
-    """Begin the fork ``new_id`` of a conversation at a version, and return it.
+    """Begin the fork ``new_id`` of a conversation at a version, and return the fork.
 
-    Raises ``ConversationNotFound``; ``ConversationErased`` for either id; ``InvalidArgument`` if
-    the conversation does not have that version, or if ``new_id`` is empty; ``VersionConflict`` if
-    ``new_id`` exists.
+    Raises ``ConversationNotFound``. Raises ``ConversationErased`` if one of the two conversations
+    is erased. Raises ``InvalidArgument`` if the conversation does not have the version, or if
+    ``new_id`` is empty. Raises ``VersionConflict`` if ``new_id`` exists.
     """
     original = find_begun(database, transaction, conversation)
     if original is None:
@@ -363,7 +359,8 @@ def begin_fork(
         0,
         new_id,
         database.now(),
-        # If the owner is encrypted, so will be the fork: its data key then has the salt.
+        # If the owner is encrypted, the fork will be encrypted, and the fork's data key contains
+        # the salt.
         owner.salt if owner.sealed_key is None else b"",
         parent=owner.key,
         parent_version=at,
@@ -388,8 +385,8 @@ def begin_fork(
 
 
 def _keep_source_keys(parent: ReadTransaction, fork: WriteTransaction, at: int) -> None:
-    """Copy to the fork the source ids of the events that the fork shares. Without these ids an
-    import into the fork could bring redacted events back.
+    """Copy the source ids of the shared events to the fork. Without these ids, an import into the
+    fork could bring redacted events back.
     """
     for name, recalled in parent.source_keys():
         if recalled.first_id < at:
@@ -400,8 +397,8 @@ def _keep_source_keys(parent: ReadTransaction, fork: WriteTransaction, at: int) 
 def _owner(
     database: Database, transaction: Transaction, conversation: Conversation, at: int
 ) -> Conversation:
-    """Return the conversation under whose key event ``at - 1`` is stored: ``conversation`` or an
-    ancestor of ``conversation``.
+    """Return the conversation that stores event ``at - 1``: ``conversation`` or one of its
+    ancestors.
     """
     if at > conversation.begins:
         return conversation

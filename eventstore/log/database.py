@@ -1,9 +1,9 @@
-"""A recorder, the codecs of the recorder's conversations, and the state of one conversation after
-the last append.
+"""A recorder, the codecs of its conversations, and the state of one conversation after the last
+append.
 
-A recorder keeps rows as bytes. The store, and everything that maintains a store, applies the codec
-of a conversation to the conversation's rows after a read and before an insert. In a store without
-keys a codec is a checksum, and nothing is encrypted.
+A recorder stores rows as bytes. Code that reads or inserts rows applies the codec of the
+conversation after a read and before an insert. In a store without keys, the codec only adds and
+checks a checksum.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ T = TypeVar("T")
 
 
 class LastConversation(NamedTuple):
-    """The state of a conversation after the last append of a connection, with its salt decrypted,
+    """The state of a conversation after the last append of a connection, with its decrypted salt
     and its codec.
 
-    In SQLite, the connection that writes remembers the state of one conversation as long as no
-    other program commits. With the remembered state, the next append to the conversation, and its
-    View, need not ask the database. On a server the next append expects the remembered state, and
-    the server compares this state in the round trip of the append.
+    In SQLite, the writing connection remembers the state of one conversation until another program
+    commits. With this state, the next append to the conversation, and its View, need no query. On a
+    server, the next append expects this state. The server compares the expected state in the round
+    trip of the append.
 
-    ``settings`` are the settings of the database object that opened the codec. ``rows`` has the
-    newest rows, decrypted, which were appended one after another to ``before``.
+    ``settings`` are the settings of the database object that opened the codec. ``rows`` contains
+    the newest rows, decrypted. These rows were appended after the state ``before``.
     """
 
     state: Conversation
@@ -44,14 +44,15 @@ class LastConversation(NamedTuple):
     before: Conversation
     rows: tuple[Row, ...] = ()
     size: int = 0
-    """The bytes of the bodies of ``rows``."""
+    """The total size of the bodies of ``rows``, in bytes."""
 
     def rows_since(self, earlier: Conversation) -> Sequence[Row] | None:
-        """Return the rows that were appended to the conversation since the state ``earlier``.
-        Return None if some of these rows are not in memory, or if content was redacted.
+        """Return the rows that were appended to the conversation after the state ``earlier``.
+        Return None if one of these rows is not in memory, or if content was redacted.
 
-        The events of ``earlier`` may belong to a transaction that was rolled back. The head of
-        ``earlier`` reveals such events, because every head depends on all events before it.
+        The events of ``earlier`` may come from a transaction that was rolled back. A comparison
+        with the head of ``earlier`` detects such events, because every head depends on all events
+        before it.
         """
         present = self.state
         before = self.before
@@ -67,12 +68,12 @@ class LastConversation(NamedTuple):
 
 
 class Late(NamedTuple):
-    """The conversations that could not be written to the list.
+    """The conversations that this process could not write to the list of conversations.
 
-    ``data_version``  the database's ``data_version`` at that time
+    ``data_version``  the database's ``data_version`` at the moment of the list
     ``until``         the position up to which changes were read
-    ``unlisted``      their keys, and the versions at which they are listed
-    ``listings``      by key, their entries that the list should have
+    ``unlisted``      the keys of the conversations, and the versions at which the list has them
+    ``listings``      the entries that the list should have, by key
     """
 
     data_version: int | None
@@ -85,8 +86,8 @@ NOTHING_LATE = Late(None, 0, (), {})
 
 
 class Database:
-    """A recorder, the settings with which this process writes rows to the recorder, and the codecs
-    of its conversations. Thread-safe.
+    """A recorder, the settings with which this process writes rows, and the codecs of the
+    recorder's conversations. Thread-safe.
     """
 
     def __init__(
@@ -103,46 +104,47 @@ class Database:
             self.now = lambda: to_microseconds(clock(), "what the clock returns")
         self.settings = settings or WriteSettings()
         self.last_conversation: LastConversation | None = None
-        """On a server: the state of a conversation after the last append by this object, which the
-        next append expects.
+        """Only on a server: the state of a conversation after the last append by this object. The
+        next append expects this state.
         """
         self._is_contended = False
-        """On a server: whether other writers wrote to the conversation of ``last_conversation``
-        since. If they did, the next append asks for the conversation's state before it writes.
+        """Only on a server: whether other writers have written to the conversation of
+        ``last_conversation``. If this is true, the next append reads the conversation's state
+        before it writes.
         """
         self._opened_last: tuple[Conversation | None, RowCodec | None] = None, None
         self.late = NOTHING_LATE
-        """The conversations that could not be written to the list when it was last read."""
+        """The conversations that the last listing could not write to the list."""
 
     @property
     def uuid(self) -> str:
-        """The name of this store. The name stays when the store's file is moved."""
+        """The name of this store. The name stays the same when the store's file is moved."""
         return self.recorder.value("uuid")
 
     @property
     def last_position(self) -> int:
         """The highest position that this store has given to an event. A follower with a higher
-        position has read events that the store lost.
+        position has read events that the store has lost.
         """
         return self.recorder.position(self.recorder.value("last_position"))
 
     @property
     def bytes_pending(self) -> bool:
-        """Whether the store's file may still hold bytes that were erased or encrypted. ``vacuum``
-        removes these bytes.
+        """Whether the store's file may still contain the bytes of erased or later encrypted events.
+        ``vacuum`` removes these bytes.
         """
         return self.recorder.value("bytes_pending") != ""
 
     def cached_state(self, conversation: str) -> LastConversation | None:
-        """Return the present state of the conversation if this process knows the state without
-        asking the database: the last append of this process was to the conversation, and no other
-        program has committed since. Otherwise return None. Cost: some system calls.
+        """Return the present state of the conversation if this process knows it without a query.
+        Otherwise return None. This process knows the state if its last append was to the
+        conversation and no other program has committed since. Cost: a few system calls.
         """
         return self.last_conversation_in(self.recorder, conversation)
 
     def data_version(self) -> int:
-        """Return a number that changes when another connection has committed. A follower can poll
-        this number cheaply before it follows again.
+        """Return a number that changes whenever another connection has committed. A follower can
+        poll this number cheaply, and read events only after a change.
         """
         return int(self.recorder.value("data_version"))
 
@@ -151,13 +153,13 @@ class Database:
     def find(
         self, reader: Reader, conversation: str, *, pending: bool = False
     ) -> Conversation | None:
-        """Return the conversation with this id; None if there is no such conversation. The
-        conversation's salt is decrypted if this process has the conversation's key.
+        """Return the conversation with this id, or None if it does not exist. If this process has
+        the conversation's key, the returned salt is decrypted.
 
-        Raises ``EventsNotMade`` if the conversation's source has records without events, unless
-        ``pending`` is true. After ``EventsNotMade`` the recorder makes the events and runs the work
-        again, so no read, append or fork has to make events. Raises ``CorruptEvent`` if the
-        conversation's columns are damaged, or if its mark is from another state.
+        Unless ``pending`` is true, raises ``EventsNotMade`` if the conversation's source has
+        records without events. After ``EventsNotMade``, the recorder makes the events and runs the
+        work again. So no read, append or fork has to make events. Raises ``CorruptEvent`` if the
+        conversation's columns are damaged, or if its mark belongs to another state.
         """
         if type(conversation) is not str:
             raise TypeError(f"the id of a conversation must be a text, not {conversation!r}")
@@ -176,8 +178,8 @@ class Database:
     def last_conversation_in(
         self, transaction: Reader | Recorder, conversation: str
     ) -> LastConversation | None:
-        """Return the present state of the conversation if the transaction's connection knows it
-        from its last append; otherwise None.
+        """Return the present state of the conversation if its last append used the connection of
+        ``transaction``. Otherwise return None.
         """
         last: LastConversation | None = transaction.last_conversation
         is_present = last is not None and (last.state.id, last.settings) == (
@@ -187,19 +189,14 @@ class Database:
         return last if is_present else None
 
     def find_key(self, reader: Reader, key: str | int) -> Conversation | None:
-        """Return the conversation with this key (a number), staged or visible, or with this id (a
-        text). The conversation may have records without events.
+        """Return the conversation with this key (a number) or id (a text). The conversation may be
+        staged, and may have records without events.
         """
         return self._opened(reader.conversation(key))
 
     # -- codecs
 
     def codec_of(self, conversation: Conversation) -> RowCodec:
-        """Return the codec of a conversation.
-
-        Raises ``KeyUnavailable`` if the conversation is encrypted and its key is not in the ring,
-        and ``CorruptEvent`` if the conversation's mark is from another state.
-        """
         last_opened, codec = self._opened_last
         if conversation is last_opened and codec is not None:
             return codec
@@ -218,9 +215,6 @@ class Database:
         return RowCodec(conversation.id, data_key, mark)
 
     def data_key(self, conversation: Conversation) -> DataKey | None:
-        """Return the key of a conversation; None if the conversation is not encrypted. Raises
-        ``KeyUnavailable``.
-        """
         if conversation.sealed_key is None:
             return None
         if self.settings.keys is None:
@@ -234,8 +228,8 @@ class Database:
     # -- steps
 
     def _compared(self, reader: Reader, last: LastConversation) -> Conversation | None:
-        """Return the present state of the conversation of the last append. On a server this method
-        may send no query: the append then compares the expected state.
+        """Return the present state of the conversation of the last append. On a server, this method
+        may send no query, because the append later compares the expected state.
         """
         if last.codec.data_key is None:
             expected = last.state
@@ -249,8 +243,8 @@ class Database:
         return last.state
 
     def _opened(self, conversation: Conversation | None) -> Conversation | None:
-        """Return the conversation with its salt decrypted. If the conversation's key is missing,
-        the conversation is returned with an encrypted salt: it can be found, but not read.
+        """Return the conversation with its salt decrypted. If the key is missing, the salt stays
+        encrypted: the conversation can be found, but not read.
         """
         if conversation is None or conversation.sealed_key is None:
             return conversation
@@ -265,8 +259,8 @@ class Database:
 
 
 def start_after(conversation: str | None) -> str:
-    """Return the smallest id after ``conversation``: a list continues at this id. For None, return
-    the smallest possible id.
+    """Return the smallest id after ``conversation``, where the next page of a list begins. For
+    None, return the smallest possible id.
     """
     return "" if conversation is None else conversation + "\0"
 
@@ -277,8 +271,8 @@ def paged(
     size: int,
     after: str | None = None,
 ) -> Iterator[T]:
-    """Yield the items of all pages. ``page(after)`` returns at most ``size`` items with names after
-    ``after``.
+    """Yield the items of all pages. ``page(after)`` returns at most ``size`` items whose names come
+    after ``after``.
     """
     while True:
         items = page(after)
@@ -289,14 +283,13 @@ def paged(
 
 
 def behind(reader: Reader, position: int) -> list[str]:
-    """Return the read models and projections that have not reached a position."""
     trackings = json.loads(reader.value("trackings"))
     return [name for name, reached in trackings if not reader.has_reached(reached, position)]
 
 
 def encrypted(conversation: Conversation, keys: KeyRing) -> tuple[Conversation, DataKey, Mark]:
-    """Return a plain conversation with a new data key. The conversation's mark says that none of
-    its rows is encrypted yet.
+    """Return a plain conversation with a new data key. The returned mark says that no row of the
+    conversation is encrypted yet.
     """
     secret = DataKey.new_secret(conversation.salt)
     wrapped = keys.wrap(conversation.id, secret)

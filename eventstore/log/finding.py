@@ -1,5 +1,5 @@
-"""Find a conversation by its id, and read the conversation: at one moment, page by page, or
-together with all other conversations.
+"""Find a conversation by its id, and read it at one moment, by pages, or together with all other
+conversations.
 """
 
 from __future__ import annotations
@@ -29,17 +29,16 @@ _FIRST_LISTED = 2
 
 
 def find_begun(database: Database, reader: Reader, conversation: str) -> Conversation | None:
-    """Return a conversation; None if it does not exist. Raises ``ConversationErased``, and
+    """Return a conversation, or None if it does not exist. Raises ``ConversationErased``. Raises
     ``CorruptEvent`` if the conversation's events are lost.
     """
     return begun(database.find(reader, conversation))
 
 
 def find_again(database: Database, reader: Reader, former: Conversation) -> ReadTransaction:
-    """Return the present state of a conversation that an earlier transaction found. Raises
-    ``ConversationErased`` if the conversation was erased, even if another conversation has its id
-    by now. Raises ``EventsNotMade`` if some records of the conversation's source have no events
-    yet, unless some had none in ``former`` either.
+    """Find a conversation again that an earlier transaction found. Raises ``ConversationErased`` if
+    the conversation was erased, even if a new conversation uses its id. Raises ``EventsNotMade`` if
+    the conversation has records without events, unless ``former`` had such records too.
     """
     present = begun(database.find(reader, former.id, pending=former.pending > 0))
     if present is None:
@@ -53,15 +52,14 @@ def find_again(database: Database, reader: Reader, former: Conversation) -> Read
 def read_existing(
     database: Database, conversation: str, work: Callable[[ReadTransaction], T], reader: Reader
 ) -> T:
-    """Run ``work`` on a conversation. Raises the errors of ``find_existing``."""
     return work(ReadTransaction(reader, find_existing(database, reader, conversation), database))
 
 
 def find_existing(
     database: Database, reader: Reader, conversation: str, *, pending: bool = False
 ) -> Conversation:
-    """Return a conversation, as ``find_begun`` does. With ``pending`` the conversation may have
-    records without events. Raises ``ConversationNotFound`` if there is no such conversation.
+    """Return a conversation. Raises ``ConversationNotFound`` if it does not exist. If ``pending``
+    is true, the conversation may have records without events.
     """
     state = begun(database.find(reader, conversation, pending=pending))
     if state is None:
@@ -69,18 +67,18 @@ def find_existing(
     return state
 
 
-# -- the id of an erased conversation, used again
+# -- an id that is used again after an erasure
 
 
 @dataclass
 class Generation:
-    """One of several conversations that had one id, one after the other. A writer always appends to
-    the conversation that the writer found at its first append. ``key`` is the key of this
-    conversation, and None before the writer's first append.
+    """A conversation among the conversations that had its id one after another. A writer always
+    appends to the conversation that its first append found. ``key`` is the key of this
+    conversation. Before the writer's first append, ``key`` is None.
 
-    If ``replaces_erased`` is true and the conversation is erased, the writer begins another
-    conversation with the erased one's id. ``fence`` is called in the transaction of each append,
-    before the append decides. If ``fence`` raises, the append is refused.
+    If ``replaces_erased`` is true and the conversation is erased, the first append begins a new
+    conversation with its id. ``fence`` is called inside the transaction of each append, before the
+    rules of the append are checked. If ``fence`` raises an error, the append fails with this error.
     """
 
     key: int | None = None
@@ -91,12 +89,12 @@ class Generation:
 def find_named(
     database: Database, reader: Reader, conversation: str, generation: Generation | None
 ) -> tuple[Conversation | None, int | None]:
-    """Return the conversation to append to; None if the append begins a conversation. Return also
-    the key of the erased conversation that the new conversation replaces; None if it replaces none.
+    """Return the conversation to append to, or None if the append begins a conversation. Return
+    also the key of the erased conversation that the new conversation replaces, or None.
 
-    Raises ``ConversationErased`` if the conversation of ``generation`` is erased, even if another
-    conversation has its id by now. Raises ``ConversationNotFound`` if the conversation was found
-    before and is no longer in the store. Raises ``CorruptEvent``.
+    Raises ``ConversationErased`` if the conversation of ``generation`` is erased, even if a new
+    conversation uses its id. Raises ``ConversationNotFound`` if the store has lost the conversation
+    of ``generation``. Raises ``CorruptEvent``.
     """
     state = database.find(reader, conversation)
     if generation is None:
@@ -112,8 +110,8 @@ def find_named(
 
 
 def tombstones_before(reader: Reader, conversation: Conversation) -> Sequence[Conversation]:
-    """Return the erased conversations that had the conversation's id before, the oldest first.
-    Cost: one read for each erased conversation.
+    """Return the erased conversations that had the conversation's id before, sorted from the oldest
+    to the newest. Cost: one read for each erased conversation.
     """
     tombstones = list[Conversation]()
     key = conversation.replaces
@@ -130,8 +128,8 @@ def tombstones_before(reader: Reader, conversation: Conversation) -> Sequence[Co
 
 
 class Moment:
-    """All conversations of a store in one transaction. Use this object while the transaction is
-    open.
+    """All conversations of a store in one transaction. Use this object only while the transaction
+    is open.
     """
 
     def __init__(self, database: Database, reader: Reader) -> None:
@@ -140,11 +138,10 @@ class Moment:
         self._open: dict[str, ReadTransaction] = {}
 
     def conversation(self, conversation: str) -> ReadTransaction:
-        """Return the transaction of one conversation; a second call for the conversation returns
-        the first call's object.
+        """Return the transaction of one conversation. Repeated calls return the same object.
 
-        Raises ``ConversationNotFound``, ``ConversationErased``, ``CorruptEvent``. Cost: one query
-        for the first call.
+        Raises ``ConversationNotFound``, ``ConversationErased`` or ``CorruptEvent``. Cost: one query
+        at the first call.
         """
         reading = self._open.get(conversation)
         if reading is None:
@@ -154,15 +151,15 @@ class Moment:
         return reading
 
     def query(self, work: Callable[[Reader], T]) -> T:
-        """Run ``work`` in this object's transaction; ``Recorder.query`` would open a transaction
-        for ``work``.
+        """Run ``work`` in this object's transaction, and not in a new transaction as
+        ``Recorder.query`` does.
         """
         return work(self._reader)
 
     def beginning_with(self, start: str) -> Iterator[Conversation]:
-        """Yield the conversations, also erased ones, whose ids are longer than ``start`` and begin
-        with it, in the order of the ids' UTF-8 bytes. Cost: reading the rows of these
-        conversations.
+        """Yield the conversations whose ids begin with ``start``, except the conversation ``start``
+        itself. The order is the order of the ids' UTF-8 bytes. Erased conversations are included.
+        Cost: reading the rows of these conversations.
         """
         return beginning_with(
             start, lambda after, limit: self._reader.conversations(start_after(after), limit)
@@ -172,16 +169,16 @@ class Moment:
 def query_all(database: Database, work: Callable[[Moment], T]) -> T:
     """Run ``work`` on the newest state of all conversations, and return the result of ``work``.
 
-    All reads of ``work`` show the store at one moment. ``work`` may be run again, as in
-    ``Store.query``. Raises ``StoreUnavailable``.
+    All reads of ``work`` show the store at one moment. As in ``Store.query``, ``work`` may run more
+    than once. Raises ``StoreUnavailable``.
     """
     return database.recorder.query(lambda reader: work(Moment(database, reader)))
 
 
 def beginning_with(start: str, listed: Callable[[str, int], Sequence[Listed]]) -> Iterator[Listed]:
-    """Yield the conversations whose ids are longer than ``start`` and begin with it.
-    ``listed(after, limit)`` returns a page of conversations. The first pages are short, because
-    often only a few ids begin with ``start``.
+    """Yield the conversations whose ids begin with ``start``, except the conversation ``start``
+    itself. ``listed(after, limit)`` returns a page of conversations. The first pages are short,
+    because often only a few ids begin with ``start``.
     """
     after = start
     size = _FIRST_LISTED
@@ -201,8 +198,6 @@ def beginning_with(start: str, listed: Callable[[str, int], Sequence[Listed]]) -
 
 
 def living_forks(reader: Reader, key: int) -> list[Conversation]:
-    """Return the forks of the conversation with this key, without erased forks."""
-
     def page(after: str | None) -> Sequence[Conversation]:
         return reader.conversations(start_after(after), PAGE, forks_of=key)
 
@@ -212,18 +207,19 @@ def living_forks(reader: Reader, key: int) -> list[Conversation]:
 def forks_that_share(
     database: Database, reader: Reader, key: int, ids: Iterable[int]
 ) -> Iterator[tuple[Conversation, list[int]]]:
-    """Yield the forks that share some of these events of the conversation with this key, and the
-    forks of these forks. Each fork comes with the ids of the events that it shares.
+    """Yield the forks, at any depth, that share some of these events of the conversation with this
+    key. Yield with each fork the ids of the events that the fork shares.
     """
     for fork in living_forks(reader, key):
         if shared := [event_id for event_id in ids if event_id < fork.begins]:
-            with_lineage = database.find_key(reader, fork.key)  # lists leave out the lineage
+            # a list of conversations has no lineage
+            with_lineage = database.find_key(reader, fork.key)
             if with_lineage is not None:
                 yield with_lineage, shared
                 yield from forks_that_share(database, reader, fork.key, shared)
 
 
-# -- page by page
+# -- by pages
 
 
 def pages(
@@ -235,9 +231,9 @@ def pages(
     *,
     reverse: bool = False,
 ) -> Iterator[Iterable[T]]:
-    """Yield the result of ``read`` for each page of a conversation; with ``reverse`` the last page
-    comes first. The first page, often the only page, is read at once, in the transaction that finds
-    the conversation.
+    """Yield the results of ``read`` for the pages of a conversation. If ``reverse`` is true, begin
+    with the last page. The first page is often the only page, so it is read in the transaction that
+    finds the conversation.
     """
 
     def read_first_page(
@@ -271,10 +267,9 @@ def pages_again(
     *,
     reverse: bool = False,
 ) -> Iterator[Iterable[T]]:
-    """Yield the result of ``read`` for each page of a conversation that was found before. If the
-    database cannot read a page, the page is divided into shorter pages, down to the event that
-    cannot be read. Raises ``CorruptEvent`` at the unreadable event, and the errors of
-    ``find_again``.
+    """Yield the results of ``read`` for the pages of a conversation that was found before. If the
+    database cannot read a page, the page is halved again and again, down to the single unreadable
+    event. Raises ``CorruptEvent`` at the unreadable event, and the errors of ``find_again``.
     """
 
     def read_page(reader: Reader, first: int, end: int) -> Iterable[T]:
@@ -295,12 +290,11 @@ def pages_again(
 
 
 def events_back(reading: ReadTransaction, start: int, stop: int) -> list[Event]:
-    """Return the events of a page, the newest first."""
     return list(reading.page(start, stop))[::-1]
 
 
 def page_ranges(start: int, stop: int, *, reverse: bool = False) -> Iterator[tuple[int, int]]:
-    """Yield the first id and the end of each page. With ``reverse`` the first page is short,
+    """Yield the first id and the end of each page. With ``reverse``, the first page is short,
     because most callers need only the newest events.
     """
     if not reverse:

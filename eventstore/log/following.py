@@ -19,14 +19,14 @@ _PAGE = 1_000
 
 
 def follow(database: Database, after_position: int, limit: int | None) -> Iterator[Recorded]:
-    """Yield the events after a position, read a page at a time: see ``Store.follow``."""
+    """Yield the events after a position, as ``Store.follow`` describes."""
     page_size = _PAGE
     while limit is None or limit > 0:
         size = page_size if limit is None else min(page_size, limit)
         try:
             page = read_placed_rows(database, after_position, size)
         except StoreDamaged as error:
-            # Halve the page until it has one row, to name the event that cannot be read.
+            # Halve the page down to a single row, to find the event that cannot be read.
             if size > 1:
                 page_size = size // 2
                 continue
@@ -46,7 +46,6 @@ def follow(database: Database, after_position: int, limit: int | None) -> Iterat
 
 
 def read_placed_rows(database: Database, after_position: int, limit: int) -> Sequence[PlacedRow]:
-    """Read rows as ``placed_rows`` does, in a new read transaction."""
     return database.recorder.query(
         partial(placed_rows, database, after_position=after_position, limit=limit)
     )
@@ -55,9 +54,9 @@ def read_placed_rows(database: Database, after_position: int, limit: int) -> Seq
 def placed_rows(
     database: Database, reader: Reader, after_position: int, limit: int
 ) -> Sequence[PlacedRow]:
-    """Read decoded rows in the order of positions: see ``RowCodec.decoded``."""
+    """Read decoded rows in the order of positions, as ``RowCodec.decoded`` describes."""
     placed = reader.placed_rows(after_position, limit)
-    # Decode the rows of each conversation together, and then put them back in order.
+    # Decode the rows of a conversation together, and then restore the order of positions.
     stored: dict[tuple[str, bool], list[Row]] = {}
     for _, conversation, row, is_entry in placed:
         stored.setdefault((conversation, is_entry), []).append(row)
@@ -72,8 +71,8 @@ def placed_rows(
 
 
 def _restored_entry(reader: Reader, damaged: PlacedRow) -> PlacedRow:
-    """Make the damaged entry of an erasure again from the erasure's tombstone. Return a damaged
-    entry of another kind unchanged.
+    """Restore the damaged entry of an erasure from the tombstone of the conversation. A damaged
+    entry of another kind is returned unchanged.
     """
     conversation = reader.conversation(damaged.conversation)
     tombstones: tuple[Conversation, ...] = ()
@@ -86,11 +85,11 @@ def _restored_entry(reader: Reader, damaged: PlacedRow) -> PlacedRow:
 
 
 def recorded(placed: Sequence[PlacedRow]) -> Iterator[Recorded | CorruptEvent]:
-    """Yield the events of these rows. In the place of an unreadable event, yield a ``CorruptEvent``
-    that names the event.
+    """Yield the events of these rows. In place of an unreadable event, yield the ``CorruptEvent``
+    that names it.
     """
     rows = [item.row for item in placed]
-    # Rows without damage are decoded together, which takes less time.
+    # Undamaged rows are decoded together, which takes less time.
     if rows and all(row.encoding == PLAIN for row in rows):
         events = events_of_rows(rows)
     else:
@@ -112,7 +111,8 @@ def _decoded(
 ) -> Sequence[Row]:
     if is_entry:
         return [as_followed(row) for row in RowCodec(conversation).decoded(stored)]
-    # A store without keys reads only plain rows, for which the conversation need not be found.
+    # A store without keys reads only plain rows, and plain rows can be decoded without their
+    # conversation.
     if database.settings.keys is None:
         rows = RowCodec(conversation).decoded(stored)
         if not any(row.encoding == DAMAGED for row in rows):

@@ -1,8 +1,8 @@
-"""Write a history into one conversation: compare the stored events, stage the new events, and
-publish the staged events all at once.
+"""Import a history into one conversation: compare the stored events, stage the new events, and
+publish all staged events at once.
 
-This import compares the content of events; a copy (``eventstore/maintenance/copy.py``) compares the
-heads of events.
+This import compares the contents of events, but a copy (``eventstore/maintenance/copy.py``)
+compares the heads of events.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from foldlog.eventstore.recorders.errors import FAILURES
 from foldlog.eventstore.recorders.types import Conversation, Row
 
 CHUNK = 1_000
-"""The number of rows in one transaction: 1,000 events hold the write lock for some 10 to 50 ms."""
+"""The number of rows in one transaction. 1,000 events hold the write lock for 10 to 50 ms."""
 REST_S = 0.005
 """The pause between two transactions, in seconds. Other writers get the write lock during the
 pause.
@@ -58,7 +58,7 @@ ARCHIVE = "archive"
 ARCHIVED = "archived"
 RESTORED = "restored"
 DISCARD = "discard"
-"""The operations that may be left unfinished; see ``maintenance.unfinished``."""
+"""The operations that may be left unfinished, as ``maintenance.unfinished`` describes."""
 
 _CHUNK_BYTES = 8 * 2**20
 
@@ -66,18 +66,18 @@ T = TypeVar("T")
 Item = TypeVar("Item", Encoded, Row)
 Beside = Callable[[WriteTransaction], object]
 Project = Callable[[WriteTransaction, Sequence[Event]], None]
-"""Calls the inline projections with events that a transaction has just written."""
+"""Calls the inline projections with events that the transaction has just written."""
 
 
 class StagedWriter:
     """Write a history into one conversation in small transactions, so that live appends never wait
-    for it.
+    for the whole history.
 
-    A new conversation is staged: no reader sees the conversation until it is published whole. New
+    A new conversation is staged, which means invisible, until the whole history is published. New
     events of an existing conversation are appended, and stay even if a later transaction fails. As
     a context manager, the writer deletes a staged conversation after an error or Ctrl-C. If the
-    writer cannot delete the staged rows, the rows stay invisible, and the next import or 'foldlog
-    store vacuum' deletes them.
+    writer cannot delete the staged rows, the rows stay invisible. The next import or 'foldlog store
+    vacuum' deletes them.
     """
 
     def __init__(
@@ -89,8 +89,8 @@ class StagedWriter:
         replaces: int | None = None,
     ) -> None:
         """``existing`` is the stored conversation. If ``existing`` is None, the first transaction
-        begins ``new``. ``replaces`` is the key of an erased conversation whose id ``new`` uses
-        again.
+        begins the conversation ``new``. ``replaces`` is the key of the erased conversation whose id
+        ``new`` uses again.
         """
         self.database = database
         self._new = new
@@ -98,15 +98,14 @@ class StagedWriter:
         self._replaces = replaces
         self._is_published = existing is not None
         self.key = None if existing is None else existing.key
-        """The key of the conversation in this store, once the conversation has begun."""
+        """The key of the conversation in this store, or None before the conversation has begun."""
         self._tried: int | None = None
-        """The conversation's key, set before the first commit: an interrupt right after the first
+        """The conversation's key, set before the first commit. An interrupt right after the first
         commit leaves ``key`` at None.
         """
         self._next = 0.0
-        """When the next transaction may begin."""
+        """The earliest moment for the next transaction, in seconds of the monotonic clock."""
         self.added = 0
-        """The number of events that were added."""
 
     def __enter__(self) -> Self:
         return self
@@ -120,10 +119,10 @@ class StagedWriter:
                     delete_rows(recorder, key)
 
     def add(self, rows: Sequence[Row], beside: Beside) -> None:
-        """Add the next rows, at most some thousand rows that are not encoded, in one transaction
-        with the writes of ``beside``.
+        """Add the next rows in one transaction with the writes of ``beside``. Pass at most some
+        thousand rows, which are not encoded yet.
 
-        Raises ``VersionConflict`` if another writer began the conversation, or appended to it.
+        Raises ``VersionConflict`` if another writer began the conversation or appended to it.
         """
 
         def work(writing: WriteTransaction) -> None:
@@ -134,9 +133,9 @@ class StagedWriter:
         self.added += len(rows)
 
     def publish(self, version: int, beside: Beside = lambda _: None) -> None:
-        """Make a staged conversation visible, in one transaction with the writes of ``beside``. All
-        other staged imports of the conversation are discarded: killed imports, and running imports,
-        which then fail.
+        """Make a staged conversation visible, in one transaction with the writes of ``beside``.
+        Discard all other staged imports of the conversation. If such an import is still running, it
+        then fails.
         """
 
         def work(writing: WriteTransaction) -> None:
@@ -144,14 +143,14 @@ class StagedWriter:
             beside(writing)
 
         if not self._is_published and self.key is not None:
-            self._next = 0.0  # it takes no time, so it needs no pause
+            self._next = 0.0  # publishing takes little time, so it needs no pause
             self._write(version, work)
             self._is_published = True
         discard_staged(self.database.recorder, self._new.id)
 
     def transact(self, work: Callable[[Transaction], T]) -> T:
-        """Run ``work`` in a transaction, some milliseconds after the last transaction, so that
-        other writers get the write lock.
+        """Run ``work`` in a transaction, after a pause of some milliseconds in which other writers
+        get the write lock.
         """
         time.sleep(max(0.0, self._next - time.monotonic()))
         try:
@@ -160,8 +159,8 @@ class StagedWriter:
             self._next = time.monotonic() + REST_S
 
     def _write(self, version: int, work: Callable[[WriteTransaction], object]) -> None:
-        """Run ``work`` on the conversation, which must be at ``version``. The first call begins a
-        new conversation.
+        """Run ``work`` on the conversation, which must have the version ``version``. The first call
+        begins a new conversation.
         """
 
         def in_transaction(transaction: Transaction) -> int:
@@ -199,9 +198,9 @@ def ingest(
 ) -> tuple[int, int]:
     """Import a history into a conversation. Return the number of added events, and the new version.
 
-    A new conversation is staged even if it is short, so that all imports run the same code. For 40
-    short events a staged import takes twice the CPU time of an append, and one more commit. Raises
-    ``HistoryDiverged``, ``ConversationErased``.
+    Even a short new conversation is staged, so that all imports run the same code. For 40 short
+    events, a staged import takes twice the CPU time of an append and needs one commit more. Raises
+    ``HistoryDiverged`` and ``ConversationErased``.
     """
     existing = database.recorder.query(lambda reader: find_begun(database, reader, conversation))
     if existing is not None:
@@ -238,8 +237,8 @@ def extend(
     secret: bytes | None,
     transaction: Transaction,
 ) -> int:
-    """Append events of a source to a conversation that has begun, with the writes of ``also``.
-    Return the conversation's new version.
+    """Append events of a source to an existing conversation, in one transaction with the writes of
+    ``also``. Return the conversation's new version.
     """
     state = begun(database.find(transaction, conversation, pending=True))
     if state is None:
@@ -258,9 +257,9 @@ def extend(
 
 
 def stored_rows(database: Database, state: Conversation, start: int = 0) -> Iterator[Row]:
-    """Yield the rows of a conversation from event ``start`` on, a page at a time. Raises
+    """Yield the rows of a conversation from event ``start`` on, read by pages. Raises
     ``CorruptEvent`` at a missing or unreadable row, and ``ConversationErased`` if the conversation
-    is erased while the rows are read.
+    is erased between two pages.
     """
 
     def page(reading: ReadTransaction, first: int, end: int) -> Iterable[Row]:
@@ -272,7 +271,7 @@ def stored_rows(database: Database, state: Conversation, start: int = 0) -> Iter
 
 
 def chunked(items: Iterable[Item]) -> Iterator[list[Item]]:
-    """Yield the items in groups that are small enough for one transaction."""
+    """Group the items so that each group is small enough for one transaction."""
     chunk: list[Item] = []
     size = 0
     for item in items:
@@ -290,11 +289,11 @@ def chunked(items: Iterable[Item]) -> Iterator[list[Item]]:
 def new_events(
     database: Database, state: Conversation, history: Iterator[Encoded]
 ) -> Iterator[Encoded]:
-    """Compare a history with the stored events. Return the events of the history that are not
-    stored yet.
+    """Compare a history with the stored events. Return the events of the history that the store
+    lacks.
 
-    Raises ``HistoryDiverged`` at the first event that differs, or that was redacted here: the
-    content of a redacted event must not come back under this id.
+    Raises ``HistoryDiverged`` at the first event that differs or was redacted. The content of a
+    redacted event must not come back under this id.
     """
     for row in stored_rows(database, state):
         encoded = next(history, None)
@@ -306,7 +305,7 @@ def new_events(
             encoded.schema,
             encoded.body,
         ):
-            stored_event_of(state.id, row)  # raises CorruptEvent if the row is damaged
+            stored_event_of(state.id, row)  # raises ``CorruptEvent`` if the row is damaged
             raise HistoryDiverged(state.id, row.id, state.version, redacted=redacted)
     return history
 
@@ -318,8 +317,8 @@ def _project(
     recorded_at: int,
     project: Project,
 ) -> None:
-    """Pass events with ids from ``first`` on to the projections, if one of the events is
-    structural.
+    """Pass events to the projections if one of the events is structural. ``first`` is the id of the
+    first event.
     """
     if any(encoded.structural for encoded in batch):
         events = numbered((encoded.event for encoded in batch), first)
@@ -330,8 +329,8 @@ def _project(
 
 
 def staged(transaction: Transaction, database: Database, key: int) -> WriteTransaction:
-    """Return the transaction of the staged conversation with this key. Raises ``StoreUnavailable``
-    if the import was discarded.
+    """Return the transaction of a staged conversation. Raises ``StoreUnavailable`` if its import
+    was discarded.
     """
     state = database.find_key(transaction, key)
     if state is None:
@@ -344,8 +343,8 @@ def staged(transaction: Transaction, database: Database, key: int) -> WriteTrans
 
 
 def staged_keys(reader: Reader, conversation: str) -> list[int]:
-    """Return the keys of the staged conversations with this id: imports that are running, or were
-    killed.
+    """Return the keys of the staged conversations with this id. A staged conversation belongs to an
+    import that is running or was killed.
     """
     return [
         unfinished.key
@@ -355,8 +354,8 @@ def staged_keys(reader: Reader, conversation: str) -> list[int]:
 
 
 def discard_staged(recorder: Recorder, conversation: str) -> None:
-    """Discard imports of this conversation that are running or were killed. A running import then
-    fails at its end.
+    """Discard the imports of this conversation that are running or were killed. A discarded import
+    that is still running fails at its end.
     """
     for key in recorder.query(lambda reader: staged_keys(reader, conversation)):
         delete_rows(recorder, key)
@@ -364,7 +363,7 @@ def discard_staged(recorder: Recorder, conversation: str) -> None:
 
 def delete_rows(recorder: Recorder, key: int) -> None:
     """Delete a staged conversation, the rows of an erased conversation, or the rows that an
-    unfinished detachment copied to a fork. Cost: deleting the rows in small transactions.
+    unfinished detachment copied. Cost: deleting the rows in small transactions.
     """
     while not recorder.transact(lambda transaction: transaction.delete(key, CHUNK)):
         time.sleep(REST_S)

@@ -1,9 +1,10 @@
-"""Wrapping keys encrypt the data keys of conversations, which encrypt the events.
+"""Wrapping keys encrypt the data keys of conversations, and a data key encrypts the events of its
+conversation.
 
-A wrapping key is 32 random bytes in base64 or hexadecimal, in the environment (``FOLDLOG_KEY``) or
-in a file (``FOLDLOG_KEY_FILE``) with one key a line. The first key encrypts and decrypts; the keys
-after it only decrypt. The name of a key is a hash of it, so that a message can name a missing key
-without showing it.
+A wrapping key is 32 random bytes in base64 or hexadecimal. The environment contains the keys
+(``FOLDLOG_KEY``), or a file has one key a line (``FOLDLOG_KEY_FILE``). The first key encrypts and
+decrypts, and the keys after the first key only decrypt. The name of a key is a hash of the key, so
+that a message can name a missing key without showing it.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ KEY_BYTES = 32
 NONCE_BYTES = 12
 _each_nonce = Struct(f"{NONCE_BYTES}s").iter_unpack
 _FORM = b"\1"
-"""The first byte of an encrypted data key. This byte names the form of the bytes after it."""
+"""The first byte of an encrypted data key, which names the form of the remaining bytes."""
 _KEY_PLACE = b"data key\0"
 KEY = "FOLDLOG_KEY"
 KEY_FILE = "FOLDLOG_KEY_FILE"
 SET_A_KEY = f"set {KEY} or {KEY_FILE}"
-"""The remedy if no key is set."""
+"""What a user should do if no key is set."""
 
 _HOW_TO_MAKE_ONE = (
     "a key is 32 random bytes in base64 or hexadecimal, such as 'openssl rand -base64 32' prints"
@@ -44,11 +45,11 @@ _HOW_TO_MAKE_ONE = (
 
 
 class KeyRing:
-    """Wrapping keys. ``secrets`` are the keys, each a str or a ``SecretStr``. The first one
-    encrypts. The ``repr`` of a ring shows no key.
+    """Wrapping keys for encrypted conversations. ``secrets`` are the keys as texts or ``SecretStr``
+    objects. The first key encrypts. The ``repr`` of a ring shows only the names of the keys.
 
     Raises ``KeyUnavailable`` if a key or a key file is missing, if a text is not a key, or if the
-    package ``cryptography`` is missing; ``InvalidArgument`` for a value of another type.
+    package ``cryptography`` is missing. Raises ``InvalidArgument`` if a value has another type.
     """
 
     def __init__(
@@ -68,8 +69,8 @@ class KeyRing:
 
     @classmethod
     def from_file(cls, path: str) -> KeyRing:
-        """Read keys from a file, one a line, the encrypting key first. Lines that begin with ``#``
-        are comments.
+        """Read keys from a file with one key a line. The first key encrypts. Lines that begin with
+        ``#`` are comments.
         """
         try:
             with open(path, encoding="utf-8") as file:
@@ -93,13 +94,14 @@ class KeyRing:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> KeyRing | None:
-        """Return the keys of ``FOLDLOG_KEY`` (separated by spaces) or ``FOLDLOG_KEY_FILE``; None if
-        neither variable is set.
+        """Return the keys of ``FOLDLOG_KEY`` (separated by spaces) or ``FOLDLOG_KEY_FILE``, or None
+        if neither variable is set.
         """
         text = environment.get(KEY)
         path = environment.get(KEY_FILE)
         for name, value in ((KEY, text), (KEY_FILE, path)):
-            # A secret may be missing in a deployment: then events must not be stored plain.
+            # A deployment may set an empty secret by mistake. The store must not store plain events
+            # then.
             if value == "":
                 raise KeyUnavailable(
                     f"{name} is set and empty; give it a value, or unset it to use no key"
@@ -115,7 +117,7 @@ class KeyRing:
 
     @property
     def names(self) -> Sequence[str]:
-        """The names of the keys, the encrypting key first."""
+        """The names of the keys. The first name belongs to the encrypting key."""
         return list(self._ciphers)
 
     def digest(self, key_id: str, text: bytes, size: int) -> bytes:
@@ -123,7 +125,7 @@ class KeyRing:
         return blake2b(text, key=self._digest_keys[key_id], digest_size=size).digest()
 
     def wrap(self, conversation: str, secret: bytes) -> bytes:
-        """Return the secret of a conversation, encrypted under the encrypting key."""
+        """Encrypt the data key of a conversation with the encrypting key, and return the result."""
         nonce = os.urandom(NONCE_BYTES)
         return (
             _FORM
@@ -132,10 +134,10 @@ class KeyRing:
         )
 
     def unwrap(self, conversation: str, key_id: str, wrapped: bytes) -> DataKey:
-        """Decrypt the key of this conversation with the wrapping key of this name.
+        """Decrypt the data key of a conversation with the wrapping key ``key_id``.
 
-        Raises ``KeyUnavailable`` if the wrapping key is not in the ring, or if it did not encrypt
-        these bytes for this conversation.
+        Raises ``KeyUnavailable`` if the ring does not contain the wrapping key, or if the bytes
+        were not encrypted for this conversation with this key.
         """
         from cryptography.exceptions import InvalidTag
 
@@ -158,8 +160,8 @@ class KeyRing:
 
 
 class DataKey:
-    """The data key of one conversation, and the conversation's salt, which is wrapped together with
-    the key. Rows may be plain only if the conversation's mark allows plain rows.
+    """The data key of one conversation, with the conversation's salt. Rows may be plain only if the
+    conversation's mark allows plain rows.
     """
 
     def __init__(self, conversation: str, secret: bytes) -> None:
@@ -177,22 +179,22 @@ class DataKey:
         return os.urandom(KEY_BYTES) + salt
 
     def name_of(self, digest: bytes) -> bytes:
-        """Return a keyed digest to use instead of a plain digest. Without the key the digest
-        reveals nothing of the bytes.
+        """Return a keyed digest to use instead of a plain digest. Without the key, the keyed digest
+        reveals nothing about the bytes.
         """
         return blake2b(
             digest, key=self.secret[:KEY_BYTES], digest_size=32, person=b"foldlog bytes"
         ).digest()
 
     def encrypt(self, body: bytes, place: bytes) -> bytes:
-        """Encrypt ``body``. ``place`` and the conversation's name must be unchanged when the body
-        is decrypted.
+        """Encrypt ``body``. Decryption succeeds only with an equal ``place`` and an equal
+        conversation name.
         """
         return self.encrypt_all((body,), (place,))[0]
 
     def encrypt_all(self, bodies: Sequence[bytes], places: Iterable[bytes]) -> list[bytes]:
-        """Encrypt each of ``bodies`` for its place in ``places``, as ``encrypt`` does. Cost: one
-        system call for random bytes.
+        """Encrypt each body for the place at its index in ``places``. Cost: one system call for
+        random bytes.
         """
         nonces = [nonce for (nonce,) in _each_nonce(os.urandom(NONCE_BYTES * len(bodies)))]
         encrypted = map(self._cipher.encrypt, nonces, bodies, map(add, places, repeat(self.name)))
@@ -212,9 +214,7 @@ class DataKey:
 
 
 def key_missing(problem: str, key_id: str | None, keys: KeyRing | None) -> KeyUnavailable:
-    """Return the error for data that is encrypted with a missing key. The message of the error has
-    the remedy.
-    """
+    """Return the error for data whose key is missing. The message names the remedy."""
     names = "" if keys is None else ", ".join(keys.names)
     if names:
         remedy = f"the keys that are set are {names}; add the missing key after the encrypting key"
@@ -252,7 +252,8 @@ def _key(secret: SecretStr | str, source: str) -> bytes:
             continue
         if len(key) == KEY_BYTES:
             return key
-    # The message must not quote the text, and not the error of a decoder, which may quote it.
+    # The message must quote neither the text nor the error of a decoder, because a decoder's error
+    # may quote the text.
     raise KeyUnavailable(
         f"{source} holds a text of {len(text.strip())} characters, not a key; {_HOW_TO_MAKE_ONE}"
     )

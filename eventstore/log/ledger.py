@@ -1,7 +1,7 @@
 """The ledger: entries for changes of stored conversations, such as erasures. Entries and events
-have positions in one common order.
+share one order of positions.
 
-A read model follows this common order and applies the entries. The ledger of the conversation with
+A read model follows the entries and the events in this order. The ledger of the conversation with
 key k is a separate log under the key -k. The ledger of the whole store has the key 0.
 """
 
@@ -22,15 +22,17 @@ _ALL = 2**62
 def enter(
     transaction: Transaction, state: Conversation, entry: Event, at: int, *, is_first: bool = False
 ) -> None:
-    """Enter a change of a conversation. The entry gets the next position. ``is_first`` says that
-    the conversation has no entry yet. Cost: writing a row; without ``is_first`` also reading the
-    earlier entries.
+    """Write an entry for a change of a conversation, at the next position. ``is_first`` is true if
+    the conversation has no entry yet. Cost: writing a row. Unless ``is_first`` is true, also
+    reading the earlier entries.
     """
     _insert(transaction, state.key, state.id, _row(entry, at, *state.end), is_first=is_first)
 
 
 def enter_erasure(transaction: Transaction, state: Conversation, erasure: Erasure) -> Conversation:
-    """Make a conversation a tombstone, and enter the erasure. Return the tombstone."""
+    """Turn a conversation into a tombstone, write the entry of the erasure, and return the
+    tombstone.
+    """
     transaction.erase(state.key, erasure)
     tombstone = state._replace(salt=b"", key_id=None, sealed_key=None, erasure=erasure)
     enter(transaction, tombstone, Erased(reason=erasure.reason), erasure.erased_at)
@@ -38,8 +40,8 @@ def enter_erasure(transaction: Transaction, state: Conversation, erasure: Erasur
 
 
 def erasure_of(tombstones: Iterable[Conversation], position: int) -> Row | None:
-    """Return the entry of the erasure at this position, made from the erasure's tombstone; None if
-    no tombstone has this position.
+    """Rebuild the entry of the erasure at this position from its tombstone. Return None if no
+    tombstone has this position.
     """
     for tombstone in tombstones:
         if tombstone.erasure is not None and tombstone.erasure.position == position:
@@ -50,14 +52,14 @@ def erasure_of(tombstones: Iterable[Conversation], position: int) -> Row | None:
 
 
 def as_followed(entry: Row) -> Row:
-    """Return the row of an entry with the id that followers see: the version of the entry's
-    conversation.
+    """Return the row of an entry with the id that followers see. This id is the version of the
+    entry's conversation.
     """
     return entry._replace(id=entry.shown_before)
 
 
 def enter_restoring(transaction: Transaction, after: int) -> None:
-    """Enter in the ledger that the store is now in another file. This file had no positions after
+    """Write an entry that the store is now in another file, without the positions after
     ``after``.
     """
     _insert(transaction, 0, "", _row(StoreRestored(after=after), present()))

@@ -1,12 +1,12 @@
-"""The index of events by the id that their source gave them. Writers ask for the index with
+"""The index of events by the ids that their source gave them. Writers ask for this index with
 ``dedupe="origin"``.
 
-The source's id of an event is stored as an idempotency key of the conversation; this key stands for
-the one event. Copies, erasure and encryption treat the source's id like any idempotency key. The
-key holds a digest of the id, because idempotency keys are not encrypted.
+The source's id of an event is stored as an idempotency key of the conversation, for this single
+event. Copies, erasures and encryption therefore need no extra code for the ids of a source. The key
+contains a digest of the source's id, because idempotency keys are not encrypted.
 
-A conversation is indexed when an append first asks for the index: the conversation's events are
-then read once. Events that are later appended without ``dedupe`` are not in the index.
+When an append first asks for the index, all events of the conversation are read once. An event that
+is later appended without ``dedupe`` is missing in the index.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from foldlog.eventstore.recorders.types import RecalledKey, utf8
 INDEXED: Final = "foldlog:sources"
 """The idempotency key that marks a conversation as indexed."""
 _RESERVED: Final = "foldlog:source"
-"""The beginning of ``INDEXED`` and of ``SOURCE_KEYS``. A caller's key may not begin with this text.
+"""The beginning of ``INDEXED`` and ``SOURCE_KEYS``. A caller's idempotency key may not begin with
+this text.
 """
 _CHUNK = 500
-"""The number of events that one transaction adds to the index of a conversation without an index.
-"""
+"""The number of events that one transaction adds to the index."""
 
 
 class FoundEvent(NamedTuple):
@@ -45,19 +45,19 @@ class FoundEvent(NamedTuple):
 
 
 class NotIndexed(Exception):
-    """The conversation is not indexed yet. The store indexes the conversation and tries again, so
-    no caller of the store gets this error.
+    """The conversation has no index yet. The store makes the index and tries again, so no caller of
+    the store gets this error.
     """
 
 
 class PartlyKnown(InvalidEvent):
-    """The conversation has some events of an append already. The append stores something beside all
-    its events, so it cannot leave out the events that the conversation has.
+    """The conversation already has some, but not all, events of an append. The append also writes
+    data about all its events, so it must not leave out the stored events.
     """
 
 
 class NewEvents(NamedTuple):
-    """The new events of a batch, each with its key. The key is None if the source gave the event no
+    """The new events of a batch with their keys. The key is None if the source gave the event no
     id.
     """
 
@@ -65,9 +65,8 @@ class NewEvents(NamedTuple):
     keys: list[str | None]
 
     def remember(self, writing: WriteTransaction, version: int, *, begins: bool) -> None:
-        """Add the new events, which were inserted from ``version`` on, to the index. ``begins``
-        says that they are the first events of the conversation: the conversation is then marked as
-        indexed.
+        """Add the new events, which have ids from ``version`` on, to the index. If ``begins`` is
+        true, these are the conversation's first events, and the conversation is marked as indexed.
         """
         for event_id, key in enumerate(self.keys, version):
             if key is not None:
@@ -77,8 +76,8 @@ class NewEvents(NamedTuple):
 
 
 def check_own_key(idempotency_key: str) -> None:
-    """Raise ``InvalidArgument`` for a caller's key that is empty or reserved, and ``TypeError`` for
-    a key that is not a text.
+    """Raise ``InvalidArgument`` if the caller's key is empty or reserved. Raise ``TypeError`` if
+    the key is not a text.
     """
     if type(idempotency_key) is not str:
         raise TypeError(f"an idempotency key must be a text, not {idempotency_key!r}")
@@ -93,8 +92,8 @@ def check_own_key(idempotency_key: str) -> None:
 
 
 def source_key(format: str, source_id: Any) -> str | None:
-    """Return the key for a source's id; None if the id is null, because events with the id null
-    cannot be distinguished.
+    """Return the idempotency key for a source's id. Return None for the id null, because events
+    with the id null cannot be distinguished.
     """
     if source_id is None:
         return None
@@ -106,11 +105,13 @@ def select_new(
     reading: ReadTransaction | None, batch: Sequence[Encoded], *, all_or_none: bool = False
 ) -> NewEvents:
     """Return the events of a batch that a conversation does not have. If several events of the
-    batch have one id, return only the first of these events. Later events of a record may have no
-    id: they are new if the record's first event is new. ``reading`` is None for a new conversation.
+    batch have the same id, return only the first event with this id. A later event of a record may
+    have no id. Such an event is new if the record's first event is new. Pass None as ``reading``
+    for a new conversation.
 
-    Raises ``NotIndexed``. With ``all_or_none`` it raises ``PartlyKnown`` if the conversation has
-    some of the events, or if the batch has an event twice.
+    Raises ``NotIndexed`` if the conversation has no index. If ``all_or_none`` is true, raises
+    ``PartlyKnown`` if the conversation has some of the events, or if the batch contains an event
+    twice.
     """
     keys = [_key_of(encoded.event) for encoded in batch]
     stored_keys = set() if reading is None else _recalled(reading, keys)
@@ -132,17 +133,17 @@ def select_new(
 
 
 def _continues_record(event: Event) -> bool:
-    """Return whether an event comes from the same record as the event before it."""
     return event.origin is not None and type(event.origin.rest) is int
 
 
 def find_known(
     database: Database, conversation: str, format: str, source_ids: Iterable[Any]
 ) -> list[bool]:
-    """Return for each id whether the conversation has an event with this id; False for null.
+    """Return for each id whether the conversation has an event with this id. For the id null, the
+    result is False.
 
-    A conversation that is not indexed yet is indexed first. Cost: looking up the ids, and indexing
-    the conversation the first time.
+    If the conversation has no index, this function makes the index. Cost: looking up the ids, and
+    the first time reading the whole conversation.
     """
     keys = [source_key(format, source_id) for source_id in source_ids]
 
@@ -161,8 +162,8 @@ def find_known(
 
 
 def find(database: Database, format: str, source_id: Any) -> tuple[FoundEvent, ...]:
-    """Return the events that have this source id, in all indexed conversations. Cost: reading the
-    returned events.
+    """Return the events with this source id in all indexed conversations. Cost: one query, and one
+    query for each returned event.
     """
     key = source_key(check_text("format", format), source_id)
 
@@ -178,31 +179,27 @@ def find(database: Database, format: str, source_id: Any) -> tuple[FoundEvent, .
 
 
 def index(database: Database, conversation: str) -> None:
-    """Add the events of a conversation that is not indexed yet. Other writers may append at the
-    same time.
+    """Make the index of a conversation. Other writers may append at the same time.
 
-    Cost: reading the events, in small transactions. After an interruption, the next append that
-    asks for the index begins again.
+    Cost: reading the events in small transactions. After an interruption, the next append that asks
+    for the index begins again.
     """
     indexed_key = 0
     indexed_until = 0
 
     def add_chunk(transaction: Transaction) -> tuple[int, int] | None:
-        """Index the next events. Return the conversation's key and the id to continue at; None at
-        the end.
-        """
         state = find_begun(database, transaction, conversation)
         if state is None:
             return None
         writing = WriteTransaction(transaction, state, database)
-        # With another key, the id belongs to another conversation by now: begin again.
+        # If the key changed, the id now belongs to another conversation: begin again.
         first = indexed_until if state.key == indexed_key else 0
         stop = min(first + _CHUNK, writing.version)
         events = list(writing.events(first, stop))
         keys = [_key_of(event) for event in events]
         stored_keys = writing.recalled_among([*filter(None, keys), INDEXED])
         if INDEXED in stored_keys:
-            return None  # another writer was faster
+            return None  # another writer has finished the index
         for event, key in zip(events, keys, strict=True):
             if key is not None and key not in stored_keys:
                 writing.remember(key, RecalledKey(event.id, 1))
@@ -217,9 +214,7 @@ def index(database: Database, conversation: str) -> None:
 
 
 def index_fork(database: Database, conversation: str, fork: str) -> None:
-    """Add the events of a fork to the index, if the events of the fork's parent are in the
-    index.
-    """
+    """Index a fork if the fork's parent is indexed."""
 
     def is_indexed(reader: Reader) -> bool:
         state = find_begun(database, reader, conversation)
@@ -232,7 +227,9 @@ def index_fork(database: Database, conversation: str, fork: str) -> None:
 
 
 def _recalled(reading: ReadTransaction, keys: Iterable[str | None]) -> set[str | None]:
-    """Return the keys among ``keys`` that the conversation has. Raises ``NotIndexed``."""
+    """Return the subset of ``keys`` that the conversation has. Raises ``NotIndexed`` if the
+    conversation has no index.
+    """
     names = reading.recalled_among([INDEXED, *dict.fromkeys(filter(None, keys))])
     if INDEXED not in names:
         raise NotIndexed

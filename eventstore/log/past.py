@@ -1,10 +1,10 @@
 """The past of a fork: the events that the fork shares with its ancestors, or copies of these
 events.
 
-A fork shares events: each part of its past is stored under the key of an ancestor. A fork that was
+A part of a fork's past is stored under the key of the ancestor that recorded it. A fork that was
 detached from its parent, or copied to another store, has all its events under its own key. A fork
-has the salt of its parent and continues the parent's chain of heads, so the shared events have the
-same heads in the fork and in the parent.
+has the salt of its parent and continues the parent's chain of heads. Shared events therefore have
+equal heads in the fork and in the parent.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Segment(NamedTuple):
-    """A part of a fork: the events ``start <= id < stop``, which are stored under the key of one
+    """The events ``start <= id < stop`` of a fork, which are stored under the key of one
     conversation.
     """
 
@@ -36,8 +36,8 @@ class Segment(NamedTuple):
 
 
 def past_of(database: Database, reader: Reader, fork: Conversation) -> tuple[Segment, ...]:
-    """Return the parts of a fork's past, the oldest first. Raises ``CorruptEvent`` if an ancestor
-    is missing.
+    """Return the parts of a fork's past, sorted from the oldest to the newest. Raises
+    ``CorruptEvent`` if an ancestor is missing.
 
     Cost: one query for each encrypted ancestor.
     """
@@ -61,8 +61,9 @@ def past_of(database: Database, reader: Reader, fork: Conversation) -> tuple[Seg
 def find_ancestor(
     database: Database, reader: Reader, key: int, name: str, event_id: int
 ) -> Conversation:
-    """Return the ancestor with this key, whose events a fork shares. Raises ``CorruptEvent`` for
-    the event ``event_id`` of ``name`` if the ancestor is missing, and ``ConversationErased``.
+    """Return the ancestor of a fork with this key. Raises ``ConversationErased`` if the ancestor is
+    erased. If the ancestor is missing, raises ``CorruptEvent`` for the event ``event_id`` of
+    ``name``.
     """
     state = not_erased(database.find_key(reader, key))
     if state is None:
@@ -73,15 +74,15 @@ def find_ancestor(
 def split_intervals(
     intervals: Sequence[tuple[int, int]], parts: Sequence[Segment]
 ) -> list[tuple[int, int, int]]:
-    """Split inclusive intervals at the borders between parts. Return for each piece the first id,
-    the last id, and the key of the part.
+    """Split inclusive intervals at the borders between parts. Return for each piece its first id,
+    its last id, and the key of its part.
     """
     pieces = []
     borders = [part.stop for part in parts[:-1]]
     for first, last in intervals:
         index = bisect_right(borders, first)
         start = first
-        # While the interval goes on after this part, take the piece up to the border.
+        # While the interval continues after this part, take the piece up to the border.
         while index < len(borders) and borders[index] <= last:
             pieces.append((start, borders[index] - 1, parts[index].key))
             start = borders[index]

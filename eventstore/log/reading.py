@@ -1,5 +1,5 @@
-"""One conversation in one transaction. The row codec of the conversation is applied after each
-read.
+"""Read one conversation in one transaction. Every read applies the row codec of the
+conversation.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from foldlog.eventstore.recorders.types import Conversation, RecalledKey, Record
 _PAGE = 1_000
 _ALL = 2**62
 _FIRST_PAGE = 100
-"""The number of rows of the first page. This number is small, because many callers stop early."""
+"""The number of rows of the first page. It is small, because many callers stop early."""
 _id_of = attrgetter("id")
 _stop_of = attrgetter("stop")
 _shown = attrgetter("shown")
@@ -36,22 +36,22 @@ _shown_before = attrgetter("shown_before")
 _structural_before = attrgetter("structural_before")
 _DOCUMENTS = "document_changes"
 _BACK = 16
-"""How many ``DocumentChanges`` are read together for a caller that asks for ever smaller versions.
+"""The number of ``DocumentChanges`` read at once for a caller that asks for ever smaller
+versions.
 """
 SOURCE_KEYS: Final = "foldlog:source:"
-"""The beginning of keys that are found over all conversations. A database has an index of the keys
-that begin with this text.
+"""The beginning of keys that can be found over all conversations. A database has an index of the
+keys with this beginning.
 """
 _NOT_FLAGGED = "an index lists it among the events that are shown or structural, but it is neither"
 _MISSING = "it, or a later event that is shown or structural, cannot be found"
 
 
 class ReadTransaction:
-    """One conversation in one transaction. Use this object while the transaction is open.
+    """One conversation in one transaction. Use this object only while the transaction is open.
 
-    Raises ``EventsNotMade`` for an archived conversation, so that the conversation's events are
-    restored before they are read or changed. A list reads only the row of a conversation, and
-    restores nothing.
+    Raises ``EventsNotMade`` if the conversation is archived. The store then restores the events and
+    runs the work again. A list of conversations reads only their rows, and restores nothing.
     """
 
     def __init__(
@@ -65,19 +65,20 @@ class ReadTransaction:
             raise EventsNotMade(conversation.id, conversation.pending)
         self._reader = reader
         self.state = conversation
-        """The row of the conversation, as this transaction has read or changed it."""
+        """The row of the conversation, as this transaction last read or changed it."""
         self.database = database
         self._known_codec = codec
         self._changes: DocumentChanges | None = None
-        """The last ``DocumentChanges`` before the version ``_changes_before``, if it was read.
+        """The last ``DocumentChanges`` before the version ``_changes_before``, or None if it was
+        not read.
         """
         self._changes_before = 0
         """The version for which ``_changes`` was read. A caller that asks for the newest values
         reads ``_changes`` next.
         """
         self._changes_back: list[Row] = []
-        """The rows of ``_changes`` and of some ``DocumentChanges`` before it, the oldest first, for
-        a caller that asks for ever smaller versions.
+        """The rows of ``_changes`` and of some earlier ``DocumentChanges``, sorted from the oldest
+        to the newest. They serve a caller that asks for ever smaller versions.
         """
 
     @property
@@ -97,24 +98,25 @@ class ReadTransaction:
 
     @property
     def redactions(self) -> int:
-        """The number of redacted events; in a fork, the number of events redacted since the fork
-        began. While this number stays the same, no content was redacted.
+        """The number of redacted events. For a fork, only redactions since the beginning of the
+        fork count. While this number does not change, no content of the conversation was redacted.
         """
         return self.state.redactions
 
     @property
     def lineage(self) -> tuple[Border, ...]:
-        """The ancestors of a fork, the oldest first, each with the version at which the fork's past
-        leaves it. The fork itself begins at the version of the last ancestor.
+        """The ancestors of a fork, sorted from the oldest to the newest, with the versions at which
+        the fork's past leaves them. The fork itself begins at the version of the last ancestor.
 
-        The tuple is empty for a conversation that is not a fork.
+        The tuple is empty if the conversation is not a fork.
         """
         return tuple(Border(border.id, border.stop) for border in reversed(self.state.lineage))
 
     def origins(self) -> tuple[Border, ...]:
-        """Return the conversations from which a fork comes, the oldest first, each with the version
-        up to which the fork has its events. A fork shares these events with its ancestors; a fork
-        that was detached or copied has copies of these events.
+        """Return the conversations from which a fork comes, sorted from the oldest to the newest.
+        For each conversation, return the version up to which the fork has its events. The fork
+        shares these events with its ancestors. A detached or copied fork has copies of these
+        events.
 
         Raises ``CorruptEvent`` if an entry of the ledger is unreadable. Cost: reading the ledger's
         entries of one conversation.
@@ -135,12 +137,12 @@ class ReadTransaction:
 
     @property
     def head(self) -> bytes | None:
-        """The head of the last event; None if the conversation has no events."""
+        """The head of the last event, or None if the conversation has no events."""
         return self.state.head
 
     def head_at(self, version: int) -> bytes | None:
-        """Return the head that the conversation had at ``version``; None for 0, and None if the
-        conversation never had that many events.
+        """Return the head that the conversation had at ``version``. Return None for version 0, and
+        for a version that the conversation never had.
 
         Raises ``CorruptEvent`` if the last event before ``version`` is missing or unreadable. Cost:
         reading one event.
@@ -152,10 +154,10 @@ class ReadTransaction:
         return self.last_row(version).head
 
     def events(self, start: int = 0, stop: int | None = None) -> Iterator[Event]:
-        """Yield events with ``start <= id < stop``, in order. Raises ``CorruptEvent`` at an event
-        that is missing or unreadable.
+        """Yield the events with ``start <= id < stop`` in the order of their ids. Raises
+        ``CorruptEvent`` at an event that is missing or unreadable.
 
-        Cost: reading the yielded events, a page at a time.
+        Cost: reading the yielded events by pages.
         """
         start = max(self._whole("start", start), 0)
         stop = self._last(stop)
@@ -168,9 +170,10 @@ class ReadTransaction:
             start = end
 
     def tail(self, count: int) -> tuple[Event, ...]:
-        """Return the last ``count`` events, in order; all events, if the conversation has fewer.
+        """Return the last ``count`` events in the order of their ids. If the conversation has fewer
+        events, return all events.
 
-        Raises ``InvalidArgument`` for a negative number, and the errors of ``events``. Cost:
+        Raises ``InvalidArgument`` if ``count`` is negative, and the errors of ``events``. Cost:
         reading the returned events.
         """
         check_whole("count", count, 0)
@@ -178,11 +181,11 @@ class ReadTransaction:
         return tuple(self.events(first))
 
     def events_after_head(self, head: bytes | None, start: int, stop: int) -> list[Event] | None:
-        """Return the events ``start <= id < stop`` if the event before ``start`` has this head;
-        None if that event has another head.
+        """Return the events ``start <= id < stop`` if the event before ``start`` has the head
+        ``head``. Return None if that event has another head.
 
         Raises ``CorruptEvent`` at an event that is missing or unreadable. Cost: one read of the
-        returned events and one more event.
+        returned events and one further event.
         """
         stored = self._reader.rows(self.state.key, start - 1, stop, stop - start + 1)
         if not stored or stored[0].id != start - 1 or stored[0].head != head:
@@ -190,18 +193,21 @@ class ReadTransaction:
         return list(dense_events(self.conversation, self._decoded(stored)[1:], start, stop))
 
     def shown_events(self, intervals: Sequence[tuple[int, int]]) -> list[Event]:
-        """Return the shown events with an id in one of the intervals: see ``flagged_events``."""
+        """Return the shown events whose id is in one of the intervals, as ``flagged_events``
+        does.
+        """
         return [event for event in self.flagged_events(intervals) if event.shown]
 
     def flagged_events(self, intervals: Sequence[tuple[int, int]]) -> list[Event]:
-        """Return the events that are shown or structural, with an id in one of the inclusive,
-        ascending, disjoint intervals. A View depends only on events that are shown or structural.
+        """Return the events that are shown or structural, and whose id is in one of the intervals.
+        The intervals are inclusive, ascending and disjoint. A View depends only on events that are
+        shown or structural.
 
         Raises ``CorruptEvent`` if such an event of the intervals is missing or unreadable. Cost:
-        one read of the returned events. An interval costs one more event for each of its ends that
-        is not shown and not structural.
+        one read of the returned events. If the event at an end of an interval is neither shown nor
+        structural, that event is read too.
         """
-        if intervals:  # they ascend, so it is enough to check the outer ends
+        if intervals:  # the intervals ascend, so a check of the outer ends is enough
             self._whole("the first interval", intervals[0][0])
             self._whole("the last interval", intervals[-1][1])
         parts = self._parts(intervals[0][0] if intervals else self.version)
@@ -210,16 +216,16 @@ class ReadTransaction:
         for part in parts:
             stop = bisect_left(rows, part.stop, len(decoded), key=_id_of)
             decoded += part.codec.decoded(rows[len(decoded) : stop])
-        # Decode first: the next check compares numbers that a damaged row does not have.
+        # Decode first, because a damaged row lacks the numbers that the next check compares.
         events = list(events_of(self.conversation, decoded))
         self._check_that_none_is_missing(intervals, rows)
         return events
 
     def structural_events(self, start: int = 0, stop: int | None = None) -> Iterator[Event]:
-        """Yield the structural events with ``start <= id < stop``, in order.
+        """Yield the structural events with ``start <= id < stop`` in the order of their ids.
 
-        Raises ``CorruptEvent`` if a structural event is unreadable, or if a structural event
-        between two others is missing. Cost: reading the structural events.
+        Raises ``CorruptEvent`` if a structural event is unreadable, or is missing between two
+        structural events. Cost: reading the structural events.
         """
         start = max(self._whole("start", start), 0)
         stop = self._last(stop)
@@ -249,8 +255,8 @@ class ReadTransaction:
         return min(self._whole("stop", stop), self.state.version)
 
     def _whole(self, name: str, number: int) -> int:
-        """Return ``number``, which must be a whole number. ``check_whole``, whose errors this
-        method raises, is called only if the number is not a version of the conversation.
+        """Return ``number`` if it is a whole number. Raises the errors of ``check_whole``. To save
+        time, ``check_whole`` is called only if the number is not a version of the conversation.
         """
         if type(number) is int and 0 <= number <= self.state.version:
             return number
@@ -259,18 +265,19 @@ class ReadTransaction:
     def _check_that_none_is_missing(
         self, intervals: Sequence[tuple[int, int]], rows: Sequence[Row]
     ) -> None:
-        """Raise ``CorruptEvent`` if rows that are shown or structural are missing in an interval,
-        or if a row is neither shown nor structural. Each row has the number of shown and of
-        structural rows before it, so a gap in these numbers shows a missing row. Cost: reading one
-        row for each end of an interval that is not among ``rows``.
+        """Raise ``CorruptEvent`` if a shown or structural row is missing in an interval, or if a
+        row is neither shown nor structural. Each row contains the numbers of shown and structural
+        rows before it, so a gap in these numbers reveals a missing row. Cost: reading one row for
+        each end of an interval that is missing in ``rows``.
         """
-        # Read the rows at the ends of intervals too: their numbers show what is missing there.
+        # Read the rows at the ends of intervals too, because their numbers reveal rows missing at
+        # the ends.
         ends = {end for interval in intervals for end in interval if 0 < end < self.version - 1}
         unflagged_ends = ends.difference(map(_id_of, rows))
         if unflagged_ends:
             added = (self.last_row(end + 1) for end in unflagged_ends)
             rows = sorted([*rows, *added], key=_id_of)
-        firsts = [first or -1 for first, _ in intervals]  # before event 0 there is nothing to miss
+        firsts = [first or -1 for first, _ in intervals]  # no row can be missing before event 0
 
         def are_in_one_interval(event_id: int, later_id: int) -> bool:
             return bisect_right(firsts, event_id) == bisect_right(firsts, later_id)
@@ -304,11 +311,10 @@ class ReadTransaction:
         return sound(self.conversation, row)
 
     def documents_before(self, version: int) -> DocumentChanges | None:
-        """Return the last ``DocumentChanges`` before a version; None if there is none before the
-        version.
+        """Return the last ``DocumentChanges`` before a version, or None if there is no such event.
 
-        Raises ``CorruptEvent`` if the event is unreadable. Cost: reading one event. If a caller
-        asks for ever smaller versions, several events are read at a time.
+        Raises ``CorruptEvent`` if the event is unreadable. Cost: reading one event. For a caller
+        that asks for ever smaller versions, several events are read at once.
         """
         if self._changes is not None and self._changes_before == version:
             return self._changes
@@ -333,9 +339,9 @@ class ReadTransaction:
         return event
 
     def _rows_of_changes(self, version: int, limit: int) -> list[Row]:
-        """Return the rows of the last ``DocumentChanges`` before a version, the oldest first. If
-        these events of a fork are stored under several conversations, return only the rows of one
-        conversation.
+        """Return the rows of the last ``DocumentChanges`` before a version, sorted from the oldest
+        to the newest. All returned rows of a fork come from one conversation, even if earlier rows
+        are stored under another conversation.
         """
         for part in (self._own_segment(), *reversed(self.past)):
             stop = min(version, part.stop)
@@ -345,8 +351,8 @@ class ReadTransaction:
         return []
 
     def document_changes(self, start: int) -> Iterator[DocumentChanges]:
-        """Yield the conversation's own ``DocumentChanges`` with an id from ``start`` on, the newest
-        first.
+        """Yield the conversation's own ``DocumentChanges`` with an id from ``start`` on, from the
+        newest to the oldest.
         """
         stop = self.version
         first = max(self._whole("start", start), self.state.begins)
@@ -360,7 +366,7 @@ class ReadTransaction:
             stop = rows[-1].id
 
     def record_at(self, projection: str, version: int) -> Record | None:
-        """Return the newest record of a projection at or before ``version``."""
+        """Return the newest record of a projection at or before ``version``, or None."""
         self._whole("version", version)
         # A fork's own records are newer than the records of its past.
         for part in (self._own_segment(), *reversed(self.past)):
@@ -369,12 +375,13 @@ class ReadTransaction:
                 record = part.codec.decoded_record(projection, stored[0])
                 if record is not None:
                     return record
-                newest = min(newest, stored[0].version) - 1  # it is damaged: try an older one
+                # the record is damaged, so try an older record
+                newest = min(newest, stored[0].version) - 1
         return None
 
     def records(self, projection: str, after: int = 0) -> Iterator[Record]:
-        """Yield the records of a projection for versions greater than ``after``, ascending. The
-        records are read a page at a time.
+        """Yield the records of a projection for versions greater than ``after``, in ascending
+        order. The records are read by pages.
         """
         self._whole("after", after)
         for part in self.past:
@@ -386,8 +393,8 @@ class ReadTransaction:
         yield from self._records_of(projection, self.state.key, self._codec(), after)
 
     def damaged_records(self, projection: str) -> Iterator[int]:
-        """Yield the versions of damaged records of a projection. Other reads skip damaged records,
-        and the projection makes these records again.
+        """Yield the versions of damaged records of a projection. All other reads skip damaged
+        records, and the projection makes such records again.
         """
         codec = self._codec()
         after = 0
@@ -408,8 +415,8 @@ class ReadTransaction:
         return dense_events(self.conversation, self.rows(start, stop, stop - start), start, stop)
 
     def rows(self, start: int, stop: int, limit: int, which: str = "rows") -> Sequence[Row]:
-        """Return decrypted rows with ``start <= id < stop``; damaged rows are marked. ``which``
-        names the statement: see ``Reader.rows``.
+        """Return decrypted rows with ``start <= id < stop``. A damaged row is returned with the
+        encoding ``DAMAGED``. ``which`` names the statement, as ``Reader.rows`` describes.
         """
         decoded: list[Row] = []
         for part in self._parts(start):
@@ -423,36 +430,38 @@ class ReadTransaction:
 
     @cached_property
     def past(self) -> tuple[Segment, ...]:
-        """The parts of the conversation that are stored under other keys, the oldest first; only a
-        fork has any.
+        """The parts of the conversation that are stored under other keys, sorted from the oldest to
+        the newest. Only a fork has such parts.
         """
         return past_of(self.database, self._reader, self.state)
 
     def recall(self, idempotency_key: str) -> RecalledKey | None:
-        """Return the events that a caller's idempotency key stands for; None if the key is new.
-        Raises ``CorruptEvent`` if the stored key was changed without the data key of the
-        conversation.
+        """Return the events that an append recorded under a caller's idempotency key, or None if
+        the key is new. Raises ``CorruptEvent`` if the stored key was changed without the data key
+        of the conversation.
         """
         return self.recalled(stored_key(self.salt, idempotency_key))
 
     def recalled(self, name: str) -> RecalledKey | None:
-        """Return the events that an idempotency key stands for. ``name`` is the key's name in the
-        store. Raises the errors of ``recall``.
+        """Return the events that an append recorded under an idempotency key, or None. ``name`` is
+        the name of the key in the store, and not the caller's key. Raises the errors of ``recall``.
         """
         recalled = self._reader.recalled(self.state.key, name, 1, exactly=True)
         self.check_proofs(recalled)
         return recalled[0][1] if recalled else None
 
     def recalled_among(self, names: Sequence[str]) -> set[str]:
-        """Return the stored names among ``names``. Raises the errors of ``recall``."""
+        """Return the subset of ``names`` that the conversation has stored. Raises the errors of
+        ``recall``.
+        """
         rows = self._reader.recalled_among(self.state.key, names)
         recalled = [(name, key) for _, name, key in rows]
         self.check_proofs(recalled)
         return {name for name, _ in recalled}
 
     def source_keys(self) -> Iterator[tuple[str, RecalledKey]]:
-        """Yield the keys of the ids that a source gave to events, with the events that they stand
-        for. Raises the errors of ``recall``.
+        """Yield the keys for the ids that a source gave to events, together with the events. Raises
+        the errors of ``recall``.
         """
 
         def page(after: str | None) -> Sequence[tuple[str, RecalledKey]]:
@@ -476,7 +485,6 @@ class ReadTransaction:
                 raise CorruptEvent(self.conversation, key.first_id, problem)
 
     def _codec(self) -> RowCodec:
-        """Return the codec of the conversation. Raises ``KeyUnavailable``."""
         codec = self._known_codec
         if codec is None:
             codec = self._known_codec = self.database.codec_of(self.state)
@@ -492,8 +500,8 @@ class ReadTransaction:
         return Segment(state.key, state.id, self._codec(), state.begins, state.version)
 
     def _parts(self, start: int) -> Sequence[Segment]:
-        """Return the parts of the conversation that hold the events from ``start`` on, the oldest
-        first.
+        """Return the parts of the conversation that hold the events from ``start`` on, sorted from
+        the oldest to the newest.
         """
         past = self.past if start < self.state.begins else ()
         return (*past[bisect_right(past, start, key=_stop_of) :], self._own_segment())
@@ -511,8 +519,8 @@ class ReadTransaction:
 
 
 def stored_key(salt: bytes, idempotency_key: str) -> str:
-    """Return the name under which a conversation with this salt stores a caller's key: a keyed
-    hash, which reveals no text.
+    """Return the name under which a conversation with this salt stores a caller's idempotency key.
+    The name is a keyed hash, so it does not reveal the text of the key.
     """
     digest = blake2b(
         utf8(idempotency_key), digest_size=24, key=salt, person=b"foldlog key"

@@ -1,10 +1,10 @@
-"""Make the remains of an event whose content was erased. Pure.
+"""Make the event that stays when the content of an event is erased. Pure.
 
-These parts of the event stay: the kind, the id, the place in the log, times, the fields that pair a
-call with its result (tool, call id, response id, cause, source), the place in its record, and the
-id that its source gave it if that is a number or a short word. Names of tools, annotations and
-documents stay, and so does the effect of a condensation or a retraction on a View. The usage of
-model calls stays: the model, the numbers of tokens, and the cost. Every other text becomes
+These parts of the event stay: the kind, the id, the place in the log, the times, and the fields
+that pair a call with its result (tool, call id, response id, cause, source). The place in its
+record stays, and so does the source's id if it is a number or a short word. The names of tools,
+annotations and documents stay. The effect of a condensation or a retraction on a View stays. The
+usage of model calls stays: the model, the numbers of tokens, and the cost. Any other text becomes
 ``[redacted]``.
 """
 
@@ -38,13 +38,14 @@ from foldlog.eventstore.events import (
 )
 
 TEXT: Final = "[redacted]"
-"""The text that replaces a redacted text. This text is stored, and ``verify`` compares it, so a
-change of the text would need a migration.
+"""The text that replaces a redacted text. This text is stored and ``verify`` compares it, so a
+change of this text would need a migration.
 """
 
 _THINKING: Final = ({"type": "thinking", "thinking": TEXT},)
-"""The block that replaces thinking, because thinking marks the beginning of a tool loop. No model
-is sent a block without a signature.
+"""The block that replaces thinking. Thinking marks the beginning of a tool loop, so a redacted
+event must still contain a block of thinking. No model is sent this block, because it has no
+signature.
 """
 _is_name: Final = re.compile(r"[\w.:-]{1,64}", re.ASCII).fullmatch
 
@@ -59,8 +60,9 @@ def untraced(event: Event) -> Event:
 
 
 def can_be_redacted(event: Event) -> bool:
-    """Return whether the event can be redacted. A receipt cannot be redacted. An event of an
-    unknown kind cannot be redacted, because its content is unknown.
+    """Return whether the event can be redacted. A receipt of a redaction cannot be redacted. An
+    event of unknown kind cannot be redacted, because foldlog does not know which fields hold
+    content.
     """
     return isinstance(event, KnownEvent) and not isinstance(event, Redaction | Erased)
 
@@ -71,16 +73,16 @@ def has_content(event: Event) -> bool:
 
 
 def without_content(event: Event, redacted: Redacted) -> Event:
-    """Return the event without its content. If the event already has this receipt, the returned
-    event equals the passed one.
+    """Return the event without its content. If the event was already redacted with this receipt,
+    the result equals the event.
     """
     remaining = {"meta": _usage_in(event.meta), "extra": {}, "origin": _origin(event.origin)}
     return replace(event, **remaining, redacted=redacted, **_fields_without_content(event))
 
 
 def _usage_in(values: dict[str, Any], *, within: bool = False) -> dict[str, Any]:
-    """Return the values of a map that are about model calls: the usage of the calls, and the View
-    that they answer. Only numbers and names, such as names of models, are returned.
+    """Return the values of a map that describe model calls: their usage, and the View that they
+    answer. The result contains only numbers and short names, such as names of models.
     """
     usage: dict[str, Any] = {}
     for name, value in values.items():
@@ -137,9 +139,7 @@ def _fields_without_content(event: Event) -> dict[str, Any]:
 
 
 def _origin(origin: Origin | None) -> Origin | None:
-    """Return the origin with its format, its time, the place in its record, and its id if that is a
-    number or a short word.
-    """
+    """Return the origin without its id, unless the id is a number or a short word."""
     if origin is None or _is_name(str(origin.id)):
         return origin
     return replace(origin, id=None)

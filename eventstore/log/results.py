@@ -12,11 +12,11 @@ from foldlog.eventstore.recorders.types import Conversation
 
 
 class Recorded(NamedTuple):
-    """An event with its place in the whole store.
+    """An event with its position in the whole store.
 
-    ``position``      place in the order of all events of the store
-    ``conversation``  the id of its conversation
-    ``recorded_at``   the store's clock, UTC
+    ``position``      the place of the event in the order of all events of the store
+    ``conversation``  the id of the conversation
+    ``recorded_at``   the time of the append by the store's clock, in UTC
     ``event``         the event, with its id
     """
 
@@ -32,10 +32,10 @@ class Recorded(NamedTuple):
 
 
 class Logged(NamedTuple):
-    """An event of one conversation.
+    """An event of one conversation, with the time of its append.
 
-    ``recorded_at``   the store's clock when it was recorded, UTC
-    ``event``         the event
+    ``recorded_at``   the time of the append by the store's clock, in UTC
+    ``event``         the event, with its id
     """
 
     recorded_at: datetime
@@ -43,7 +43,9 @@ class Logged(NamedTuple):
 
 
 class Border(NamedTuple):
-    """The border of a fork: the fork shares the events below ``version`` with ``parent``."""
+    """The border between a fork and its parent. The fork shares the events below ``version`` with
+    ``parent``.
+    """
 
     parent: str
     version: int
@@ -52,24 +54,26 @@ class Border(NamedTuple):
 class ConversationRow(NamedTuple):
     """A conversation in a list.
 
-    ``id``             its id
-    ``version``        how many events it has; of an erased one, how many it had
-    ``created_at``, ``updated_at``  when its first and its last event were recorded
-    ``head``           the hash of its last event, in hexadecimal: a published head reveals
-                       every later change
-    ``erased_at``, ``erased_reason``  when and why it was erased, else None
-    ``bytes_pending``  bytes of its erased events may still be in the store's file: ``vacuum``
+    ``id``             the id of the conversation
+    ``version``        the number of events; for an erased conversation, the former number
+    ``created_at``     the time at which the first event was recorded
+    ``updated_at``     the time at which the last event was recorded
+    ``head``           the hash of the last event, in hexadecimal: with a published head, you can
+                       detect every later change of the conversation
+    ``erased_at``      the time of the erasure, or None
+    ``erased_reason``  the reason for the erasure, or None
+    ``bytes_pending``  whether bytes of erased events may still be in the store's file: ``vacuum``
                        removes them
-    ``parent``, ``parent_version``  of a fork: the conversation whose events it shares, up to this
-                                    version
-    ``generation``     the number of erased conversations that had its id before
-    ``redactions``     the number of its redacted events, of a fork also the shared ones that were
-                       redacted since
-    ``pending``        the number of records of its source that have no events yet: they are made at
-                       its first use
-    ``unconfirmed``    the read models that have not come to the position of its erasure: they may
-                       still hold its events
-    ``archived``       the number of its events that are in an object: its first use restores them
+    ``parent``         the conversation with which a fork shares events, or None
+    ``parent_version``  the version up to which a fork shares events with its parent, or None
+    ``generation``     the number of erased conversations that had this id before
+    ``redactions``     the number of redacted events; for a fork, shared events count if they were
+                       redacted after the fork began
+    ``pending``        the number of records of the source without events: foldlog makes the events
+                       at the first use
+    ``unconfirmed``    the read models that have not reached the position of the erasure, so they
+                       may still contain the erased events
+    ``archived``       the number of events in an archive: the first use restores these events
     """
 
     id: str
@@ -92,8 +96,8 @@ class ConversationRow(NamedTuple):
 class Ingested(NamedTuple):
     """The outcome of an import.
 
-    ``added``         how many events it added
-    ``version``       the version afterwards
+    ``added``         the number of added events
+    ``version``       the version of the conversation after the import
     """
 
     added: int
@@ -107,12 +111,9 @@ def listed(
     *,
     bytes_pending: bool = False,
 ) -> ConversationRow:
-    """Return the row of a conversation. ``bytes_pending`` matters only for an erased
-    conversation.
-    """
     erasure = conversation.erasure
     version, head = conversation.end
-    # The events of a fork may all be older than the fork.
+    # All events of a fork may be older than the fork.
     if erasure is None:
         updated_at = max(conversation.created_at, conversation.updated_at or 0)
     else:

@@ -1,26 +1,25 @@
-"""Make rows from events and events from rows. Heads reveal changes of a history, and checksums
-damaged bytes.
-
-Pure except for clocks and salts.
+"""Make rows from events and events from rows. Pure except for clocks and salts. Heads reveal
+changes of a history, and checksums reveal damaged bytes.
 
     head(-1)   = SHA-256("foldlog" || salt || id of the conversation)
     head(n)    = SHA-256(head(n-1) || salt || "salted " || id, schema, shown, structural,
                          recorded_at, kind || commitment)
     commitment = SHA-256(salt of the event || body)
 
-Each event has its own salt, which is stored after the event's head (``Row.proof``), or before an
-encrypted body. A redaction replaces the body, and replaces the salt by the commitment. So the head
-does not change, and no reader can check a guess of the erased body. A fork has the salt of its
-parent, and its first own event follows its parent's head.
+Each event has its own salt, which is stored after the event's head (``Row.proof``) or before an
+encrypted body. A redaction replaces the body, and replaces the salt by the commitment. Therefore a
+redaction does not change the head, and no reader can check a guess of the erased body. A fork has
+the salt of its parent, and the fork's first own event continues the parent's chain of heads.
 
-Each head proves its event and every event before it. A head is computed from the plain text as
-first written, so encryption, compression, copying and upcasting do not change a head. A reader who
-keeps a published head can detect every later change of the history before it. Without the salt,
-which is erased with the conversation, a head reveals nothing about the events.
+A head proves its event and all earlier events of the conversation. A head is computed from the
+plain text as it was first written. Encryption, compression, copies and upgrades of old schema
+versions therefore do not change a head. With a published head, a reader can detect every later
+change of the history before it. Without the salt, which is erased with the conversation, a head
+reveals nothing about the events.
 
-Each stored row has two checksums (CRC-32), which need no other row: one of the body, and one of
-``meta``, which has the body's checksum. Every read checks both, so a flipped bit becomes an error
-and never a wrong text. ``docs/internals/STORED_BYTES.md`` defines the bytes.
+A stored row has two checksums (CRC-32): one of the body, and one of ``meta``. ``meta`` contains the
+checksum of the body. Every read checks both checksums, so a flipped bit becomes an error and never
+a wrong text. ``docs/internals/STORED_BYTES.md`` defines the stored bytes.
 """
 
 from __future__ import annotations
@@ -56,56 +55,56 @@ from foldlog.eventstore.recorders.types import (
 from foldlog.eventstore.times import EPOCH
 
 try:
-    from isal.isal_zlib import crc32  # an eighth of the time for 2 KB
+    from isal.isal_zlib import crc32  # takes an eighth of the time for 2 KB
 except ImportError:
     from zlib import crc32
 
-_new: Final = tuple.__new__  # makes a named tuple without the call of its own ``__new__``
+# makes a named tuple faster, without a call of the type's own ``__new__``
+_new: Final = tuple.__new__
 PLAIN: Final = 0
 """The encoding of a row whose body is JSON text."""
 
 
 class NotAsWritten(ValueError):
-    """The stored bytes are not the bytes that were encoded. The reader adds the event's id to this
-    error.
+    """The stored bytes are not the bytes that were encoded. The reader catches this error and adds
+    the event's id.
     """
 
 
 SALT_BYTES = 16
-"""The size of the salt of a conversation, and of an event."""
+"""The size of a salt, of a conversation or an event, in bytes."""
 COMMITMENT_BYTES = 32
 _PROOF_BYTES: Final = HEAD_BYTES + SALT_BYTES
 
 
 def new_salt() -> bytes:
-    """Return a random salt, which makes the heads of equal histories differ. Once the salt is
-    erased, heads reveal nothing of events.
+    """Return a random salt, which makes the heads of equal histories differ. When the salt is
+    erased, heads reveal nothing about the events.
     """
     return urandom(SALT_BYTES)
 
 
 def seed(conversation: str, salt: bytes) -> bytes:
-    """Return the head of an empty conversation."""
     return sha256(b"foldlog" + salt + utf8(conversation)).digest()
 
 
 def first_head(conversation: Conversation, salt: bytes) -> bytes:
-    """Return the head before event 0. In a fork this head comes from the conversation that recorded
+    """Return the head before event 0. A fork takes this head from the conversation that recorded
     event 0.
     """
     return conversation.seed or seed(conversation.id, salt)
 
 
 _Linked = tuple[int, str, int, bool, bool, int]
-"""The first columns of a row: its id, kind, schema, flags and time."""
+"""The first columns of a row: id, kind, schema, shown, structural, time."""
 
 
 def link(head: bytes, salt: bytes, columns: _Linked, committed: bytes) -> bytes:
     """Return the head after one more event. ``salt`` is the conversation's salt, and ``committed``
     is the commitment to the event's body.
 
-    The columns are separated by spaces and end with a line feed. Only the kind is a text, and its
-    length stands before it. So the hashed bytes of two different events always differ.
+    The columns are separated by spaces, and a line feed follows the last column. Only the kind is a
+    text, and its length precedes it. Therefore two different events never have equal hashed bytes.
     """
     event_id, kind, schema, shown, structural, recorded_at = columns
     name = kind.encode()
@@ -115,8 +114,8 @@ def link(head: bytes, salt: bytes, columns: _Linked, committed: bytes) -> bytes:
 
 
 def link_of(head: bytes, salt: bytes, row: Row) -> bytes:
-    """Return the head after a plain row. Raises ``TypeError``, ``ValueError``, ``AttributeError``
-    for wrong columns. Cost: one pass over the body.
+    """Return the head after a plain row. Raises ``TypeError``, ``ValueError`` or ``AttributeError``
+    if a column is wrong. Cost: one pass over the body.
     """
     _, event_id, _, _, recorded_at, schema, shown, structural, _, _ = unpacked(row.meta)
     columns = event_id, row.kind, schema, shown, structural, recorded_at
@@ -124,13 +123,12 @@ def link_of(head: bytes, salt: bytes, row: Row) -> bytes:
 
 
 def commitment(event_salt: bytes, body: bytes) -> bytes:
-    """Return the commitment to a body. A head is computed from this commitment."""
     return sha256(event_salt + body).digest()
 
 
 def commitment_of(proof: bytes, body: bytes) -> bytes:
-    """Return the commitment of a row with this proof and this plain body. Raises ``ValueError`` for
-    an impossible proof.
+    """Return the commitment of a row with this proof and this plain body. Raises ``ValueError`` if
+    the proof has a wrong length.
     """
     salt_or_commitment = proof[HEAD_BYTES:]
     if len(salt_or_commitment) == SALT_BYTES:
@@ -141,29 +139,26 @@ def commitment_of(proof: bytes, body: bytes) -> bytes:
 
 
 def is_redacted(proof: bytes) -> bool:
-    """Return whether a row with this proof was redacted."""
     return len(proof) == HEAD_BYTES + COMMITMENT_BYTES
 
 
-@lru_cache(1_024)  # every append of a conversation asks for it
+@lru_cache(1_024)  # every append of a conversation calls this function
 def checksum_seed(conversation: str) -> int:
-    """Return the seed for the checksums of a conversation's rows. Rows of another conversation do
-    not match this seed.
+    """Return the seed for the checksums of a conversation's rows. A row that was moved to another
+    conversation has a wrong checksum.
     """
     return crc32(utf8(conversation))
 
 
 _RESIDUE: Final = 0x2144DF1C
-"""The CRC-32 of any bytes followed by the CRC-32 of these bytes, the least significant byte
-first.
-"""
+"""The CRC-32 of any bytes followed by their own CRC-32 in little-endian order."""
 _body_checksum = struct.Struct(">I")
 _own_checksum = struct.Struct("<I").pack
 
 
 def with_checksums(seed: int, rows: Iterable[Row]) -> list[Row]:
-    """Return the rows with right checksums. Cost: one pass over each body, which is four times as
-    fast as ``link``.
+    """Return the rows with correct checksums. Cost: one pass over each body. This pass takes a
+    quarter of the time of ``link``.
     """
     checked_rows = []
     for row in rows:
@@ -183,7 +178,7 @@ def unsound(seed: int, rows: Sequence[Row]) -> list[int]:
         are_sound = {_RESIDUE}.issuperset(map(crc32, metas, repeat(seed))) and list(
             zip(map(crc32, bodies), ids, strict=True)
         ) == list(map(_checksum_and_id, metas))
-    except (TypeError, ValueError):  # a body of another type
+    except (TypeError, ValueError):  # a body has another type than bytes
         are_sound = False
     if are_sound:
         return []
@@ -195,9 +190,7 @@ def unsound(seed: int, rows: Sequence[Row]) -> list[int]:
 def record_checksum(
     seed: int, projection: str, version: int, code: int, body: bytes, encoding: int
 ) -> int:
-    """Return the checksum of a projection's record for one version, with ``body`` as it is
-    stored.
-    """
+    """Return the checksum of a projection's record for one version. ``body`` is the stored body."""
     fields = f"{projection} {version} {code} {encoding} "
     return crc32(body, crc32(utf8(fields), seed))
 
@@ -205,12 +198,12 @@ def record_checksum(
 _checksum_and_id = struct.Struct(">II").unpack_from
 _each_salt = struct.Struct(f"{SALT_BYTES}s").iter_unpack
 _YEARS = range(YEAR_10000)
-"""The moments that can be recorded: 1970 to 9999."""
+"""The moments that can be recorded, from 1970 to 9999, in microseconds since 1970."""
 
 
 def present() -> int:
-    """Return the present time in microseconds since 1970, UTC. Raises ``InvalidArgument`` outside
-    of 1970 to 9999.
+    """Return the present time in microseconds since 1970 (UTC). Raises ``InvalidArgument`` if the
+    year is not between 1970 and 9999.
     """
     now = time.time_ns() // 1_000
     return now if now in _YEARS else moment(now)
@@ -220,12 +213,12 @@ def chained(
     conversation: Conversation, batch: Sequence[Encoded], now: int, secret: bytes | None = None
 ) -> tuple[list[Row], Conversation]:
     """Return the rows that append ``batch`` to ``conversation``, with the checksums of plain rows,
-    and the new state of the conversation. Ids are dense, heads are linked, and the clock never runs
-    backwards.
+    and the new state of the conversation. Ids are dense, heads are linked, and recorded times never
+    decrease.
 
-    Each event has its own salt, which is random, or made from ``secret`` and the event's id. Cost:
-    one hash of each body, and one checksum. For existing rows ``link`` computes the heads and
-    ``with_checksums`` the checksums. One loop for both values takes two thirds of the time of two
+    Each event has its own salt. The salt is random, or computed from ``secret`` and the event's id.
+    Cost: one hash and one checksum of each body. ``link`` and ``with_checksums`` compute the same
+    values for existing rows. One loop that computes both values takes two thirds of the time of two
     loops (``benchmarks/append.py``).
     """
     _, name, _, salt, event_id, updated_at, head, before, turns = conversation[:9]
@@ -265,8 +258,8 @@ def chained(
 
 
 def _salts(secret: bytes, first: int, count: int) -> bytes:
-    """Return the salts of ``count`` events from the id ``first`` on. Each copy of a source with
-    this secret has the same salts.
+    """Return the salts of ``count`` events from the id ``first`` on. Every copy of a source with
+    this secret gets equal salts.
     """
     ids = (b"%d" % event_id for event_id in range(first, first + count))
     return b"".join(
@@ -276,18 +269,16 @@ def _salts(secret: bytes, first: int, count: int) -> bytes:
 
 @lru_cache(1_000)  # there are few kinds and many rows
 def _kind_bytes(kind: str) -> tuple[bytes, bytes]:
-    """Return a kind in the form that checksums cover, and in the form that heads cover, which
-    begins with the kind's length.
-    """
+    """Return a kind as bytes for the checksum, and as bytes with its length for the head."""
     kind_bytes = kind.encode()
     return kind_bytes, b"%d %b" % (len(kind_bytes), kind_bytes)
 
 
 def event_of(conversation: str, row: Row, position: int | None = None) -> Event:
-    """Return the event of a stored row. An event of a known kind without a time gets the time of
-    its recording.
+    """Return the event of a stored row. An event of a known kind without a time gets the time at
+    which it was recorded.
 
-    Raises ``CorruptEvent``, with ``position``, if the bytes are not an event.
+    Raises ``CorruptEvent`` with ``position`` if the bytes are not an event.
     """
     event = stored_event_of(conversation, row, position)
     if event.timestamp is None and event.origin is None:
@@ -296,10 +287,10 @@ def event_of(conversation: str, row: Row, position: int | None = None) -> Event:
 
 
 def events_of(conversation: str, rows: Sequence[Row]) -> Iterable[Event]:
-    """Return the events of rows, in their order. Iterating raises ``CorruptEvent`` at a row that is
+    """Return the events of rows in their order. Iterating raises ``CorruptEvent`` at a row that is
     not an event.
 
-    Sound rows are decoded together, which takes half of the time of decoding one at a time.
+    Undamaged rows are decoded together, which takes half of the time of decoding single rows.
     """
     events = None if any(encodings(rows)) else events_of_rows(rows)
     if events is None:
@@ -308,9 +299,7 @@ def events_of(conversation: str, rows: Sequence[Row]) -> Iterable[Event]:
 
 
 def events_of_rows(rows: Sequence[Row]) -> list[Event] | None:
-    """Return the events of plain rows, each with its time. Return None if a row needs
-    ``event_of``.
-    """
+    """Return the events of plain rows with their times. Return None if a row needs ``event_of``."""
     if not rows:
         return []
     ids, metas, bodies = zip(*rows, strict=True)
@@ -324,18 +313,20 @@ def events_of_rows(rows: Sequence[Row]) -> list[Event] | None:
 
 
 def with_times(events: Sequence[Event], recorded_at: datetime) -> Sequence[Event]:
-    """Return ``events`` with the times that a reader will see: see ``event_of``. The events, which
-    belong to the caller, are changed.
+    """Set the times that a reader will see, as ``event_of`` does, and return ``events``. The events
+    themselves are changed, so they must belong to the caller.
     """
     for event in events:
-        # Whether an unknown event has a time is unknown, too.
+        # For an unknown event, foldlog does not know whether it has a time.
         if event.timestamp is None and event.origin is None and type(event) is not UnknownEvent:
             force_setattr(event, "timestamp", recorded_at)
     return events
 
 
 def stored_event_of(conversation: str, row: Row, position: int | None = None) -> Event:
-    """Return the event of a row exactly as it is stored. Raises ``CorruptEvent``."""
+    """Return the event of a row exactly as it is stored. Raises ``CorruptEvent`` if the row is
+    damaged.
+    """
     _, _, _, _, _, schema, shown, structural, encoding, _ = unpacked(row.meta)
     if encoding != PLAIN:
         sound(conversation, row, position)
@@ -346,15 +337,15 @@ def stored_event_of(conversation: str, row: Row, position: int | None = None) ->
 
 
 def sound(conversation: str, row: Row, position: int | None = None) -> Row:
-    """Return the row if it is readable and unchanged. Raises ``CorruptEvent``."""
+    """Return the row if it is readable. Raises ``CorruptEvent`` if it is damaged."""
     if row.encoding != PLAIN:
         raise CorruptEvent(conversation, row.id, row.body.decode(errors="replace"), position)
     return row
 
 
 def dense_events(conversation: str, rows: Sequence[Row], start: int, stop: int) -> Iterator[Event]:
-    """Yield the events ``start <= id < stop`` of rows in that order. Raises ``CorruptEvent`` at a
-    missing event.
+    """Yield the events of rows with ``start <= id < stop``. Raises ``CorruptEvent`` at a missing
+    event.
     """
     dense_count = next(
         (index for index, row in enumerate(rows) if row.id != start + index), len(rows)
@@ -367,9 +358,7 @@ def dense_events(conversation: str, rows: Sequence[Row], start: int, stop: int) 
 
 
 def dense_rows(conversation: str, rows: Sequence[Row], start: int, stop: int) -> Iterator[Row]:
-    """Yield the rows ``start <= id < stop`` of rows in that order. Raises ``CorruptEvent`` at a
-    missing row.
-    """
+    """Yield the rows with ``start <= id < stop``. Raises ``CorruptEvent`` at a missing row."""
     for row in rows:
         if row.id != start:
             break
@@ -382,8 +371,8 @@ def dense_rows(conversation: str, rows: Sequence[Row], start: int, stop: int) ->
 def not_erased(
     conversation: Conversation | None, successor: Conversation | None = None
 ) -> Conversation | None:
-    """Return the conversation, or None. Raises ``ConversationErased`` if the conversation is
-    erased. ``successor`` is the conversation that has the erased conversation's id now.
+    """Return the conversation. Raises ``ConversationErased`` if it is erased. ``successor`` is the
+    conversation that uses the erased conversation's id now.
     """
     if conversation is not None and (erasure := conversation.erasure) is not None:
         when = from_microseconds(erasure.erased_at)
@@ -395,10 +384,10 @@ def not_erased(
 
 
 def begun(conversation: Conversation | None) -> Conversation | None:
-    """Return the conversation, or None. Raises ``ConversationErased``. Raises ``CorruptEvent`` for
-    a conversation without a last event: such a conversation has lost its events, because a
-    conversation begins with its first event, and a fork begins with shared events. A damaged
-    conversation must not look like an empty one.
+    """Return the conversation. Raises ``ConversationErased`` if it is erased. Raises
+    ``CorruptEvent`` if the conversation has no last event. Such a conversation has lost its events,
+    because every conversation begins with an event. A damaged conversation must not look like an
+    empty conversation.
     """
     is_whole = conversation is not None and (conversation.head or conversation.pending)
     if conversation is None or (is_whole and conversation.erasure is None):
@@ -411,9 +400,9 @@ def begun(conversation: Conversation | None) -> Conversation | None:
     )
 
 
-@lru_cache(64)  # the events of one batch have one time
+@lru_cache(64)  # all events of one batch have the same time
 def from_microseconds(moment: int) -> datetime:
-    """Return a stored time. Raises ``StoreDamaged`` for an impossible time."""
+    """Return a stored time. Raises ``StoreDamaged`` if the number is not a possible time."""
     try:
         return EPOCH + timedelta(microseconds=moment)
     except (TypeError, OverflowError) as error:

@@ -1,12 +1,12 @@
 """Convert a plain row to the stored row and back: compress, encrypt, add the checksum. Pure except
 for random nonces.
 
-The encoding of a row is a number: 0 is JSON text, 1 zlib, 2 zstd. If 8 is added, the body is
-encrypted with AES-256-GCM under the conversation's data key, and bound to every other column of the
-row, so that no column can be changed without the key. If 16 is added, the body has attachments
-(``foldlog.eventstore.codec_json``), and each attachment is compressed and encrypted separately.
+The encoding of a row is a number: 0 means JSON text, 1 means zlib, 2 means zstd. If 8 is added, the
+body is encrypted with AES-256-GCM under the conversation's data key. The encryption also protects
+the other columns of the row against changes. If 16 is added, the body has attachments
+(``foldlog.eventstore.codec_json``). Each attachment is compressed and encrypted separately.
 
-A damaged row is returned with the encoding ``DAMAGED`` and the reason as its body.
+A damaged row is returned with the encoding ``DAMAGED`` and with the reason as its body.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ _ZSTD: Final = 2
 Compression = Literal["none", "zlib", "zstd"]
 
 EVENT_BYTES_MAX: Final = 16 * 2**20
-"""The largest event that a store accepts, unless it is opened with another limit: 16 MiB of stored
-JSON. No larger body is compressed, so no body is decompressed to more bytes.
+"""The size of the largest event that a store accepts by default: 16 MiB of stored JSON. A larger
+body is never compressed, so a reader refuses to decompress a body to more bytes than this size.
 """
 _TOO_LARGE: Final = (
     f"the compressed body has more than {EVENT_BYTES_MAX:,} bytes, which foldlog never compresses"
@@ -78,13 +78,13 @@ _forked = struct.Struct(">q")
 
 
 class Mark(NamedTuple):
-    """The fields of a mark. A mark also proves the end of the conversation: its version, its head
-    and its counts.
+    """The fields of a conversation's mark. A mark also proves the end of the conversation: its
+    version, its head and its counts.
 
-    ``keys`` is the number of idempotency keys with a proof. If ``pending_until`` is not 0, a change
-    of the encryption is running: rows with ``pending_from <= id < pending_until`` and records of
-    versions up to ``pending_until`` may be plain, and idempotency keys of events before
-    ``pending_until`` may have no proof.
+    ``keys`` is the number of idempotency keys that have a proof. If ``pending_until`` is not 0, a
+    change of the encryption is running. Until it ends, rows with ``pending_from <= id <
+    pending_until`` and records up to version ``pending_until`` may be plain. Idempotency keys of
+    events before ``pending_until`` may have no proof.
     """
 
     keys: int = 0
@@ -100,7 +100,6 @@ NOTHING_PENDING: Final = Mark()
 
 
 def mark_of(key: DataKey, conversation: Conversation, mark: Mark) -> bytes:
-    """Return the bytes of the mark to store for this state of a conversation."""
     fields = _says.pack(_FORM, *mark)
     return fields + key.encrypt(b"", _place_of_mark(conversation, fields))
 
@@ -111,7 +110,8 @@ def read_mark(key: DataKey, conversation: Conversation) -> Mark:
     """
     stored = conversation.mark
     if stored is None and not conversation.visible:
-        return NOTHING_PENDING  # a staged import has a mark only if something is pending
+        # a staged import has a mark only if a change of the encryption is running
+        return NOTHING_PENDING
     if type(stored) is not bytes or len(stored) <= _says.size or stored[0] != _FORM:
         raise NotAsWritten("the conversation has no mark")
     fields = stored[: _says.size]
@@ -123,8 +123,8 @@ def read_mark(key: DataKey, conversation: Conversation) -> Mark:
 
 
 def _place_of_mark(conversation: Conversation, fields: bytes) -> bytes:
-    """Return the bytes that the mark proves. The mark of a staged import does not cover its rows
-    before it is published.
+    """Return the bytes that the mark proves. Before a staged import is published, its mark does not
+    cover its rows.
     """
     if not conversation.visible:
         return (
@@ -162,7 +162,9 @@ _NOT_ENCRYPTED = (
 )
 
 _PLACES: Final = {HEAD_BYTES: b"event", HEAD_BYTES + COMMITMENT_BYTES: b"redacted event"}
-"""The beginning of the associated data of an encrypted row, by the length of its proof."""
+"""The beginning of the associated data of an encrypted row. The dictionary key is the length of the
+row's proof.
+"""
 
 _record_columns = struct.Struct(">3q").pack
 _key_columns = struct.Struct(">2q").pack
@@ -170,12 +172,12 @@ _length = struct.Struct(">I").pack
 
 
 class WriteSettings(NamedTuple):
-    """The settings of a store for writing bodies. Which bodies a store can read depends only on its
-    keys.
+    """The settings with which a store writes bodies. A store can read every body for which it has
+    the key, whatever its settings.
 
-    ``compression`` is None if no compression was chosen: new rows are not compressed, and a rekey
-    leaves rows as compressed as they are. With ``plain_allowed``, a process without keys may begin
-    a plain conversation in a store that has encrypted conversations.
+    If ``compression`` is None, new rows are not compressed, and a rekey leaves the compression of
+    rows unchanged. If ``plain_allowed`` is true, a process without keys may begin a plain
+    conversation in a store with encrypted conversations.
     """
 
     compression: Compression | None = None
@@ -187,8 +189,8 @@ class WriteSettings(NamedTuple):
         """Return settings with this compression and these keys. An argument that is None is read
         from the environment (``FOLDLOG_COMPRESSION``, ``FOLDLOG_KEY``, ``FOLDLOG_KEY_FILE``).
 
-        Raises ``InvalidOption`` if there is no compression of this name or its package is missing,
-        and ``KeyUnavailable`` if a key is missing or malformed.
+        Raises ``InvalidOption`` if the compression is unknown or its package is missing. Raises
+        ``KeyUnavailable`` if a key is missing or malformed.
         """
         choice = compression or os.environ.get("FOLDLOG_COMPRESSION")
         return cls(
@@ -197,9 +199,7 @@ class WriteSettings(NamedTuple):
 
 
 class RowCodec(NamedTuple):
-    """Reads and writes the rows of a conversation; without ``data_key`` the rows are plain.
-    ``mark`` has the fields of the conversation's mark.
-    """
+    """Reads and writes the rows of a conversation. If ``data_key`` is None, the rows are plain."""
 
     conversation: str
     data_key: DataKey | None = None
@@ -215,8 +215,9 @@ class RowCodec(NamedTuple):
     # -- rows
 
     def decoded(self, rows: Sequence[Row]) -> Sequence[Row]:
-        """Return the decrypted and decompressed rows; damaged rows are marked. Plain and sound rows
-        are returned unchanged. Cost: computing a checksum of each row.
+        """Return the decrypted and decompressed rows. A damaged row is returned with the encoding
+        ``DAMAGED``. Plain rows without damage are returned unchanged. Cost: one checksum of each
+        row.
         """
         unsound_indices = unsound(checksum_seed(self.conversation), rows)
         if not unsound_indices and self.data_key is None and not any(encodings(rows)):
@@ -231,8 +232,8 @@ class RowCodec(NamedTuple):
     def encoded(
         self, rows: Sequence[Row], compression: Compression | None, *, are_checked: bool = False
     ) -> Sequence[Row]:
-        """Return plain rows in their stored form, with checksums. ``are_checked`` says that the
-        rows have the checksums of plain rows.
+        """Return plain rows in their stored form, with checksums. If ``are_checked`` is true, the
+        rows already have the checksums of plain rows.
         """
         compression = compression or "none"
         if (
@@ -255,8 +256,8 @@ class RowCodec(NamedTuple):
                 encoding |= WITH_BYTES
             if self.data_key is not None:
                 encoding |= ENCRYPTED
-                # The salt is encrypted with the body. So without the key no reader can check a
-                # guess of the body against the head.
+                # The salt is encrypted together with the body, so without the key no reader can
+                # check a guess of the body against the head.
                 if not is_redacted(proof):
                     proof, body = row.head, proof[HEAD_BYTES:] + body
             stored.append(row.in_form(encoding, Body.of(body, beside) if beside else body, proof))
@@ -268,10 +269,10 @@ class RowCodec(NamedTuple):
         return with_checksums(checksum_seed(self.conversation), stored)
 
     def encoded_again(self, stored: Row, plain: Row, compression: Compression | None) -> Row:
-        """Return a stored row in the form of this codec; the passed object if the row has this form
-        already.
+        """Return a stored row in the form of this codec. If the row already has this form, return
+        the passed object.
 
-        If ``compression`` is None, the row stays as compressed as it is.
+        If ``compression`` is None, the compression of the row does not change.
         """
         encodings_before = _encodings(stored)
         choice = compression
@@ -282,7 +283,6 @@ class RowCodec(NamedTuple):
         return stored if _encodings(again) == encodings_before else again
 
     def _opened(self, row: Row, opened: dict[object, Attachment]) -> Row:
-        """Return the plain row, with its attachments."""
         proof = row.proof
         try:
             body = self._decrypted(row)
@@ -297,9 +297,6 @@ class RowCodec(NamedTuple):
         return row.in_form(PLAIN, body, proof)
 
     def _decrypted(self, row: Row) -> bytes:
-        """Return the body of a stored row, decrypted and still compressed. Raises
-        ``NotAsWritten``.
-        """
         if row.encoding & ENCRYPTED:
             if self.data_key is None:
                 raise NotAsWritten("the event is encrypted, and its conversation has no key")
@@ -356,7 +353,7 @@ class RowCodec(NamedTuple):
     # -- records
 
     def decoded_record(self, projection: str, record: Record) -> Record | None:
-        """Return the decrypted record, without its checksum; None if the stored bytes were
+        """Return the decrypted record without its checksum, or None if the stored bytes were
         changed.
         """
         try:
@@ -365,14 +362,13 @@ class RowCodec(NamedTuple):
             ):
                 return None
             body = self._decrypted_record(projection, record)
-        except (TypeError, NotAsWritten, struct.error):  # a column of another type
+        except (TypeError, NotAsWritten, struct.error):  # a column has a wrong type
             return None
         if body is None:
             return None
         return _new(Record, (*record[:2], body, PLAIN, 0, ""))
 
     def encoded_record(self, projection: str, record: Record) -> Record:
-        """Return a record in its stored form."""
         record = record._replace(encoding=PLAIN if self.data_key is None else ENCRYPTED)
         if self.data_key is not None:
             record = record._replace(
@@ -396,8 +392,8 @@ class RowCodec(NamedTuple):
     # -- idempotency keys
 
     def proved(self, idempotency_key: str, recalled: RecalledKey) -> RecalledKey:
-        """Return the entry of an idempotency key with the entry's proof. In a plain conversation
-        the entry has no proof.
+        """Add the proof to the entry of an idempotency key. In a plain conversation, the entry has
+        no proof.
         """
         proof = None
         if self.data_key is not None:
@@ -407,7 +403,6 @@ class RowCodec(NamedTuple):
         return recalled._replace(proof=proof)
 
     def is_proved(self, idempotency_key: str, recalled: RecalledKey) -> bool:
-        """Return whether the entry of an idempotency key is unchanged."""
         key = self.data_key
         if key is None:
             return True
@@ -421,12 +416,12 @@ class RowCodec(NamedTuple):
 
 
 def _encodings(row: Row) -> list[int]:
-    """Return the encodings of a stored row and of its attachments."""
     return [row.encoding, *(attachment.encoding for attachment in attachments_of(row.body))]
 
 
 _body = attrgetter("body")
-_new: Final = tuple.__new__  # makes a named tuple without the call of its own ``__new__``
+# makes a named tuple faster, without a call of the type's own ``__new__``
+_new: Final = tuple.__new__
 
 
 def _damaged(row: Row, problem: str) -> Row:
@@ -434,14 +429,13 @@ def _damaged(row: Row, problem: str) -> Row:
 
 
 def _with_body(row: Row, body: bytes) -> Row:
-    """Return the row with another body and the same attachments."""
     beside = attachments_of(row.body)
     return row._replace(body=Body.of(body, beside) if beside else body)
 
 
 def _place_of_row(row: Row) -> bytes:
-    """Return the bytes of a row without its body and checksums. An encrypted body is bound to these
-    bytes.
+    """Return the bytes of a row without its body and checksums. An encrypted body can be decrypted
+    only together with these bytes.
     """
     kind = _PLACES.get(len(row.proof))
     if kind is None:
@@ -475,8 +469,8 @@ def _named(text: str) -> bytes:
 
 
 def checked_compression(name: str) -> Compression:
-    """Return the compression of this name. Raises ``InvalidOption`` if there is no compression of
-    this name, or if its package is missing.
+    """Return the compression with this name. Raises ``InvalidOption`` if the name is unknown or the
+    package of the compression is missing.
     """
     if name not in get_args(Compression):
         raise InvalidOption(
@@ -488,8 +482,8 @@ def checked_compression(name: str) -> Compression:
 
 
 def compressed(compression: Compression, body: bytes) -> tuple[int, bytes]:
-    """Return the number of the compression, and the bytes to store. The body is not compressed if
-    compression does not make it smaller, or if readers would refuse the body because of its size.
+    """Return the number of the compression, and the bytes to store. A body stays uncompressed if
+    compression would not make it smaller, or if it is larger than ``EVENT_BYTES_MAX``.
     """
     if compression == "none" or len(body) > EVENT_BYTES_MAX:
         return _NONE, body
@@ -503,10 +497,11 @@ def compressed(compression: Compression, body: bytes) -> tuple[int, bytes]:
 
 
 def decompressed(number: int, stored: bytes) -> bytes:
-    """Return the body from which ``compressed`` made these bytes. The result never takes more than
-    ``EVENT_BYTES_MAX`` of memory.
+    """Return the body from which ``compressed`` made these bytes. The result never has more than
+    ``EVENT_BYTES_MAX`` bytes.
 
-    Raises ``NotAsWritten``, and ``InvalidOption`` if zstd is needed and its package is missing.
+    Raises ``NotAsWritten`` if the bytes are damaged. Raises ``InvalidOption`` if the package for
+    zstd is missing.
     """
     if number == _NONE:
         return stored
@@ -529,8 +524,8 @@ def decompressed(number: int, stored: bytes) -> bytes:
 
 
 class _Contexts(threading.local):
-    """The contexts of zstd of one thread. A context is expensive to make, and threads must not
-    share it.
+    """The zstd contexts of one thread. A context is expensive to make, and two threads must not
+    share a context.
     """
 
     @cached_property

@@ -1,10 +1,10 @@
 """One conversation in a write transaction, and the interface of projections that are written with
 the events.
 
-The row codec of the conversation is applied before each insert. An inline projection is called in
-the transaction that appends structural events, so that its records cannot differ from the log. Each
-record has a version. The store does not look into records. The store only relies on one rule: the
-records of Views repeat no text of events.
+Every insert applies the row codec of the conversation. An inline projection is called in the
+transaction that appends structural events, so that its records always fit the log. The store does
+not interpret records. The store relies on one rule only: records of Views contain no text of
+events.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from foldlog.eventstore.recorders.types import Conversation, Place, RecalledKey,
 _PROJECTIONS_MAX = 1_000
 _RECENT_MAX: Final = 64
 _RECENT_BYTES_MAX: Final = 100_000
-"""The most newest rows that stay in memory, and the most bytes of their bodies. Few rows stay,
-because each append copies the list of rows.
+"""The maximal number of newest rows that stay in memory, and the maximal size of their bodies in
+bytes. The number is small, because each append copies the list of rows.
 """
 
 
 class _NewestRows(NamedTuple):
-    """The newest rows of a conversation, which were appended one after another to ``before``: the
-    last three fields of ``LastConversation``.
+    """The newest rows of a conversation, appended after the state ``before``. These are the last
+    three fields of ``LastConversation``.
     """
 
     before: Conversation
@@ -51,19 +51,19 @@ class _NewestRows(NamedTuple):
 
 class WriteTransaction(ReadTransaction):
     """One conversation in a write transaction. The object has the conversation's newest state, and
-    may write events, and records beside the events.
+    writes events and records.
 
-    If the store has a key and the conversation has none, the next write gives it a data key. From
-    then on every new row is encrypted, and the mark says which older rows are not. ``end`` must be
-    called last.
+    If the store has a key and the conversation has no key, the next write gives the conversation a
+    data key. From then on, every new row is encrypted. The mark says which older rows are plain.
+    Call ``end`` after the last write.
     """
 
     _reader: Transaction
     _changed = False
     _newest_rows: _NewestRows | None = None
-    """The appended rows that stay in memory; None before the first append."""
+    """The appended rows that stay in memory. None before the first append."""
     _before: Conversation | None = None
-    """The state before the rows that were inserted last."""
+    """The state before the last insert."""
     is_begun = True
 
     @classmethod
@@ -77,12 +77,12 @@ class WriteTransaction(ReadTransaction):
 
     @property
     def appended_at(self) -> int:
-        """The version of the conversation before the rows that were inserted last."""
+        """The version of the conversation before the last insert."""
         return self.version if self._before is None else self._before.version
 
     def head_at(self, version: int) -> bytes | None:
         before = self._before
-        # An inline projection asks this to check the View that it has in memory.
+        # An inline projection calls this method to check the View that it has in memory.
         if before is not None and before.version == version:
             return before.head
         return super().head_at(version)
@@ -90,9 +90,10 @@ class WriteTransaction(ReadTransaction):
     def put_records(
         self, projection: str, records: Iterable[Record], *, replace_all: bool = False
     ) -> None:
-        """Write records. A stored record with the version of a new record is replaced. With
-        ``replace_all``, all earlier records of the projection are replaced. The records of a plain
-        conversation are plain too: writing records gives the conversation no key.
+        """Write records of a projection. A new record replaces the stored record with an equal
+        version. If ``replace_all`` is true, the new records replace all records of the projection.
+        This method gives a plain conversation no key, so the records of a plain conversation are
+        plain.
         """
         codec = self._codec()
         encoded = [codec.encoded_record(projection, record) for record in records]
@@ -100,7 +101,7 @@ class WriteTransaction(ReadTransaction):
 
     def list_as(self, version: int, digests: Iterable[bytes] | None) -> None:
         """Write the conversation's entry in the list: its version, the time of its last event, and
-        the digests of its attributes. If ``digests`` is None, the stored digests stay.
+        the digests of its attributes. If ``digests`` is None, the stored digests stay unchanged.
         """
         state = self.state
         stored_digests = None if digests is None else tuple(digests)
@@ -109,8 +110,8 @@ class WriteTransaction(ReadTransaction):
         )
 
     def forget_records(self, codec: RowCodec | None = None) -> None:
-        """Delete all records except records of Views and of attributes. With a ``codec``, delete
-        only the records of attributes, and encode all other records with the codec.
+        """Delete all records except the records of Views and of attributes. If ``codec`` is passed,
+        delete only the records of attributes, and encode the remaining records with ``codec``.
         """
         key = self.state.key
         own = self._codec()
@@ -131,21 +132,22 @@ class WriteTransaction(ReadTransaction):
         """Insert the next rows of the conversation, which are not yet encoded. The conversation may
         be staged.
         """
-        stored = self._encoded(rows)  # first, because it may give the conversation a key
+        stored = self._encoded(rows)  # comes first, because it may give the conversation a key
         return self._insert(rows, stored, self.state.grown(rows[-1]))
 
     def append(
         self, batch: Sequence[Encoded], now: int, secret: bytes | None = None
     ) -> tuple[Place, int]:
-        """Insert the next events. The events' salts are random, or made from ``secret``. Return the
-        events' positions, and when the events were recorded, in microseconds since 1970.
+        """Insert the next events. Return their positions, and the time of recording in microseconds
+        since 1970. If ``secret`` is passed, the salts of the events are computed from it. Otherwise
+        the salts are random.
         """
         if not self.is_begun:
             self.state = begin_new(self._reader, self.database, self.state._replace(created_at=now))
             self.is_begun = True
         settings = self.database.settings
         codec = self._known_codec
-        # With a key in the settings, a plain conversation may have to get a data key first.
+        # If the settings contain a key, a plain conversation may need a data key first.
         if codec is None or settings.keys is not None:
             codec = self._codec_to_write()
         before = self.state
@@ -154,16 +156,16 @@ class WriteTransaction(ReadTransaction):
         rows, after = chained(before, batch, now, secret)
         stored = codec.encoded(rows, settings.compression, are_checked=True)
         place = self._insert(rows, stored, after)
-        assert after.updated_at is not None  # it has events
+        assert after.updated_at is not None  # the conversation has events
         return place, after.updated_at
 
     def _insert(self, rows: Sequence[Row], stored: Sequence[Row], after: Conversation) -> Place:
-        """Insert rows. ``stored`` are the rows in encoded form, and ``after`` is the new state of
-        the conversation.
+        """Insert rows. ``stored`` contains the rows in encoded form, and ``after`` is the new state
+        of the conversation.
         """
         before = self.state
         last = self._reader.last_conversation
-        # The state changes only after the insert: an insert that fails must change nothing.
+        # Change the state only after the insert, because a failed insert must change nothing.
         place = self._reader.insert(before.key, stored, staged=not before.visible)
         self.state = after
         self._before = before
@@ -173,16 +175,13 @@ class WriteTransaction(ReadTransaction):
         return place
 
     def publish(self, size: int) -> None:
-        """Make the staged conversation visible."""
         self._codec_to_write()
         self._reader.publish(self.state.key, size)
         self.state = self.state._replace(visible=True)
         self._changed = True
 
     def remember(self, name: str, recalled: RecalledKey) -> None:
-        """Store a new idempotency key, by its name in the store, with the events that it stands
-        for.
-        """
+        """Store a new idempotency key under its name in the store, together with its events."""
         codec = self._codec_to_write()
         self._reader.remember(self.state.key, name, codec.proved(name, recalled))
         if codec.data_key is not None:
@@ -190,22 +189,24 @@ class WriteTransaction(ReadTransaction):
             self._changed = True
 
     def redact(self, rows: Sequence[Row]) -> None:
-        """Replace rows that are stored under the conversation's own key by these redacted rows,
-        which are not yet encoded.
+        """Replace rows that are stored under the conversation's own key by redacted rows, which are
+        not yet encoded.
         """
         self._reader.replace_rows(self.state.key, self._encoded(rows))
-        self._changes = None  # it may be one of them
+        self._changes = None  # the redacted rows may include it
         self.count_redactions(len(rows))
         self._changed = True
 
     @property
     def transaction(self) -> Transaction:
-        """The write transaction itself, for data beside the conversation."""
+        """The underlying write transaction, for data beside the conversation."""
         return self._reader
 
     @property
     def data_key(self) -> DataKey | None:
-        """The key with which the conversation is encrypted from this transaction on."""
+        """The key with which this transaction encrypts the conversation, or None if the
+        conversation stays plain.
+        """
         return self._codec_to_write().data_key
 
     def set_pending(self, records: int) -> None:
@@ -215,14 +216,14 @@ class WriteTransaction(ReadTransaction):
         self._changed = True
 
     def count_redactions(self, count: int) -> None:
-        """Add to the number of redacted events of the conversation, or of the past that it
-        shares.
+        """Add ``count`` to the number of redacted events. Redactions in the shared past of a fork
+        count too.
         """
         self._reader.count_redactions(self.state.key, count)
         self.state = self.state._replace(redactions=self.state.redactions + count)
 
     def leave_parent(self) -> None:
-        """Leave the parent, whose events are copied by now. The copied events get the next
+        """Leave the parent after its events were copied. The copied events get the next
         positions.
         """
         self._reader.place_past(self.state.key, self.state.begins)
@@ -231,8 +232,8 @@ class WriteTransaction(ReadTransaction):
         self.past = ()
 
     def enter_origins(self, origins: Iterable[Border]) -> None:
-        """Enter in the ledger that the conversation, which was a fork, has copies of the events of
-        these other conversations.
+        """Write to the ledger that this former fork has copies of the events of these
+        conversations.
         """
         for origin in origins:
             detached = Detached(parent=origin.parent, version=origin.version)
@@ -248,7 +249,7 @@ class WriteTransaction(ReadTransaction):
         self._changed = True
 
     def end(self) -> None:
-        """Write the mark of an encrypted conversation for its new state. Note the state for the
+        """Write the mark of an encrypted conversation for its new state. Remember the state for the
         next append.
         """
         if not self._changed:
@@ -269,16 +270,16 @@ class WriteTransaction(ReadTransaction):
         return self._codec_to_write().encoded(rows, self.database.settings.compression)
 
     def _codec_to_write(self, *, has_nothing: bool = False) -> RowCodec:
-        """Return the codec. A plain conversation gets a data key if the store has a key.
-        ``has_nothing`` says that nothing plain is stored under the conversation's key. A fork
-        without events of its own may have plain idempotency keys, and plain rows of its past.
+        """Return the codec. If the store has a key, a plain conversation gets a data key first.
+        ``has_nothing`` is true if nothing plain is stored under the conversation's key. A fork
+        without own events may still have plain idempotency keys and plain rows of its past.
         """
         codec = self._codec()
         keys = self.database.settings.keys
         state = self.state
         if keys is None or codec.data_key is not None:
             return codec
-        # The mark says that events before ``pending_until`` may be stored in plain text.
+        # The mark allows events before ``pending_until`` to be plain.
         renewed, data_key, mark = encrypted(state, keys)
         if has_nothing:
             mark = mark._replace(pending_until=0)
@@ -298,8 +299,8 @@ class WriteTransaction(ReadTransaction):
 def _with_newest(
     last: LastConversation | None, before: Conversation, rows: Sequence[Row], after: Conversation
 ) -> _NewestRows:
-    """Return the rows that stay in memory after ``rows`` were appended. No rows stay if a row has
-    attachments, or is structural: a structural event changes more than itself.
+    """Return the rows that stay in memory after ``rows`` were appended. If a row has attachments or
+    is structural, no rows stay in memory. A structural event changes more of a View than its end.
     """
     size = 0
     for row in rows:
@@ -320,7 +321,7 @@ def _with_newest(
 def begin_new(transaction: Transaction, database: Database, new: Conversation) -> Conversation:
     """Begin a conversation, as ``Transaction.begin`` does.
 
-    Raises ``InvalidArgument`` for an empty id, and ``KeyUnavailable`` as ``check_plain`` does.
+    Raises ``InvalidArgument`` if the id is empty, and the errors of ``check_plain``.
     """
     if not new.id:
         raise InvalidArgument(
@@ -331,8 +332,8 @@ def begin_new(transaction: Transaction, database: Database, new: Conversation) -
 
 
 def check_plain(reader: Reader, database: Database, conversation: str) -> None:
-    """Raise ``KeyUnavailable`` if a new conversation would be plain text in a store that has
-    encrypted conversations, unless the store was opened with ``?plain=allowed``.
+    """Raise ``KeyUnavailable`` if a new conversation would be plain text in a store with encrypted
+    conversations. If the store was opened with ``?plain=allowed``, nothing is raised.
     """
     settings = database.settings
     if settings.keys is not None or settings.plain_allowed:
@@ -346,25 +347,27 @@ def check_plain(reader: Reader, database: Database, conversation: str) -> None:
 
 
 class InlineProjection(Protocol):
-    """A read model that is written in the transaction of the structural events that change it. A
-    store has one projection of each ``name``.
+    """A read model that is written in the transaction of the structural events that change it. Each
+    projection of a store has its own ``name``.
     """
 
     name: str
 
     def project(self, writing: WriteTransaction, events: Sequence[Event], /) -> None:
-        """Update the records for ``events`` (the whole batch, at least one of them structural),
-        which ``writing`` has just appended.
+        """Update the records of this projection for ``events``, which ``writing`` has just
+        appended. ``events`` is a whole batch with at least one structural event.
 
-        If ``project`` raises, nothing is appended. ``project`` is called again for the same events
-        if the transaction is run again, so it must have no other effects than its records.
+        If ``project`` raises an error, the append fails and appends nothing. If the transaction is
+        run again, ``project`` is called again with equal events. So ``project`` may only write
+        records.
         """
 
 
-# -- the attributes by which a conversation is found in the list
+# -- the attributes by which a list finds conversations
 #
-# They are its document ``attributes``. They are also in a record beside its events, and as digests
-# in an index. An append that changes them lists the conversation again in the same transaction.
+# Attributes are the document ``attributes`` of a conversation. Attributes are also in a record
+# beside the events, and as digests in an index. An append that changes attributes updates the list
+# entry of the conversation in the same transaction.
 
 _DIGEST_BYTES: Final = 16
 EVERY: Final = bytes(_DIGEST_BYTES)
@@ -375,7 +378,6 @@ _from_json = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 def list_again(writing: WriteTransaction, attributes: Mapping[str, Any] | None) -> None:
-    """Write the conversation's entry in the list, with these attributes."""
     pairs = pairs_of(attributes or {})
     records = [Record(writing.version, _CODE, _encode(attributes))] if attributes else ()
     writing.put_records(ATTRIBUTES, records, replace_all=True)
@@ -384,7 +386,6 @@ def list_again(writing: WriteTransaction, attributes: Mapping[str, Any] | None) 
 
 
 def decode_attributes(body: bytes) -> dict[str, Any]:
-    """Return the attributes in the body of a record."""
     try:
         return _from_json(body)
     except msgspec.DecodeError:  # an escaped lone surrogate
@@ -392,8 +393,8 @@ def decode_attributes(body: bytes) -> dict[str, Any]:
 
 
 def pairs_of(attributes: Mapping[str, Any]) -> list[bytes]:
-    """Return the JSON text of each pair of name and value. A list gives one pair for each element.
-    Raises ``InvalidArgument``.
+    """Return the JSON text of each pair of name and value. A list of texts gives one pair for each
+    of its elements. Raises ``InvalidArgument`` if an attribute has a wrong type.
     """
     pairs = []
     for name, value in check_map("attributes", attributes).items():
@@ -410,8 +411,9 @@ def pairs_of(attributes: Mapping[str, Any]) -> list[bytes]:
 
 
 def digests_of(pairs: Sequence[bytes], keys: KeyRing | None, key_id: str | None) -> list[bytes]:
-    """Return the digests of attributes for conversations that are encrypted with this key, or for
-    plain conversations. Without attributes, return the digest that all conversations have.
+    """Return the digests of attributes, for conversations with the key ``key_id``. If ``key_id`` is
+    None, return the digests for plain conversations. If there are no attributes, return the digest
+    that every conversation has.
 
     Raises ``KeyUnavailable`` if ``keys`` lacks the key.
     """

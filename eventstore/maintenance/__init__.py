@@ -1,15 +1,15 @@
-"""The tasks of an administrator.
+"""The tasks of a store's administrator.
 
-verify                                   check heads, checksums and indices; name what is damaged
+verify                                   check heads, checksums and indices; name damaged events
 copy                                     copy conversations between stores, and compare their heads
 erase                                    remove a conversation, and leave a tombstone; give its
-                                         forks copies
+                                         forks copies of the shared events
 redact                                   erase the content of one event
-rekey, rekey_steps                       re-encrypt and re-compress with the current settings, a
+rekey, rekey_steps                       encrypt and compress again with the current settings, one
                                          conversation at a time
 archive, archived                        move old events to an object store, and restore them
-unfinished                               finish first what operations of several transactions left
+unfinished                               finish operations of several transactions that were
+                                         interrupted
 backup                                   copy a file, put a backup in its place, vacuum
-status                                   who holds followers back, and which read models have
-                                         confirmed
+status                                   which readers and read models lag behind
 """

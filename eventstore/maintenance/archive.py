@@ -1,4 +1,6 @@
-"""Archive a conversation: write its events to an object, then delete their rows."""
+"""Archive a conversation: write its events to an object in an object store, then delete their
+rows.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +41,8 @@ _CHANGED = "it was changed at the same time; archive it again"
 
 
 class Archived(NamedTuple):
-    """The outcome for one conversation: the number of its events in the object, and the bytes of
-    the object. If the conversation is not archived, ``stays`` has the reason.
+    """The result of archiving one conversation: the number of its events in the object, and the
+    size of the object in bytes. If the conversation was not archived, ``stays`` is the reason.
     """
 
     conversation: str
@@ -50,15 +52,16 @@ class Archived(NamedTuple):
 
 
 def archive(store: Store, conversation: str, to: str) -> Archived:
-    """Write the events of a conversation, as they are stored, to a new object in the object store
-    ``to``, read the object back, then delete the events' rows. The last event stays, with all data
-    beside the events. After an interruption, call this function again.
+    """Write the stored events of a conversation to a new object in the object store ``to``, and
+    read the object back. Then delete the rows of the events. The last event stays in the store, and
+    so do all data beside the events. After an interruption, call this function again.
 
-    A conversation is not archived if it is damaged, has forks, has a source whose events are not
-    made, has only one event, or is changed during the call. Raises ``ConversationNotFound``,
-    ``InvalidArgument`` if ``to`` is not a URL; ``StoreUnavailable`` if the object store does not
-    answer, ``StoreUnusable`` if it refuses. Cost: memory for three copies of the conversation's
-    events.
+    A conversation is not archived if it is damaged, has forks, or has only one event. A
+    conversation is not archived either if its source has records without events, or if the
+    conversation changes during the call. Raises ``ConversationNotFound``, and ``InvalidArgument``
+    if ``to`` is not a URL. Raises ``StoreUnavailable`` if the object store does not answer, and
+    ``StoreUnusable`` if the object store refuses. Cost: reading and writing the events once, and
+    memory for three copies of the conversation's events.
     """
     database = store.database
     recorder = database.recorder
@@ -67,7 +70,7 @@ def archive(store: Store, conversation: str, to: str) -> Archived:
     stays = stays or _damage(store, state)
     if stays is not None:
         return Archived(conversation, 0, 0, stays)
-    assert state.head is not None  # it has events
+    assert state.head is not None  # the conversation has events
     data = packed(placed)
     attempt = Unfinished(state.key, state.id, ARCHIVE, new_address(to, state.head, data))
     check_reachable(attempt.state)
@@ -75,7 +78,7 @@ def archive(store: Store, conversation: str, to: str) -> Archived:
         return Archived(conversation, 0, 0, _CHANGED)
     try:
         write_object(attempt.state, data)
-    except StoreUnusable:  # no object was made
+    except StoreUnusable:  # the object store made no object
         recorder.transact(partial(go_on, interrupted=attempt, operation=None))
         raise
     if read_archived(conversation, attempt.state) != placed:
@@ -91,8 +94,9 @@ def archive(store: Store, conversation: str, to: str) -> Archived:
 
 
 def checked(store: Store, verdict: Verdict) -> Verdict:
-    """Return the verdict on a conversation. If the conversation is archived, the verdict also has
-    the problem of the conversation's object, if there is one. Cost: reading the object.
+    """Return the verdict on a conversation, with the problem of its archived object added. If the
+    conversation is not archived, or its object has no problem, return ``verdict`` unchanged. Cost:
+    reading the object.
     """
     find = partial(archived_in, conversation=verdict.conversation or "")
     archived = store.database.recorder.query(find) if verdict.archived else None
@@ -132,8 +136,8 @@ def _read(reader: Reader, conversation: str) -> tuple[Conversation, list[Placed]
 
 
 def _damage(store: Store, state: Conversation) -> str | None:
-    """Return the first finding in the rows of a conversation: a damaged conversation is not
-    archived.
+    """Return the first damage in the rows of a conversation, because a damaged conversation must
+    not be archived.
     """
     try:
         check = Check(store.database, state, state.version, {})
@@ -144,7 +148,9 @@ def _damage(store: Store, state: Conversation) -> str | None:
 
 
 def _begin(transaction: Transaction, state: Conversation, attempt: Unfinished) -> bool:
-    """Note the address of the object that will be made."""
+    """Store the address of the future object, so that an interrupted archiving can be cleaned
+    up.
+    """
     if transaction.conversation(state.id) != state:
         return False
     check_finished(transaction, state.key)
@@ -159,13 +165,13 @@ def _end(
     attempt: Unfinished,
     events: int,
 ) -> bool:
-    """Delete the rows that the object holds, and the records that can be made from these rows,
-    unless the conversation has changed since the rows were read.
+    """Delete the rows that are in the object, and the records that can be made from these rows. If
+    the conversation has changed since its rows were read, return False.
     """
     now = transaction.conversation(state.id)
     unfinished = [*transaction.unfinished(state.key)]
     if unfinished == [attempt._replace(operation=ARCHIVED)]:
-        return True  # it was committed before, and is run again
+        return True  # the transaction was committed before, and is run again
     if now != state or unfinished != [attempt] or living_forks(transaction, state.key):
         return False
     WriteTransaction(transaction, state, database).forget_records()

@@ -1,24 +1,25 @@
-"""Archived conversations: the events of an archived conversation are in one object of an object
-store.
+"""Restore archived conversations. The events of an archived conversation are in one object of an
+object store.
 
-An archived conversation keeps its row, its last event and everything beside its events, so lists,
-figures, its version and its head need no object. All other reads and writes of the conversation
-restore its events first: ``ReadTransaction`` raises ``EventsNotMade``, and the opener of the store
-calls ``restore``.
+An archived conversation keeps its row, its last event and everything beside its events. Lists,
+figures, the version and the head of the conversation therefore need no object. Any other read or
+write of the conversation restores its events first: ``ReadTransaction`` raises ``EventsNotMade``,
+and the opener of the store calls ``restore``.
 
-A row of ``unfinished`` has the address of an object from before the object is made until after it
-is deleted, so each object has a row even after an interruption:
+A row of ``unfinished`` contains the address of an object. The row is written before the object is
+made, and stays until the object is deleted, so even an interruption leaves no unknown object. The
+operation of the row means:
 
-    archive    an archiving was begun: the object may be there. A vacuum deletes it
+    archive    archiving has begun, and the object may exist: a vacuum deletes the object
     archived   only the object has the events
-    restored   both have the events. The object stays, for backups made before, until the
-               conversation is redacted, rekeyed, erased or archived again
+    restored   both the store and the object have the events. The object stays, because older
+               backups need it, until the conversation is redacted, rekeyed, erased or archived
     discard    the object is being deleted
-    erase      the object is deleted with the rows
+    erase      the object is being deleted together with the rows
 
-An address is the SHA-256 of the object, a space and its URL. Each attempt to archive has its own
-URL, so an object can be deleted as soon as no row can change to ``archived`` with the object's
-address.
+An address is the SHA-256 of the object, a space and the object's URL. Every attempt to archive
+makes its own URL. Therefore an object can be deleted as soon as no row with its address can become
+``archived``.
 """
 
 from __future__ import annotations
@@ -53,15 +54,15 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 _HEAD: Final = 8
-"""The number of bytes of the conversation's head with which the name of an object begins."""
+"""The name of an object begins with this number of bytes of the conversation's head."""
 
 Placed = tuple[Row, int | None]
-"""A stored row and its position. A staged row on a server has no position."""
+"""A stored row and its position. On a server, a staged row has no position."""
 
 
 class _Object(msgspec.Struct, array_like=True):
-    """The content of an object. Each row names its attachments by their places in the object:
-    several rows may have one attachment.
+    """The content of an object. A row names its attachments by their indices in ``attachments``,
+    because several rows may have the same attachment.
     """
 
     rows: list[tuple[int, bytes, bytes, int | None, list[int]]]
@@ -69,7 +70,6 @@ class _Object(msgspec.Struct, array_like=True):
 
 
 def packed(placed: Sequence[Placed]) -> bytes:
-    """Return rows as one object."""
     places: dict[Attachment, int] = {}
     rows = [
         (
@@ -85,7 +85,6 @@ def packed(placed: Sequence[Placed]) -> bytes:
 
 
 def unpacked(data: bytes) -> list[Placed]:
-    """Return the rows of an object."""
     contents = msgspec.msgpack.decode(unpack(data), type=_Object)
     attachments = [Attachment(*fields) for fields in contents.attachments]
     placed: list[Placed] = []
@@ -100,8 +99,8 @@ def unpacked(data: bytes) -> list[Placed]:
 
 
 def check_url(recorder: Recorder, to: str) -> None:
-    """Raise ``InvalidArgument`` if ``url`` does not name an object store whose objects last as long
-    as the store.
+    """Raise ``InvalidArgument`` if ``to`` is not the URL of an object store whose objects last as
+    long as the store.
     """
     is_in_memory = recorder.path is None and not recorder.on_server
     if "://" not in to or (to.startswith("memory:") and not is_in_memory):
@@ -112,14 +111,13 @@ def check_url(recorder: Recorder, to: str) -> None:
 
 
 def new_address(to: str, head: bytes, data: bytes) -> str:
-    """Return an address that no other object has."""
     name = f"{head[:_HEAD].hex()}-{secrets.token_hex(8)}"
     return f"{sha256(data).hexdigest()} {to.rstrip('/')}/{name}"
 
 
 def check_reachable(address: str) -> None:
-    """Raise ``StoreUnavailable`` if the object store does not answer. Call this function before an
-    object is made, because an object store that does not answer could not delete the object again.
+    """Raise ``StoreUnavailable`` if the object store does not answer. Call this function before
+    making an object: an unreachable object store could not delete the object again.
     """
     with (
         suppress(FileNotFoundError, StoreUnusable),
@@ -129,8 +127,8 @@ def check_reachable(address: str) -> None:
 
 
 def write_object(address: str, data: bytes) -> None:
-    """Make an object. Raises ``StoreUnusable`` if the object store refused it, and
-    ``StoreUnavailable`` if the object may or may not have been made.
+    """Make an object in the object store. Raises ``StoreUnusable`` if the object store refused the
+    object. Raises ``StoreUnavailable`` if the object may or may not exist now.
     """
     with _reaching(address, "write") as (store, name):
         store.put(name, data, mode="create")
@@ -141,13 +139,13 @@ def write_object(address: str, data: bytes) -> None:
 
 
 def read_object(address: str) -> bytes:
-    """Return the bytes of an object. Raises ``FileNotFoundError``."""
+    """Return the bytes of an object. Raises ``FileNotFoundError`` if the object does not exist."""
     with _reaching(address, "read") as (store, name):
         return bytes(store.get(name).bytes())
 
 
 def delete_object(address: str) -> None:
-    """Delete an object if the object exists, and the parts of a file that a killed writer left."""
+    """Delete an object if it exists, and the temporary files that a killed writer left."""
     path = _path(address)
     with suppress(FileNotFoundError), _reaching(address, "delete") as (store, name):
         if path is not None:
@@ -161,15 +159,15 @@ def _url(address: str) -> str:
 
 
 def _path(address: str) -> Path | None:
-    """Return the path of an object that is a file."""
+    """Return the path of an object that is a file, otherwise None."""
     url = urlsplit(_url(address))
     return Path(unquote(url.path)) if url.scheme == "file" else None
 
 
 @contextmanager
 def _reaching(address: str, doing: str) -> Iterator[tuple[ObjectStore, str]]:
-    """Yield the object store of an object, and the object's name in the object store. Errors of the
-    object store, except ``FileNotFoundError``, become errors of the event store.
+    """Yield the object store of an address, and the name of the object in it. All errors of the
+    object store except ``FileNotFoundError`` become errors of the event store.
     """
     url = _url(address)
     base, _, name = url.rpartition("/")
@@ -207,9 +205,7 @@ def _store(url: str) -> ObjectStore:
 
 
 def address_of_object(reader: Reader, key: int) -> str:
-    """Return the address of the object that may hold events of a conversation; an empty text if
-    there is no such object.
-    """
+    """Return the address of the object that may hold events of a conversation, or an empty text."""
     operations = (ARCHIVE, ARCHIVED, RESTORED, DISCARD)
     for interrupted in reader.unfinished(key):
         if interrupted.operation in operations:
@@ -218,12 +214,12 @@ def address_of_object(reader: Reader, key: int) -> str:
 
 
 def restore(database: Database, conversation: str) -> None:
-    """Put the events of an archived conversation back at their positions. The conversation's object
-    stays.
+    """Put the events of an archived conversation back at their positions. The object stays in the
+    object store.
 
-    Raises ``StoreUnusable`` if the object is missing or was changed (``kind`` is ``archive``), or
-    if the store is open for reading only; ``StoreUnavailable`` if the object cannot be read now.
-    Cost: writing all archived events in one transaction.
+    Raises ``StoreUnusable`` with ``kind`` ``archive`` if the object is missing or was changed, and
+    with ``kind`` ``read_only`` if the store is read-only. Raises ``StoreUnavailable`` if the object
+    cannot be read now. Cost: writing all archived events in one transaction.
     """
     recorder = database.recorder
     find = partial(archived_in, conversation=conversation)
@@ -265,7 +261,7 @@ def _unusable_object(conversation: str, address: str, problem: str) -> StoreUnus
 
 
 def archived_in(reader: Reader, conversation: str) -> tuple[Conversation, str] | None:
-    """Return an archived conversation and the address of its object; None if the conversation is
+    """Return an archived conversation and the address of its object, or None if the conversation is
     not archived.
     """
     state = reader.conversation(conversation)
@@ -289,7 +285,9 @@ def _put_back(
 
 
 def discard(recorder: Recorder, interrupted: Unfinished) -> None:
-    """Delete the object of an interrupted archiving, unless another process has completed it."""
+    """Delete the object of an interrupted archiving, unless another process has completed the
+    archiving.
+    """
     begun = interrupted._replace(operation=DISCARD)
     if recorder.transact(partial(go_on, interrupted=interrupted, operation=DISCARD)):
         delete_object(interrupted.state)
@@ -297,10 +295,10 @@ def discard(recorder: Recorder, interrupted: Unfinished) -> None:
 
 
 def go_on(transaction: Transaction, interrupted: Unfinished, operation: str | None) -> bool:
-    """Replace an unfinished operation by another operation, or end the unfinished one if
-    ``operation`` is None. Return False if another process has continued the operation.
+    """Replace an unfinished operation by ``operation``, or end it if ``operation`` is None. Return
+    False if another process has continued the operation.
     """
-    transaction.conversation(interrupted.key)  # locks it, on a server
+    transaction.conversation(interrupted.key)  # locks the conversation, on a server
     if [*transaction.unfinished(interrupted.key)] != [interrupted]:
         return False
     if operation is None:

@@ -1,5 +1,5 @@
-"""Back up a store in a file, restore a store from a backup, and reclaim a store's space, all while
-the store is in use.
+"""Back up a store to a file, restore a store from a backup, and return the space of deleted rows.
+The store stays in use.
 
 A PostgreSQL server has its own tools for these tasks.
 """
@@ -50,14 +50,14 @@ from foldlog.eventstore.recorders.types import Conversation
 from foldlog.eventstore.store import Store
 
 _STALE_US = 3_600 * 1_000_000
-"""An import that has written nothing for this long counts as killed. If the import's process still
-runs, the import raises an error and has to be run again.
+"""If an import has written nothing for this time, in microseconds, the import counts as killed. If
+the process of such an import still runs, the import fails and has to be run again.
 """
 
 
 class BackedUp(NamedTuple):
-    """A backup that was made. ``findings`` are verdicts that found damage; the source of the backup
-    has the damage too.
+    """A backup that was made and verified. ``findings`` are the verdicts that found damage. The
+    source of the backup has this damage too.
     """
 
     path: str
@@ -70,8 +70,8 @@ class BackedUp(NamedTuple):
 
 class Restored(NamedTuple):
     """A store that was restored from a backup. ``kept`` is the new path of the former file, or of
-    its log if only a log existed. ``erased_since`` has the conversations that the former file has
-    erased and that the backup has brought back.
+    its log if only a log existed. ``erased_since`` contains the conversations that the former file
+    had erased and the backup has brought back.
     """
 
     path: str
@@ -83,11 +83,11 @@ class Restored(NamedTuple):
 
 
 class Vacuumed(NamedTuple):
-    """The outcome of a vacuum. ``discarded`` is the number of killed imports whose rows the vacuum
-    removed. ``bytes_pending`` says whether bytes of erased events may still be in the file.
-    ``space_returned`` is False if a reader that was opened before is still open: the file then
-    shrinks at a vacuum after that reader has ended. ``space_returned`` is also False if this role
-    may not vacuum the tables of a server. If the store is not a file, the sizes are None.
+    """The result of a vacuum. ``discarded`` is the number of killed imports whose rows the vacuum
+    removed. ``bytes_pending`` is true if bytes of erased events may still be in the file.
+    ``space_returned`` is False if an older reader is still open. The file then shrinks at the next
+    vacuum after this reader has ended. On a server, ``space_returned`` is also False if the role
+    may not vacuum the tables. If the store is not a file, both sizes are None.
     """
 
     discarded: int
@@ -101,12 +101,12 @@ def back_up(
     store: Store, path: str, on_progress: Callable[[int, int], object] = lambda done, of: None
 ) -> BackedUp:
     """Copy the newest state of a store to a new file, and verify the copy. Readers and writers of
-    the store go on.
+    the store continue.
 
-    The new file, which has mode 0600, appears under its name when it is complete and on disk.
-    ``on_progress(done, of)`` counts pages. Raises ``InvalidOption`` if a file with the new file's
-    name exists, and ``StoreUnavailable`` if the new file cannot be written. Cost: reading the whole
-    store twice.
+    The new file has mode 0600. It appears under its name when it is complete and synced to disk.
+    ``on_progress(done, of)`` gets the number of copied pages and the number of all pages. Raises
+    ``InvalidOption`` if the file exists already, and ``StoreUnavailable`` if the file cannot be
+    written. Cost: reading the whole store twice.
     """
     database = store.database
     recorder = database.recorder
@@ -138,9 +138,8 @@ def back_up(
 
 @contextlib.contextmanager
 def _noted_part(database: Database, part: Path) -> Iterator[None]:
-    """Note in the store that this file is being written, so that the file is found and removed if
-    this process is killed. If the store can no longer be written, the backup is made without a
-    note.
+    """Store the path of the partial file, so that a later vacuum removes it if this process is
+    killed. If the store can no longer be written, the backup is made without this note.
     """
     key = -secrets.randbits(62)
     is_noted = False
@@ -162,7 +161,9 @@ def _noted_part(database: Database, part: Path) -> Iterator[None]:
 def restore(
     backup: str, path: str, settings: WriteSettings, read_models: Iterable[str] = ()
 ) -> Restored:
-    """Verify the backup, and put a copy of the backup at ``path``: see ``restore_store``."""
+    """Verify the backup, and put a copy of the backup at ``path``, as ``restore_store``
+    describes.
+    """
     path = os.path.realpath(path)
     if not os.path.exists(backup):
         raise InvalidOption(f"the backup {backup} does not exist; check its path")
@@ -204,10 +205,10 @@ def restore(
 def _copied(
     backup: str, part: str, settings: WriteSettings
 ) -> tuple[tuple[int, int, int], set[tuple[str, int]]]:
-    """Copy a backup, and verify the copy. Return the number of conversations, events and records in
-    the copy, and the id and the time of creation of each conversation that is not erased. A copy of
-    a conversation has the conversation's time of creation. Raises ``KeyUnavailable``, and
-    ``StoreUnusable`` if the backup is damaged.
+    """Copy a backup, and verify the copy. Return the numbers of conversations, events and records
+    in the copy. Return also the id and the time of creation of each conversation that is not
+    erased. The time of creation identifies a conversation, because a copy keeps it. Raises
+    ``KeyUnavailable`` if a key is missing, and ``StoreUnusable`` if the backup is damaged.
     """
     with (
         contextlib.closing(SQLiteRecorder(backup, writable=False)) as source,
@@ -249,7 +250,7 @@ def _copied(
 
 
 def _note(part: str, settings: WriteSettings, read_models: Iterable[str]) -> None:
-    """Note in a copied store that these read models exist, and that none of them has removed erased
+    """Store in the copy that these read models exist, and that they have not removed any erased
     events yet.
     """
     with contextlib.closing(SQLiteRecorder(part, create=False)) as recorder:
@@ -259,8 +260,8 @@ def _note(part: str, settings: WriteSettings, read_models: Iterable[str]) -> Non
 
 
 def _counted(verdicts: Sequence[Verdict]) -> tuple[int, int, int]:
-    """Return three numbers: how many conversations these verdicts are about, and how many events,
-    and how many records without events, the conversations have that are not erased.
+    """Return the number of conversations, and the numbers of events and of records without events.
+    Erased conversations count only as conversations.
     """
     named = [verdict for verdict in verdicts if verdict.conversation is not None]
     living = [verdict for verdict in named if verdict.erasure is None]
@@ -278,8 +279,8 @@ def _remove(part: str) -> None:
 
 
 def _tombstones(path: str) -> Iterator[Conversation]:
-    """Yield the tombstones of a store, also the tombstones of ids that are used again, as far as
-    the store can be read.
+    """Yield the tombstones of a store, also tombstones whose id is used again. An unreadable store
+    yields the tombstones that can be read.
     """
     if os.path.exists(path):
         with (
@@ -305,11 +306,11 @@ def vacuum(
     store: Store, on_progress: Callable[[int, int], object] = lambda done, of: None
 ) -> Vacuumed:
     """Complete interrupted erasures, remove the remains of killed imports, detachments and backups,
-    and return the space of deleted rows to the file system. Afterwards no bytes of erased, redacted
-    or re-encrypted events are left in the file and its log.
+    and return the space of deleted rows to the file system. Afterwards, the file and its log
+    contain no bytes of erased, redacted or re-encrypted events.
 
-    Events keep their positions. Readers go on; writers wait until the vacuum ends. If bytes of an
-    erasure are pending, the call waits up to a minute for older readers, then raises
+    Events keep their positions. Readers continue, but writers wait until the vacuum ends. If bytes
+    of an erasure are pending, the call waits up to a minute for older readers, then raises
     ``StoreUnavailable``. Cost: rewriting the whole store.
     """
     database = store.database
@@ -339,8 +340,8 @@ def vacuum(
 
 def _finish(database: Database) -> tuple[int, Failure | None]:
     """Finish all incomplete operations. Return the number of discarded imports, and the last error
-    of an object store that did not delete an object. A rekey whose key is missing stays: it
-    continues when it is run again, or when another operation needs the conversation.
+    of an object store that did not delete an object. An unfinished rekey without its key stays
+    unfinished. It continues when it is run again, or when another operation needs the conversation.
     """
     recorder = database.recorder
     stale = _stale(recorder, database.now() - _STALE_US)
@@ -359,8 +360,6 @@ def _finish(database: Database) -> tuple[int, Failure | None]:
 
 
 def _stale(recorder: Recorder, before: int) -> list[int]:
-    """Return the keys of staged conversations to which nothing was added after a moment."""
-
     def stale(reader: Reader) -> list[int]:
         staged = [
             reader.conversation(operation.key)
@@ -378,7 +377,7 @@ def _stale(recorder: Recorder, before: int) -> list[int]:
 
 
 def _size(path: str | None) -> int | None:
-    """Return the size of the database with its log, in bytes; None if the database is not a
+    """Return the size of the database with its log, in bytes, or None if the database is not a
     file.
     """
     files = [] if path is None else [Path(path), Path(f"{path}-wal")]

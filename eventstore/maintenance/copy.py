@@ -1,14 +1,14 @@
-"""Copy conversations from one store to another while the first is in use. A second copy adds only
-new events.
+"""Copy conversations from one store to another while the source is in use. A second copy adds only
+the new events.
 
-A copy follows its source. Every event keeps its id, its time and its place in the hash chain; every
-conversation keeps its salt, its idempotency keys and its tombstone. So heads are equal in both
-stores. The heads of copied events are computed again. Events that the source redacted are redacted
-in the copy. If a conversation got other events in the target, the conversation is left unchanged,
-and its outcome names the problem.
+A copied event keeps its id, its time and its place in the hash chain. A copied conversation keeps
+its salt, its idempotency keys and its tombstone. Therefore the heads of a conversation are equal in
+both stores. The copy computes the heads of copied events again, and compares them with the heads of
+the source. Events that the source has redacted become redacted in the copy. If a conversation has
+other events in the target, the copy leaves the conversation unchanged and reports the problem.
 
-Copied events get new positions: followers of the target begin at 0. The records of Views are
-copied, but no records of other projections.
+Copied events get new positions, so followers of the target begin at position 0. The records of
+Views are copied, but the records of other projections are not copied.
 """
 
 from __future__ import annotations
@@ -74,14 +74,14 @@ from foldlog.eventstore.store import Store
 Item = TypeVar("Item")
 
 _JOBS_MAX = 64
-"""The most conversations that may be copied at the same time."""
+"""The maximal number of conversations that are copied at the same time."""
 
 
 class Moved(NamedTuple):
-    """The outcome for one conversation: the number of copied events and tombstones, and the
-    conversation's version in the target; or the problem of the conversation. If a damaged
-    conversation was copied in part, ``damaged`` is the first event that was not copied. ``records``
-    is the number of copied records of the conversation's source that have no events.
+    """The result of copying one conversation: the number of copied events, the number of copied
+    tombstones, and the conversation's version in the target. If the copy failed, ``problem`` says
+    why. If a damaged conversation was copied in part, ``damaged`` is the id of the first event that
+    was not copied. ``records`` is the number of copied source records that have no events.
     """
 
     conversation: str
@@ -94,8 +94,8 @@ class Moved(NamedTuple):
 
 
 class UnequalConversation(NamedTuple):
-    """A difference between two stores in one conversation. If ``behind`` is true, another copy
-    removes the difference.
+    """A conversation that differs between two stores. If ``behind`` is true, another copy removes
+    the difference.
     """
 
     conversation: str
@@ -106,19 +106,20 @@ class UnequalConversation(NamedTuple):
 def copy_store(
     source: Store, target: Store, *conversations: str, jobs: int = 4, damaged: bool = False
 ) -> Generator[Moved, None, None]:
-    """Copy the named conversations of ``source``, or all, in any order, ``jobs`` at a time. The
-    conversations are copied while the outcomes are read from the returned iterator. A new
-    conversation appears whole in the target or not at all; an existing one grows at its end. With
-    ``damaged``, a damaged conversation is copied up to its first damaged event.
+    """Copy the named conversations of ``source``, or all conversations, ``jobs`` conversations at a
+    time and in any order. The copy proceeds only while the caller reads the results from the
+    returned iterator. A new conversation appears in the target completely or not at all, and an
+    existing conversation grows at its end. If ``damaged`` is true, a damaged conversation is copied
+    up to its first damaged event.
 
-    A conversation that is damaged or cannot be read, or that differs in the target, is yielded with
-    its problem, and the copy of other conversations goes on. Raises ``ConversationNotFound`` for an
-    unknown name, ``KeyUnavailable`` if a key is missing, and the target's errors if the target
-    cannot be written. Cost: reading one row of every conversation in both stores, and copying the
-    events that the target does not have.
+    If a conversation is damaged or differs in the target, its result names the problem, and the
+    copy of further conversations continues. Raises ``ConversationNotFound`` for an unknown name,
+    and ``KeyUnavailable`` if a key is missing. Raises the target's errors if the target cannot be
+    written. Cost: reading one row of every conversation in both stores, and copying the events that
+    the target lacks.
     """
     check_whole("jobs", jobs, 1, _JOBS_MAX)
-    # Only a copy of all conversations may take the place of the source.
+    # Only a copy of all conversations may replace the source.
     if not conversations:
         target.database.recorder.succeed(source.database.recorder)
     conversations_to_copy = _conversations(source.database, conversations)
@@ -128,7 +129,8 @@ def copy_store(
         running: set[Future[Moved]] = set()
         try:
             while True:
-                # Submit few at a time, because the caller may stop reading the outcomes.
+                # Submit few conversations at a time, because the caller may stop reading the
+                # results.
                 running |= {
                     pool.submit(move, conversation)
                     for conversation in islice(conversations_to_copy, 2 * jobs - len(running))
@@ -145,9 +147,10 @@ def copy_store(
 def compare_stores(
     source: Store, target: Store, *conversations: str
 ) -> Generator[UnequalConversation, None, None]:
-    """Yield each conversation of ``source``, or each named conversation, that is missing in
-    ``target``, has another head there, or has fewer redactions there. Conversations that only the
-    target has are ignored. Cost: reading one row of each conversation in both stores.
+    """Yield the conversations of ``source`` that ``target`` lacks, or that have another head or
+    fewer redactions in ``target``. If names are passed, compare only these conversations.
+    Conversations that only the target has are ignored. Cost: reading one row of each conversation
+    in both stores.
     """
     for original in _conversations(source.database, conversations):
         if isinstance(original, Unlisted):
@@ -207,8 +210,8 @@ def _move(
 
 
 def _conversations(database: Database, names: Sequence[str]) -> Iterator[Conversation | Unlisted]:
-    """Yield the named conversations. Without names, yield all conversations that have events,
-    records or a tombstone, and all conversations that a list cannot show.
+    """Yield the named conversations. Without names, yield all conversations with events, records or
+    a tombstone, and all conversations that a list cannot show.
     """
     if names:
         return named_or_all(database, names)
@@ -228,9 +231,9 @@ def _find(database: Database, conversation: str) -> Conversation | None:
 
 
 def _state(conversation: Conversation) -> tuple[object, ...]:
-    """Return the values that are equal in two copies of a conversation. These values include the
-    time of creation, because another conversation with this id may end with an equal event. The
-    values include the number of redacted events, unless the conversation is erased.
+    """Return the values that are equal in two copies of a conversation. The time of creation
+    distinguishes two conversations that had the same id and end with equal events. The number of
+    redacted events belongs to these values, unless the conversation is erased.
     """
     return (
         conversation.created_at,
@@ -258,14 +261,16 @@ def copy_conversation(
     *,
     damaged: bool = False,
 ) -> Moved:
-    """Copy one conversation, or the tail that the target does not have yet; with ``damaged``, up to
-    the first damaged event. Once ``stopped`` is set, the copy ends after the current transaction.
+    """Copy one conversation, or the events at its end that the target lacks. If ``damaged`` is
+    true, copy up to the first damaged event. After ``stopped`` is set, the copy ends at the end of
+    the current transaction.
 
-    Raises ``ConversationNotFound``; ``CorruptEvent`` if the source is damaged; ``HistoryDiverged``
-    if the target has other events, ``ConversationErased`` if the target erased the conversation,
-    and ``CannotRedact`` if the target's conversation shares an event that the source redacted:
-    nothing of the conversation is changed. A new conversation appears whole or not at all. Cost:
-    copying the new events in small transactions; if events were redacted since, reading all events.
+    Raises ``ConversationNotFound``, and ``CorruptEvent`` if the source is damaged. Raises
+    ``HistoryDiverged`` if the target has other events, and ``ConversationErased`` if the target
+    erased the conversation. Raises ``CannotRedact`` if the target's conversation shares an event
+    that the source redacted. After these errors, the target's conversation is unchanged. A new
+    conversation appears completely or not at all. Cost: copying the new events in small
+    transactions. If events were redacted after the last copy, all events are read.
     """
     original, earlier = source.recorder.query(partial(_with_earlier, source, conversation))
     tombstones = copy_tombstones(
@@ -273,17 +278,17 @@ def copy_conversation(
     )
     if original.erasure is not None:
         return Moved(original.id, 0, original.end[0], tombstones=tombstones)
-    if not original.version:  # it has a source whose events were not made
+    if not original.version:  # the source of the conversation has records without events
         records = copy_source(source, target, original, 0)
         return Moved(original.id, 0, 0, tombstones=tombstones, records=records)
-    source.data_key(original)  # raises KeyUnavailable before anything is copied
+    source.data_key(original)  # raises ``KeyUnavailable`` before anything is copied
     damage: list[CorruptEvent | StoreDamaged] | None = [] if damaged else None
     with CopyWriter(target, original, earlier) as writer:
         existing = writer.existing
         if existing is not None:
             _check_same(source, original, target, existing)
         start = writer.end.version
-        # A target with more events than the source is left as it is.
+        # If the target has more events than the source, the target stays unchanged.
         is_ahead = writer.end.version > original.version
         if existing is not None and not is_ahead and existing.redactions != original.redactions:
             redacted = (
@@ -305,13 +310,13 @@ def copy_conversation(
                 on_finished(target, work)
         rows = writer.linked(stored_rows(source, original, start))
         if existing is not None and start < original.version:
-            # Damaged keys are not reported here: they are read again after the events.
+            # Damaged keys are not reported here, because the keys are read again after the events.
             new_keys = _keys_by_version(
                 _up_to_damage(keys_of(source, original), None if damage is None else []), start
             )
         else:
             new_keys = {}
-        # A group of rows must end with a record if events may be made from the records later.
+        # If events may later be made from the records, a group of rows must end with a record.
         if damaged or (existing is not None and existing.pending):
             made = made_of(source, original)
         else:
@@ -340,8 +345,8 @@ def copy_conversation(
 def _up_to_damage(
     items: Iterable[Item], damage: list[CorruptEvent | StoreDamaged] | None
 ) -> Iterator[Item]:
-    """Yield the items. With ``damage``, the items end before the first unreadable item, and the
-    error of this item is added to ``damage``.
+    """Yield the items. If ``damage`` is a list, stop at the first unreadable item and append its
+    error to ``damage``.
     """
     try:
         yield from items
@@ -354,7 +359,7 @@ def _up_to_damage(
 def _with_earlier(
     source: Database, conversation: str, reader: Reader
 ) -> tuple[Conversation, Sequence[Conversation]]:
-    """Return the conversation, and the earlier tombstones of the conversation's id."""
+    """Return the conversation, and the earlier tombstones with its id."""
     state = source.find(reader, conversation, pending=True)
     if state is None:
         raise ConversationNotFound(conversation)
@@ -364,7 +369,7 @@ def _with_earlier(
 def _read(
     source: Database, conversation: Conversation, work: Callable[[ReadTransaction], Iterable[Item]]
 ) -> Iterator[Item]:
-    """Yield the items that ``work`` reads of the present state of a conversation."""
+    """Yield the items that ``work`` reads from the present state of a conversation."""
     yield from source.recorder.query(
         lambda reader: [*work(find_again(source, reader, conversation))]
     )
@@ -373,8 +378,8 @@ def _read(
 def _check_same(
     source: Database, original: Conversation, target: Database, existing: Conversation
 ) -> None:
-    """Raise ``HistoryDiverged`` unless one of the two conversations is the beginning of the
-    other.
+    """Raise ``HistoryDiverged`` unless one conversation is the beginning of the other
+    conversation.
     """
 
     def differ(version: int) -> bool:
@@ -386,7 +391,8 @@ def _check_same(
         )
 
     common_version = min(original.version, existing.version)
-    # Heads differ at every version from the first difference on: search it by halving.
+    # From the first difference on, the heads differ at every version, so a binary search finds the
+    # first difference.
     if differ(common_version):
         raise HistoryDiverged(
             existing.id, bisect_left(range(1, common_version), True, key=differ), existing.version
@@ -394,13 +400,13 @@ def _check_same(
 
 
 def keys_of(source: Database, conversation: Conversation) -> Iterator[tuple[str, RecalledKey]]:
-    """Yield the idempotency keys of a conversation. The keys are read a page at a time. Raises
-    ``CorruptEvent`` at a key that was changed without the data key of the conversation.
+    """Yield the idempotency keys of a conversation, read by pages. Raises ``CorruptEvent`` at a key
+    that was changed without the data key of the conversation.
     """
 
     def read_page(reader: Reader, after: str | None) -> Sequence[tuple[str, RecalledKey]]:
         page = reader.recalled(conversation.key, start_after(after), CHUNK)
-        # The conversation may have another key by now.
+        # The conversation may have a new key by now.
         find_again(source, reader, conversation).check_proofs(page)
         return page
 
@@ -412,8 +418,8 @@ def keys_of(source: Database, conversation: Conversation) -> Iterator[tuple[str,
 def _keys_by_version(
     keys: Iterable[tuple[str, RecalledKey]], start: int
 ) -> dict[int, list[tuple[str, RecalledKey]]]:
-    """Return the keys whose last event has the id ``start`` or a later one. The keys are grouped by
-    the first version that has all events of the key.
+    """Return the keys whose last event has the id ``start`` or a later id. The keys are grouped by
+    the first version that includes all events of the key.
     """
     keys_by_version: dict[int, list[tuple[str, RecalledKey]]] = {}
     for name, recalled in keys:
@@ -424,13 +430,13 @@ def _keys_by_version(
 
 
 class CopyWriter(StagedWriter):
-    """One conversation that is being copied into a store. ``end`` is the conversation's state after
-    the last event that the store has. Rows are added after ``end``, and the head of each row is
-    computed.
+    """A conversation that is being copied into a store. ``end`` is the conversation's state after
+    the last event in the target. New rows are added after ``end``, and their heads are computed
+    again.
 
-    The constructor raises ``ConversationErased`` if the target erased the conversation, unless the
-    target's tombstone is the last of ``earlier``, and ``HistoryDiverged`` if the target has another
-    conversation with this id.
+    The constructor raises ``HistoryDiverged`` if the target has another conversation with this id.
+    It raises ``ConversationErased`` if the target erased the conversation, unless the target's
+    tombstone is the last of ``earlier``.
     """
 
     def __init__(
@@ -452,11 +458,11 @@ class CopyWriter(StagedWriter):
         )
         super().__init__(target, self.end, existing, replaces=replaces)
         self._without_receipt: frozenset[int] = frozenset()
-        """The copied events that are redacted and whose receipts are not copied yet."""
+        """The copied redacted events whose receipts are not copied yet."""
 
     def linked(self, rows: Iterable[Row]) -> Iterator[Row]:
-        """Yield decoded rows with the right counts of shown and structural rows before them. Raises
-        ``CorruptEvent`` at a row that does not follow the row before it.
+        """Yield decoded rows with the correct counts of shown and structural rows before them.
+        Raises ``CorruptEvent`` at a row whose head does not follow from the previous row.
         """
         end = self.end
         for row in rows:
@@ -480,10 +486,10 @@ class CopyWriter(StagedWriter):
         made: Made = MappingProxyType({}),
         keys: Mapping[int, Sequence[tuple[str, RecalledKey]]] = MappingProxyType({}),
     ) -> None:
-        """Add the next rows that ``linked`` yields, at most some thousand. ``made`` has the records
-        from which the rows' events were made, and ``keys`` the events' idempotency keys, by the
-        version that has all events of a key. Raises ``VersionConflict`` if another writer appends
-        to the conversation during the copy.
+        """Add the next rows, at most some thousand, in one transaction. The rows come from
+        ``linked``. ``made`` contains the records from which the events were made. ``keys`` contains
+        idempotency keys, grouped by the version that includes all events of the key. Raises
+        ``VersionConflict`` if another writer appends to the conversation during the copy.
         """
         redacted = {row.id for row in rows if is_redacted(row.proof)}
         without_receipt = (self._without_receipt | redacted) - _named_by_receipts(self.end.id, rows)
@@ -508,8 +514,9 @@ class CopyWriter(StagedWriter):
         views: Sequence[Record] = (),
         origins: Sequence[Border] = (),
     ) -> None:
-        """Add keys, the number of redactions and records of Views after all rows; then make the
-        conversation visible. For ``origins`` see ``ReadTransaction.origins``.
+        """After all rows, add the idempotency keys, the number of redactions and the records of
+        Views, then make the conversation visible. ``ReadTransaction.origins`` describes
+        ``origins``.
         """
         version = self.end.version
         beside = partial(_write_beside, database=self.database, key=self.key or 0)
@@ -532,7 +539,7 @@ class CopyWriter(StagedWriter):
 
 
 def _named_by_receipts(conversation: str, rows: Iterable[Row]) -> set[int]:
-    """Return the ids of the redacted events that the receipts among the rows name."""
+    """Return the ids of redacted events that have a receipt among the rows."""
     events = (stored_event_of(conversation, row) for row in rows if row.kind == "redaction")
     return {
         event_id for event in events if isinstance(event, Redaction) for event_id in event.event_ids
@@ -540,8 +547,8 @@ def _named_by_receipts(conversation: str, rows: Iterable[Row]) -> set[int]:
 
 
 def _enter_redactions(writing: WriteTransaction, event_ids: Iterable[int]) -> None:
-    """Enter in the ledger that events were copied without their content. The entry is the receipt
-    of these events, in case the receipt event of the source is never copied.
+    """Write to the ledger that events were copied without their content. This entry is the receipt
+    of these events, because the receipt of the source may never be copied.
     """
     copied = RedactionCopied(event_ids=tuple(sorted(event_ids)))
     if copied.event_ids:
@@ -559,12 +566,9 @@ def _write_beside(
     redactions: int = 0,
     views: Sequence[Record] = (),
 ) -> None:
-    """Write idempotency keys, the number of redactions, and records of Views, beside the events of
-    a conversation.
-    """
     state = not_erased(database.find_key(transaction, key))
     if state is None:
-        return  # a staged copy was discarded: publishing it raises the error
+        return  # the staged copy was discarded, so publishing the copy raises the error
     writing = WriteTransaction(transaction, state, database)
     _remember(writing, keys)
     if state.redactions < redactions:
@@ -574,15 +578,15 @@ def _write_beside(
 
 
 def _remember(writing: WriteTransaction, keys: Iterable[tuple[str, RecalledKey]]) -> None:
-    """Write the idempotency keys that the conversation does not have yet."""
+    """Write the idempotency keys that the conversation lacks."""
     for name, recalled in keys:
         if writing.recalled(name) is None:
             writing.remember(name, RecalledKey(recalled.first_id, recalled.events))
 
 
 def copy_tombstones(source: Database, target: Database, tombstones: Sequence[Conversation]) -> int:
-    """Add the tombstones of one id that the target does not have, the oldest first, each with the
-    fingerprints that the tombstone refuses. Return the number of added tombstones. Raises
+    """Add the tombstones of one id that the target lacks, from the oldest to the newest, with the
+    fingerprints that a tombstone refuses. Return the number of added tombstones. Raises
     ``ConversationErased`` if the conversation still has events in the target.
     """
     pairs = zip((None, *tombstones), tombstones, strict=False)
@@ -634,7 +638,6 @@ def _copy_tombstone(
 
 
 def _is_tombstone(conversation: Conversation, tombstone: Conversation | None) -> bool:
-    """Return whether this row of a conversation is this tombstone."""
     return (
         conversation.erasure is not None
         and tombstone is not None
@@ -649,7 +652,7 @@ def _redact_too(
     redacted_rows: Sequence[Row],
     records: RedactedRecords | None,
 ) -> None:
-    """Redact events of the target that the source has redacted since they were copied, and the
+    """Redact the events of the target that the source redacted after the last copy. Redact also the
     records from which these events were made.
     """
     writing = WriteTransaction(

@@ -1,9 +1,10 @@
-"""Erase a conversation for good: at once for every reader, then from the tables, then from the
-files.
+"""Erase a conversation permanently: hide it from every reader, delete its rows, then remove its
+bytes from the files.
 
-A tombstone stays. The tombstone has the time and the reason of the erasure, the number of events,
-and the last head. The salt is deleted, so the head reveals nothing of the events. Followers read
-the erasure as an entry of the ledger, an ``Erased`` with a position of its own.
+A tombstone of the conversation stays. The tombstone contains the time and the reason of the
+erasure, the number of events, and the last head. The salt is deleted, so the head reveals nothing
+about the events. Followers read the erasure as an entry of the ledger: an ``Erased`` with its own
+position.
 """
 
 from __future__ import annotations
@@ -57,27 +58,28 @@ def erase(
     detach_forks: bool = False,
     expected: ConversationRow | None = None,
 ) -> ConversationRow:
-    """Erase ``conversation``: no reader sees it from then on. Return the conversation's tombstone.
-    To finish an interrupted erasure, call ``erase`` again. An erasure works in small transactions,
-    so other writers wait only briefly.
+    """Erase ``conversation``, so that no reader sees it from now on. Return the conversation's
+    tombstone. To finish an interrupted erasure, call ``erase`` again. An erasure works in small
+    transactions, so other writers wait only briefly.
 
-    The tombstone says whether bytes of its events may still be in the files (``bytes_pending``). In
-    a SQLite file these bytes stay until ``vacuum`` has rewritten the file. On PostgreSQL the call
-    vacuums the tables, unless ``complete`` is False. If the role may not vacuum, autovacuum or a
-    call as the tables' owner removes the bytes later. If an older transaction may still read the
-    rows, the call waits for a minute, then raises ``StoreUnavailable``, and must be run again.
+    ``bytes_pending`` of the tombstone says whether bytes of the events may still be in the files.
+    In a SQLite file, these bytes stay until ``vacuum`` has rewritten the file. On PostgreSQL, the
+    call vacuums the tables, unless ``complete`` is False. If the role may not vacuum, autovacuum or
+    a later call by the tables' owner removes the bytes. If an older transaction may still read the
+    rows, the call waits for a minute, then raises ``StoreUnavailable``. Then run the erasure again.
 
-    Forks read events of the conversation that they were forked from. ``with_forks`` first erases
-    the forks, with their own forks, except forks that another process has detached since.
-    ``detach_forks`` first gives each fork a copy of these events, and the tombstone says which
-    events the forks keep. Until the conversation is erased, a redaction of one of its events
-    reaches its forks too. ``expected`` is the conversation's row as the caller read it: nothing is
-    erased if the last event of the conversation has changed since.
+    A fork reads the shared events of the conversation from which it was forked. ``with_forks``
+    first erases the forks and the forks of these forks. A fork that another process has detached is
+    not erased. ``detach_forks`` first gives each fork a copy of the shared events, and the
+    tombstone names the events that the forks keep. Until the conversation is erased, a redaction of
+    one of its events reaches its forks too. ``expected`` is the conversation's row as the caller
+    read it. If the last event has changed since then, nothing is erased.
 
-    Raises ``ConversationNotFound``; ``ConversationHasForks`` if the conversation has forks and
-    neither ``with_forks`` nor ``detach_forks`` is chosen; ``VersionConflict`` if its last event
-    differs from ``expected``: read again, decide again. Cost: deleting the conversation's events;
-    on PostgreSQL also a vacuum, which looks at every page of the tables that is not all visible.
+    Raises ``ConversationNotFound``. Raises ``ConversationHasForks`` if the conversation has forks
+    and neither ``with_forks`` nor ``detach_forks`` is true. Raises ``VersionConflict`` if the last
+    event differs from ``expected``: read again, decide again. Cost: deleting the conversation's
+    events. On PostgreSQL, the vacuum also reads every page of the tables that is not marked
+    all-visible.
     """
     check_text("conversation", conversation)
     reason = check_reason(reason, "tombstone")
@@ -114,8 +116,8 @@ def erase(
                 erased_count += 1
                 _delete_rows(database, state.id)
         else:
-            # Use the key from now on: another conversation may have the id when the loop comes back
-            # to it.
+            # Use the key from now on, because another conversation may have the id when the loop
+            # returns to it.
             doomed.append((state.key, parent))
             if with_forks:
                 doomed += [(fork.key, state.key) for fork in forks]
@@ -133,13 +135,12 @@ def erase(
 
 
 def _unfinished_beside(reader: Reader, conversation: str) -> Sequence[Unfinished]:
-    """Return the unfinished operations in the store that has this conversation."""
     reader.conversation(conversation)
     return reader.unfinished()
 
 
 def _delete_rows(database: Database, conversation: str) -> None:
-    """Finish all erasures, and every other unfinished operation on this conversation."""
+    """Finish all unfinished erasures, and all other unfinished operations on this conversation."""
     try:
         operations = database.recorder.query(partial(_unfinished_beside, conversation=conversation))
         for operation in operations:
@@ -162,11 +163,10 @@ def _mark(
     *,
     detach_forks: bool,
 ) -> tuple[Conversation, Sequence[Conversation]]:
-    """Make the conversation with this id or key a tombstone, unless a fork needs the conversation's
-    events, or the conversation has left its ``parent``. Return the conversation, and the forks that
-    need its events. With ``detach_forks``, a fork that has a copy of the events does not need the
-    events of the conversation: the fork leaves the conversation in this transaction, so that no
-    redaction misses a fork.
+    """Turn the conversation with this id or key into a tombstone, unless a fork needs its events or
+    it has left its ``parent``. Return the conversation, and the forks that need its events. With
+    ``detach_forks``, a fork that has copies of the shared events leaves the conversation in this
+    transaction. So no redaction can miss a fork.
     """
     state = transaction.conversation(key)
     if state is None:
@@ -190,8 +190,8 @@ def _mark(
 
 
 def _what_remains(reader: Reader, key: int) -> tuple[Sequence[str], bool]:
-    """Return the read models that have not yet read the erasure of the conversation with this key,
-    and whether bytes of deleted rows may still be in the store.
+    """Return the read models that have not yet read this erasure, and whether bytes of deleted rows
+    may still be in the store.
     """
     state = reader.conversation(key)
     is_pending = reader.value("bytes_pending") != ""
@@ -207,17 +207,17 @@ def _copy_past(database: Database, conversation: str, fork: Conversation) -> Non
     """Copy the events that a fork shares to the fork's own key, in small transactions.
 
     No reader sees the copies until the fork leaves its parent. An interrupted detachment continues
-    when it is run again; any other operation on the fork discards the copies. Raises
+    when it is run again. Any other operation on the fork discards the copies. Raises
     ``CorruptEvent`` if a shared event is damaged. Cost: copying the shared events.
     """
-    with suppress(ConversationErased):  # another process has erased the fork since
+    with suppress(ConversationErased):  # another process has erased the fork
         origins.index_fork(database, conversation, fork.id)
     while on_finished(database, partial(_copy_on, database=database, fork=fork.key)):
         time.sleep(REST_S)
 
 
 def _copy_on(transaction: Transaction, database: Database, fork: str | int) -> bool:
-    """Copy the next shared events. Return whether more events are to be copied."""
+    """Copy the next shared events. Return whether more shared events remain."""
     state = database.find_key(transaction, fork)
     if state is None or state.erasure is not None or state.parent is None:
         return False
@@ -236,10 +236,10 @@ def _copy_on(transaction: Transaction, database: Database, fork: str | int) -> b
 
 
 def _is_copied(transaction: Transaction, fork: Conversation) -> bool:
-    """Return whether a fork has a copy of all events that it shares, and no other operation on the
-    fork is unfinished. No other transaction can change the answer before this transaction ends.
+    """Return whether a fork has copies of all shared events, and no other operation on the fork is
+    unfinished. No other transaction can change this state before this transaction ends.
     """
-    present = transaction.conversation(fork.key)  # on a server this locks it
+    present = transaction.conversation(fork.key)  # on a server, this locks the fork
     progress = {item.operation: item.state for item in transaction.unfinished(fork.key)}
     return (
         present is not None
@@ -249,8 +249,8 @@ def _is_copied(transaction: Transaction, fork: Conversation) -> bool:
 
 
 def _detach(transaction: Transaction, database: Database, fork: int) -> str:
-    """Let a fork that has a copy of the shared events leave its parent. The fork's events keep
-    their ids and heads, and the copies get positions: a follower reads the copies as events of the
+    """Let a fork with copies of the shared events leave its parent. The fork's events keep their
+    ids and heads. The copies get new positions, so a follower reads the copies as events of the
     fork. Return a text about the fork for the parent's tombstone. Cost: writing the fork's
     revisions.
     """
@@ -259,7 +259,7 @@ def _detach(transaction: Transaction, database: Database, fork: int) -> str:
     begins = state.begins
     writing = WriteTransaction(transaction, state, database)
     writing.forget_records()
-    # The fork's own revisions build on revisions of its parent: copy these too.
+    # The fork's own revisions build on revisions of its parent, so copy the parent's revisions too.
     writing.put_records(VIEWS, list(writing.records(VIEWS)))
     borders = writing.origins()
     writing.leave_parent()

@@ -1,8 +1,8 @@
-"""Redact events: erase their content for good, from every reader at once, then from the files.
+"""Redact events: erase their content permanently, for every reader at once, then in the files.
 
-The id, kind, place, times and sizes of the event stay. The event's head stays too: the head commits
-to a hash of the body under a salt of the event, and the salt is erased with the body. The receipt
-is an event of the conversation, so followers read the receipt.
+The id, kind, place, times and size of the event stay. The event's head stays valid: it depends on a
+hash of the body and of a secret salt, and the salt is erased with the body. The receipt is an event
+of the conversation, so followers read the receipt.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from foldlog.eventstore.store import Store
 
 
 class Quote(NamedTuple):
-    """A condensation, or an event of a companion, that may quote a redacted event. ``redacted``
-    says whether the content of the condensation or event is erased too.
+    """A condensation, or an event of a companion conversation, that may quote a redacted event.
+    ``redacted`` is true if the content of this condensation or event is erased too.
     """
 
     conversation: str
@@ -53,14 +53,15 @@ class Quote(NamedTuple):
 class RedactionReceipt(NamedTuple):
     """The receipt of a redaction: the redacted events, the time, the person and the reason.
 
-    ``event_ids`` are the redacted events, ``hashes`` the commitments to their former content (see
-    ``Redacted``). ``position`` is the position of the receipt that followers read; None if all
-    events were redacted before. ``quotes`` are the condensations whose summaries may quote the
-    events; ``History.redact`` adds events of companions that may quote the redacted events.
-    ``forks`` are the forks that share the redacted events, and show them redacted. ``unconfirmed``
-    are the read models that have not reached this position and so may still hold the content.
-    ``bytes_pending`` says whether ``vacuum`` has to complete the redaction. ``documents_lost``, set
-    by ``History.redact``, are the documents that lost their newest value, such as ``attributes``.
+    ``event_ids`` are the redacted events, and ``hashes`` are the commitments to their former
+    content, as in ``Redacted``. ``position`` is the position of the receipt for followers.
+    ``position`` is None if all events were redacted before. ``quotes`` are the condensations whose
+    summaries may quote the events. ``History.redact`` adds the events of companion conversations
+    that may quote them. ``forks`` are the forks that share the redacted events, and show them
+    redacted. ``unconfirmed`` are the read models that have not reached this position, so they may
+    still contain the content. ``bytes_pending`` is true if only ``vacuum`` can complete the
+    redaction. ``documents_lost`` are the documents that lost their newest value, such as
+    ``attributes``. ``History.redact`` sets ``documents_lost``.
     """
 
     conversation: str
@@ -88,20 +89,20 @@ def redact(
     others: Mapping[str, Sequence[int]] | None = None,
     also: Callable[[Transaction, Mapping[str, Sequence[int]]], object] | None = None,
 ) -> RedactionReceipt:
-    """Erase the content of an event. Return the receipt, which says whether bytes of the content
-    may still be in the files (``bytes_pending``). The docstring of ``erase`` says what ``complete``
-    means and how the bytes are removed. To finish an interrupted redaction, call ``redact`` again.
-    The id of a summary, which is below -1, stands for the condensation that made it.
+    """Erase the content of an event. Return the receipt. Its ``bytes_pending`` says whether bytes
+    of the content may still be in the files. The docstring of ``erase`` describes ``complete`` and
+    the removal of the bytes. To finish an interrupted redaction, call ``redact`` again. The id of a
+    summary (below -1) stands for the condensation that made the summary.
 
-    ``others`` has further events to redact, by the ids of their conversations: summaries that may
-    quote the event, and copies of it. ``also`` is called in the transaction with all redacted
-    events. ``also`` erases the content of these events elsewhere, such as in the records of the
-    source from which the events were made.
+    ``others`` maps conversations to further events to redact: summaries that may quote the event,
+    and copies of the event. ``also`` is called in the transaction with all redacted events.
+    ``also`` erases their content elsewhere, such as in the source records from which the events
+    were made.
 
-    Raises ``ConversationNotFound``, ``ConversationErased``, ``InvalidArgument`` if the conversation
-    has no such event of its own, and ``CannotRedact``, for example for a receipt of a redaction.
-    Cost: reading the structural events of the conversation; removing the bytes costs as much as in
-    ``erase``.
+    Raises ``ConversationNotFound`` or ``ConversationErased``. Raises ``InvalidArgument`` if the
+    conversation has no such event of its own. Raises ``CannotRedact`` if the event cannot be
+    redacted, such as a receipt. Cost: reading the structural events of the conversation. Removing
+    the bytes costs as much as in ``erase``.
     """
     check_text("conversation", conversation)
     check_whole("event_id", event_id)
@@ -133,13 +134,13 @@ def _redact(
     others: Mapping[str, Sequence[int]],
     also: Callable[[Transaction, Mapping[str, Sequence[int]]], object] | None,
 ) -> tuple[RedactionReceipt, Place | None]:
-    """Redact events. Return the receipt, without the fields that are known only after the commit,
+    """Redact events. Return the receipt without the fields that are known only after the commit,
     and the position of the receipt event.
     """
     state = find_existing(database, transaction, conversation)
     check_finished(transaction, state.key)
     writing = WriteTransaction(transaction, state, database)
-    # The id of a summary stands for the condensation that made it.
+    # The id of a summary stands for the condensation that made the summary.
     requested_ids = {
         summary_of(requested) if requested < -1 else requested: requested
         for requested in (named_id, *others.get(conversation, ()))
@@ -157,7 +158,8 @@ def _redact(
             [events[event_id] for event_id in shared_ids],
         )
         for action in condensations:
-            if action.id >= owner.begins:  # those that a fork shares are reported for their owner
+            # a shared condensation is reported only for the conversation that stores it
+            if action.id >= owner.begins:
                 is_redacted = action.id in to_redact.get(owner.id, ()) or not has_content(action)
                 quotes.append(Quote(owner.id, action.id, is_redacted))
     if also is not None:
@@ -165,7 +167,7 @@ def _redact(
     receipts, place, forks = _erase_content(transaction, writing, [*events], who)
     for name in others:
         other = database.find(transaction, name)
-        # It may have been erased since the caller chose its events.
+        # The conversation may have been erased after the caller chose its events.
         if other is not None and other.erasure is None and name != conversation:
             check_finished(transaction, other.key)
             beside = WriteTransaction(transaction, other, database)
@@ -197,8 +199,8 @@ def _redact(
 def _erase_content(
     transaction: Transaction, writing: WriteTransaction, ids: Sequence[int], who: tuple[str, str]
 ) -> tuple[dict[int, Redacted], Place | None, list[str]]:
-    """Erase the content of these events, unless the content was erased before. Return the events'
-    receipts, the position of the new receipt event, and the forks that share some of the events.
+    """Erase the content of these events, unless it was erased before. Return the receipts of the
+    events, the position of the new receipt event, and the forks that share some of the events.
     """
     state = writing.state
     by, reason = who
@@ -220,7 +222,8 @@ def _erase_content(
                     " version of foldlog; redact another event, or erase the conversation"
                 )
             commitment = commitment_of(row.proof, row.body)
-            appended = untraced(event)  # as its writer passed it, because the receipt has its size
+            # without its trace context, because the receipt's size excludes it
+            appended = untraced(event)
             size = size_of(row.body if appended is event else encode(appended, ours=True).body)
             receipt = Redacted(
                 at=from_microseconds(now), by=by, reason=reason, hash=commitment.hex(), bytes=size
@@ -245,8 +248,8 @@ def _erase_content(
 def redact_rows(
     transaction: Transaction, writing: WriteTransaction, redacted: Sequence[tuple[Event, Row]]
 ) -> None:
-    """Replace these events by rows without content, and end ``writing``. The records of projections
-    that may hold content are deleted, also in the forks that share the events.
+    """Replace these events by rows without content, and end ``writing``. Delete the records of
+    projections that may hold the content, also in the forks that share the events.
     """
     writing.redact([row for _, row in redacted])
     _forget_derived_content(writing, [event for event, _ in redacted])
@@ -255,7 +258,7 @@ def redact_rows(
     ids = [row.id for _, row in redacted]
     for fork, shared in [*forks_that_share(database, transaction, writing.key, ids)]:
         check_finished(transaction, fork.key)
-        # Its parent may have got a key in this transaction: read the fork again.
+        # The parent may have got a key in this transaction, so read the fork again.
         present = find_again(database, transaction, fork).state
         beside = WriteTransaction(transaction, present, database)
         beside.count_redactions(len(shared))
@@ -268,7 +271,8 @@ def redact_rows(
 
 def _read(writing: WriteTransaction, event_id: int, named_id: int) -> tuple[Row, Event]:
     """Return an event that is stored under the conversation's own key. ``named_id`` is the id that
-    the caller passed, for error texts. Raises ``InvalidArgument``, ``CorruptEvent``.
+    the caller passed, for error texts. Raises ``InvalidArgument`` if the conversation has no such
+    event of its own, and ``CorruptEvent`` if the event is damaged.
     """
     state = writing.state
     if not 0 <= event_id < state.version:
@@ -297,16 +301,16 @@ def _read(writing: WriteTransaction, event_id: int, named_id: int) -> tuple[Row,
 
 
 def quotes_in(reading: ReadTransaction, redacted: Sequence[Event]) -> list[CondensationAction]:
-    """Return the condensations whose summaries may quote these events, the oldest first: the
-    condensations that forget one of the events, and the condensations that forget the summary of
-    another returned condensation.
+    """Return the condensations whose summaries may quote these events, sorted from the oldest to
+    the newest. A condensation may quote an event that it forgets, and whatever a forgotten summary
+    quotes.
     """
-    # A condensation of the V0 dialect names ids of its source. Any other condensation names ids of
-    # events.
+    # A condensation of the V0 dialect contains ids of its source. Any other condensation contains
+    # ids of events.
     source_ids: list[Any] = [
         event.origin.id for event in redacted if event.origin and names_source_ids(event)
     ]
-    # A condensation itself is never shown, so no other condensation forgets it.
+    # A condensation is never shown, so no other condensation forgets it.
     ids = [event.id for event in redacted if not isinstance(event, CondensationAction)]
     summary_ids = {summary_id(event.id) for event in redacted}
     quoting: list[CondensationAction] = []
@@ -332,7 +336,7 @@ def quotes_in(reading: ReadTransaction, redacted: Sequence[Event]) -> list[Conde
 
 
 def _check_that_none_builds_on(reading: ReadTransaction, redacted: Mapping[int, Event]) -> None:
-    """Raise ``CannotRedact`` if a remaining value of a document is stored as a difference to a
+    """Raise ``CannotRedact`` if a later value of a document is stored as a difference from a
     redacted value.
     """
     changes: dict[Any, Any] = {
@@ -355,8 +359,9 @@ def _check_that_none_builds_on(reading: ReadTransaction, redacted: Mapping[int, 
 
 
 def _forget_derived_content(writing: WriteTransaction, events: Sequence[Event]) -> None:
-    """Delete the records of projections that may hold content; the projections make these records
-    again. Then list the conversation with its present attributes. The digests of source ids stay.
+    """Delete the records of projections that may hold content, because the projections can make
+    these records again. Then update the list entry of the conversation with its present attributes.
+    The digests of source ids stay.
     """
     for event in events:
         if event.origin is None:
@@ -364,7 +369,7 @@ def _forget_derived_content(writing: WriteTransaction, events: Sequence[Event]) 
         else:
             key = source_key(event.origin.format, event.origin.id)
         if key is not None and writing.recalled(key) is None:
-            # A later import must recognize the event, also if there is no index yet.
+            # A later import must recognize the event, even if the conversation has no index yet.
             writing.remember(key, RecalledKey(event.id, 1))
     writing.forget_records()
     if any(isinstance(event, DocumentChanges) and ATTRIBUTES in event.changed for event in events):

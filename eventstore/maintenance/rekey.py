@@ -1,8 +1,8 @@
-"""Encrypt, re-encrypt, compress or decrypt stored events, one conversation after the other.
+"""Encrypt, re-encrypt, compress or decrypt stored events, one conversation after another.
 
-First a conversation gets its new key, so that new events are encrypted. Then the conversation's
-rows are changed in several transactions (``rekey_steps``). The records of projections get their new
-form too, and the records of attributes are made again.
+First a conversation gets its new key, so that new events are encrypted with it. Then the
+conversation's rows change in several transactions (``rekey_steps``). The records of projections are
+encrypted again too, and the records of attributes are made again.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ _PAGE = 1_000
 
 
 class Rekeyed(NamedTuple):
-    """The outcome for one conversation.
+    """The result of rekeying one conversation.
 
-    ``key``            whether its data key was encrypted again
-    ``rows``           how many rows were stored in another form
-    ``damaged``        the ids of damaged rows, which stay as they are
-    ``problem``        why the conversation was not changed; None if it was
+    ``key``            whether the data key was encrypted again
+    ``rows``           the number of rows that were stored in another form
+    ``damaged``        the ids of damaged rows, which stay unchanged
+    ``problem``        why the conversation was not changed; None if it was changed
     ``bytes_pending``  whether bytes of an old form may still be in the file
-    ``plain``          the names of files and tables outside of the store that hold its texts as
-                       plain text
+    ``plain``          the names of files and tables outside of the store that hold texts of the
+                       conversation in plain form
 
-    The file is cleaned once, after the last conversation, so only the last result has
+    The file is cleaned once, after the last conversation. Therefore only the last result has
     ``bytes_pending`` and ``plain``.
     """
 
@@ -63,21 +63,21 @@ class Rekeyed(NamedTuple):
 def rekey(
     store: Store, *conversations: str, decrypt: bool = False
 ) -> Generator[Rekeyed, None, None]:
-    """Store the named conversations, or all, again with the settings of the open store: compressed,
-    if a compression was chosen, and encrypted, if the store has a key. With ``decrypt`` the
-    conversations are stored as plain text. Incomplete imports of the conversations are discarded: a
-    running import fails, and has to be run again. Each conversation is stored when its outcome is
-    read from the returned iterator.
+    """Store conversations again with the settings of the open store: compressed if a compression
+    was chosen, and encrypted if the store has a key. Without names, store all conversations again.
+    If ``decrypt`` is true, store the conversations as plain text. Incomplete imports of the
+    conversations are discarded, so a running import fails and has to be run again. A conversation
+    is stored only when the caller reads its result from the returned iterator.
 
-    The last result says whether bytes of the old form may still be in the files
-    (``bytes_pending``), as after an erasure; ``vacuum`` removes them. Raises
-    ``ConversationNotFound``, and ``KeyUnavailable``, before anything is changed, if a conversation
-    is encrypted and its key is missing. Raises ``StoreUnusable`` if the file cannot be read. Cost:
-    reading all rows that may change, writing the changed rows, and memory for one transaction.
+    ``bytes_pending`` of the last result says whether bytes of the old form may still be in the
+    files. ``vacuum`` removes these bytes. Raises ``ConversationNotFound``. Raises
+    ``KeyUnavailable``, before anything is changed, if the key of an encrypted conversation is
+    missing. Raises ``StoreUnusable`` if the file cannot be read. Cost: reading all rows that may
+    change, writing the changed rows, and memory for one transaction.
     """
     database = store.database
     for conversation in named_or_all(database, conversations):
-        database.data_key(conversation)  # raises KeyUnavailable before anything is changed
+        database.data_key(conversation)  # raises ``KeyUnavailable`` before anything is changed
     last: Rekeyed | None = None
     changed = 0
     for conversation in named_or_all(database, conversations):
@@ -105,8 +105,8 @@ def rekey(
 
 
 def named_or_all(database: Database, conversations: Sequence[str]) -> Iterator[Conversation]:
-    """Yield the rows of these conversations, or of all conversations. Raises
-    ``ConversationNotFound``. Cost: reading the yielded rows, a page at a time.
+    """Yield the rows of these conversations. Without names, yield the rows of all conversations.
+    Raises ``ConversationNotFound`` if a named conversation does not exist.
     """
     if not conversations:
 
@@ -126,7 +126,7 @@ def named_or_all(database: Database, conversations: Sequence[str]) -> Iterator[C
 def _rekey_conversation(database: Database, conversation: Conversation, decrypt: bool) -> Rekeyed:
     outcome = Rekeyed(conversation.id, False, 0, ())
     try:
-        # With a chosen compression, only reading the rows shows whether there is something to do.
+        # If a compression was chosen, only the rows themselves show whether they must change.
         if database.settings.compression is None and _has_wanted_key(
             database, conversation, decrypt
         ):
@@ -144,7 +144,8 @@ def _rekey_conversation(database: Database, conversation: Conversation, decrypt:
             present = database.recorder.query(lambda reader: reader.conversation(conversation.key))
             if changes.damaged or present is None or present.erasure is not None:
                 return outcome
-            # Another process may have given the conversation another key by now: then begin again.
+            # If another process has given the conversation another key in the meantime, begin
+            # again.
             if _has_wanted_key(database, present, decrypt):
                 return outcome
     except CorruptEvent as error:
@@ -152,9 +153,6 @@ def _rekey_conversation(database: Database, conversation: Conversation, decrypt:
 
 
 def _has_wanted_key(database: Database, conversation: Conversation, decrypt: bool) -> bool:
-    """Return whether all rows of the conversation have the wanted key, according to its key and its
-    mark.
-    """
     codec = database.codec_of(conversation)
     keys = database.settings.keys
     if decrypt or keys is None:
@@ -163,7 +161,7 @@ def _has_wanted_key(database: Database, conversation: Conversation, decrypt: boo
 
 
 class _Start(NamedTuple):
-    """The key and the mark of a conversation at the beginning of a change."""
+    """The key and the mark of a conversation at the beginning of a rekey."""
 
     conversation: Conversation
     data_key: DataKey | None
@@ -172,12 +170,12 @@ class _Start(NamedTuple):
 
 
 def begin(transaction: Transaction, database: Database, key: int, *, decrypt: bool) -> bool:
-    """Begin to store a conversation with the settings of this process; with ``decrypt``, as plain
-    text. Return whether the conversation got another key.
+    """Begin to store a conversation with the settings of this process. If ``decrypt`` is true,
+    store it as plain text. Return whether the conversation got another key.
 
-    The key and the mark change now, in this transaction. The rows change later: an operation
-    ``rekey`` is left unfinished, and ``change_all`` finishes this operation. Raises
-    ``CorruptEvent`` if the mark does not fit the conversation, and ``KeyUnavailable``.
+    This transaction changes the key and the mark. The rows change later: this function leaves an
+    operation ``rekey`` unfinished, and ``change_all`` finishes it. Raises ``CorruptEvent`` if the
+    mark does not fit the conversation, and ``KeyUnavailable`` if the key is missing.
     """
     stored = transaction.conversation(key)  # on a server, other writers wait from here on
     check_finished(transaction, key)
@@ -188,7 +186,7 @@ def begin(transaction: Transaction, database: Database, key: int, *, decrypt: bo
     start = _choose_key(database, stored, codec, decrypt=decrypt)
     conversation, data_key, mark, has_new_key = start
     if has_new_key:
-        # The sealed key has the salt, too.
+        # The sealed key contains the salt too.
         transaction.set_key(conversation.key, b"", conversation.key_id, conversation.sealed_key)
         if not was_encrypted:
             writing = WriteTransaction(transaction, conversation, database, codec)
@@ -199,7 +197,7 @@ def begin(transaction: Transaction, database: Database, key: int, *, decrypt: bo
         transaction.set_mark(conversation.key, mark_of(data_key, conversation, mark))
     if _leave_rows_to_change(transaction, database, start, decrypt=decrypt):
         return has_new_key and not decrypt
-    # There are no rows: at most the records of a source whose events were not made.
+    # The conversation has no rows. It may only have source records without events.
     if data_key is not None and (decrypt or not was_encrypted):
         seal_again(transaction, database, key, None if decrypt else data_key)
         if decrypt:
@@ -212,7 +210,6 @@ def begin(transaction: Transaction, database: Database, key: int, *, decrypt: bo
 def _choose_key(
     database: Database, conversation: Conversation, codec: RowCodec, *, decrypt: bool
 ) -> _Start:
-    """Return the conversation with its new key, and with its mark."""
     keys = database.settings.keys
     data_key = codec.data_key
     if data_key is None:
@@ -220,12 +217,12 @@ def _choose_key(
             return _Start(conversation, None, codec.mark)
         return _Start(*encrypted(conversation, keys), has_new_key=True)
     if decrypt:
-        # The key stays until all rows are plain; the mark allows plain rows from now on.
+        # The key stays until all rows are plain, and the mark allows plain rows from now on.
         mark = codec.mark._replace(pending_from=0, pending_until=conversation.version)
         return _Start(conversation, data_key, mark)
     if keys is None or conversation.key_id == keys.current:
         return _Start(conversation, data_key, codec.mark)
-    # Another wrapping key encrypts the same data key: rows need no change.
+    # Only the wrapping key changes, and the data key stays the same, so the rows need no change.
     wrapped = keys.wrap(conversation.id, data_key.secret)
     renewed = conversation._replace(key_id=keys.current, sealed_key=wrapped)
     return _Start(renewed, data_key, codec.mark, has_new_key=True)
@@ -234,8 +231,8 @@ def _choose_key(
 def _leave_rows_to_change(
     transaction: Transaction, database: Database, start: _Start, *, decrypt: bool
 ) -> bool:
-    """If rows or idempotency keys may have to change, note the change of the rows as an unfinished
-    operation. Return whether the operation was noted.
+    """If rows or idempotency keys may have to change, store an unfinished operation that will
+    change them. Return whether an operation was stored.
     """
     compression = database.settings.compression
     conversation, data_key, mark, _ = start

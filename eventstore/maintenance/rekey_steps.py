@@ -1,9 +1,10 @@
-"""The steps of a rekey: give one conversation its new form while other processes read and write.
+"""The steps of a rekey: change the stored form of one conversation while other processes read and
+write.
 
 First the proofs of the conversation's idempotency keys change, then its rows. Until the end, the
-conversation's mark says which rows may still be in the old form. Heads do not change. Before a row
-is replaced, the row is checked against the hash chain, and the new form of the row is checked
-against its old form: a row that would read differently is never replaced.
+conversation's mark says which rows may still have the old form. Heads do not change. Before a row
+is replaced, its old form is checked against the hash chain, and its new form is checked against the
+old form. A row that would read differently is never replaced.
 """
 
 from __future__ import annotations
@@ -38,16 +39,16 @@ _KEYS = 500
 
 
 class RekeyState(msgspec.Struct, frozen=True):
-    """The progress of a change. The progress is stored as JSON, so the names of its fields must not
-    change.
+    """The progress of a rekey of one conversation. The progress is stored as JSON, so the names of
+    these fields must not change.
 
     ``decrypt``      whether rows become plain
-    ``compression``  the compression that was chosen; None leaves rows as compressed as they are
-    ``until``        rows with ids below it are changed
+    ``compression``  the chosen compression; None leaves the compression of rows unchanged
+    ``until``        only rows with smaller ids are changed
     ``next``         the id of the next row to change
-    ``key``          the next idempotency key to change; None once all are changed, then rows follow
-    ``sound``        whether no row was damaged so far
-    ``encrypted``    whether the conversation had a key when the change began
+    ``key``          the next idempotency key to change; None if all keys are changed
+    ``sound``        whether all rows so far were undamaged
+    ``encrypted``    whether the conversation had a key when the rekey began
     """
 
     decrypt: bool
@@ -62,10 +63,10 @@ class RekeyState(msgspec.Struct, frozen=True):
 class ChangedRows(NamedTuple):
     """The changes of one transaction, or of all transactions together.
 
-    ``rows``     how many rows were changed
-    ``damaged``  the ids of damaged rows, which stay as they are
+    ``rows``     the number of changed rows
+    ``damaged``  the ids of damaged rows, which stay unchanged
     ``key``      whether the key was removed
-    ``size``     the bytes that one transaction read
+    ``size``     the number of bytes that one transaction read
     ``state``    the progress after one transaction; None at the end
     """
 
@@ -81,8 +82,8 @@ def leave_unfinished(transaction: Transaction, key: int, state: RekeyState) -> N
 
 
 def change_all(database: Database, key: int) -> ChangedRows:
-    """Continue the change of a conversation until the change is complete. Raises ``CorruptEvent``
-    if a row is missing: a missing row ends the change.
+    """Continue the rekey of a conversation until it is complete. If a row is missing, the rekey
+    ends and ``CorruptEvent`` is raised.
     """
     total = ChangedRows()
     size = _ROWS_FIRST
@@ -114,7 +115,8 @@ def _step(transaction: Transaction, database: Database, key: int, size: int) -> 
         for unfinished in transaction.unfinished(key)
         if unfinished.operation == REKEY
     ]
-    if conversation is None or not states:  # another process has ended it, or has erased it
+    # another process has ended the rekey, or has erased the conversation
+    if conversation is None or not states:
         return ChangedRows()
     state = msgspec.json.decode(states[0], type=RekeyState)
     changes = _Change(transaction, database, conversation, state).step(size)
@@ -126,8 +128,6 @@ def _step(transaction: Transaction, database: Database, key: int, size: int) -> 
 
 
 class _Change:
-    """The change of a conversation in one transaction."""
-
     def __init__(
         self,
         transaction: Transaction,
@@ -139,7 +139,8 @@ class _Change:
         self._database = database
         self._conversation = conversation
         self._codec = codec = database.codec_of(conversation)
-        # If an append has given it a key since, change all keys and rows from the first on.
+        # If an append has given the conversation a key in the meantime, change all keys and rows
+        # from the first on.
         if codec.data_key is not None and not state.encrypted:
             state = RekeyState(
                 decrypt=state.decrypt,
@@ -158,7 +159,7 @@ class _Change:
 
     def step(self, size: int) -> ChangedRows:
         mark = self._codec.mark
-        if self._state.decrypt:  # events appended in that time become plain too
+        if self._state.decrypt:  # events appended in the meantime become plain too
             self._set_mark(
                 mark._replace(pending_until=max(mark.pending_until, self._conversation.version))
             )
@@ -167,7 +168,6 @@ class _Change:
         return self._keys(self._state.key)
 
     def _keys(self, start: str) -> ChangedRows:
-        """Give the next idempotency keys a proof, or remove their proofs."""
         page = self._transaction.recalled(self._conversation.key, start, _KEYS)
         changed = self._prove(page)
         mark = self._codec.mark
@@ -198,7 +198,8 @@ class _Change:
         conversation = self._conversation
         state = self._state
         mark = self._codec.mark
-        # Events that were appended since the change began have the new form, unless it decrypts.
+        # Events that were appended after the rekey began have the new form already, unless the
+        # rekey decrypts.
         end = conversation.version if state.decrypt else state.until
         start = state.next
         stop = min(state.next + size, end)
@@ -233,7 +234,7 @@ class _Change:
         return ChangedRows(len(replacements), tuple(damaged), False, size, next_state)
 
     def _end(self) -> bool:
-        """End the change: all rows have their new form. Return whether the key was removed."""
+        """End the rekey: all rows have their new form. Return whether the key was removed."""
         transaction = self._transaction
         conversation = self._conversation
         codec = self._codec
@@ -241,7 +242,8 @@ class _Change:
             self._set_mark(Mark(codec.mark.keys))
             return False
         assert codec.data_key is not None  # otherwise nothing was pending
-        # Appends since the change began have added keys with proofs: look at all keys again.
+        # Appends after the beginning of the rekey have added keys with proofs, so look at all keys
+        # again.
         keys = partial(transaction.recalled, conversation.key, limit=_KEYS)
         self._prove([*paged(lambda after: keys(start_after(after)), itemgetter(0), _KEYS)])
         transaction.set_key(conversation.key, codec.data_key.salt, None, None)
@@ -259,8 +261,8 @@ class _Change:
             )
 
     def _head_before(self, start: int) -> bytes | None:
-        """Return the head before a row; None if this head is unknown, as after a damaged row.
-        Without the head before it, the row's own head is trusted.
+        """Return the head before a row, or None after a damaged row. If the previous head is
+        unknown, the row's own head is trusted.
         """
         if start == 0:
             return first_head(self._conversation, self._salt)

@@ -1,4 +1,4 @@
-"""The status of a whole store: which session holds the followers back, and which read models have
+"""The status of a whole store: which session holds followers back, and which read models have
 confirmed.
 """
 
@@ -11,34 +11,35 @@ from foldlog.eventstore.errors import InvalidOption, StoreUnavailable
 from foldlog.eventstore.store import Store
 
 if TYPE_CHECKING:
-    from foldlog.eventstore.recorders.postgres.status import Status  # its package may be missing
+    # the package of the server may be missing
+    from foldlog.eventstore.recorders.postgres.status import Status
 
 
 def follower_status(store: Store) -> Status:
-    """Return the session of a server that holds the store's followers back, and how far behind the
-    followers are.
+    """Return the database session that holds followers back, and how far behind the followers are.
 
-    Raises ``InvalidOption`` if the store is not on a server: nothing holds back the followers of
-    such a store.
+    Raises ``InvalidOption`` if the store is not on a server, because nothing holds back the
+    followers of such a store.
     """
     recorder = store.database.recorder
     if not recorder.on_server:
         raise InvalidOption("follower status exists only for PostgreSQL stores")
-    # its package may be missing
+    # the package of the server may be missing
     from foldlog.eventstore.recorders.postgres import PostgresRecorder, Stores
 
-    assert isinstance(recorder, PostgresRecorder | Stores)  # because it is on a server
+    assert isinstance(recorder, PostgresRecorder | Stores)  # because the store is on a server
     return recorder.status()
 
 
 def confirm(store: Store, read_model: str, position: int | None) -> None:
     """Record that a read model has removed all content that was erased or redacted up to a
     position. From then on, tombstones and receipts with later positions name the read model in
-    ``unconfirmed`` until it confirms their positions. The position None forgets the read model.
+    ``unconfirmed`` until it confirms their positions. Pass None as the position to forget the read
+    model.
 
-    An earlier position than the recorded one changes nothing. A ``TrackingView`` confirms by its
-    tracking and does not need ``confirm``. Raises ``StoreUnavailable``. Durability: the position is
-    on disk when the function returns. Cost: one commit.
+    A position before the recorded position changes nothing. A ``TrackingView`` confirms by its
+    tracking, so it does not need ``confirm``. Raises ``StoreUnavailable`` if the store cannot be
+    written now. Durability: the position is on disk when the function returns. Cost: one commit.
     """
     name = f"tracking {read_model}"
     value = ""

@@ -1,18 +1,21 @@
-"""Finish operations of several transactions that were interrupted.
+"""Finish interrupted operations that need several transactions.
 
-The progress of an operation is a row of the store, which each transaction of the operation writes.
-Each step reads this row, so it does not matter whether the operation was killed or still runs in
-another process. An operation first finishes any other operation on its conversation:
+The progress of an operation is a row of the store. Each transaction of the operation writes this
+row. Each step reads this row, so it does not matter whether the operation was killed or still runs
+in another process. Before an operation begins, it finishes any unfinished operation on its
+conversation:
 
-    erase     rows of an erased conversation are deleted
-    import    rows that no reader sees yet (of an import or a copy) are discarded: run it again
-    detach    copies of the past of a fork are discarded: the fork still shares it, and can be
+    erase     delete the remaining rows of the erased conversation
+    import    discard the invisible rows of an import or a copy: run the import again
+    detach    discard the copies of a fork's past: the fork still shares its past, and can be
               detached again
-    rekey     goes on, with the settings of its beginning
-    backup    the file of a backup that was killed is removed
-    archive   the object is deleted: the rows are in the store (discard: deletion has begun)
-    archived  is complete, and names the object; what would change old events restores them first
-    restored  is complete too; what changes old events, or archives them again, deletes the object
+    rekey     continue, with the settings with which it began
+    backup    remove the file of a killed backup
+    archive   delete the object, because the rows are in the store
+    discard   continue to delete the object
+    archived  nothing is unfinished; the row names the object, and changes of old events restore
+              the events first
+    restored  nothing is unfinished; a change of old events, or a new archiving, deletes the object
 """
 
 from __future__ import annotations
@@ -49,26 +52,23 @@ T = TypeVar("T")
 _PURGES_MAX: Final = 10
 _PURGES_S: Final = 60.0
 _purges: Final = WeakKeyDictionary[Recorder, deque[float]]()
-"""The moments at which each recorder vacuumed a store last."""
+"""The moments of the last vacuums of each recorder, in seconds of the monotonic clock."""
 
 
 class OperationUnfinished(Exception):
-    """A transaction needs an ``Unfinished`` operation to be finished first. No caller of the store
-    gets this error.
+    """Another operation must be finished before a transaction can run. No caller of the store gets
+    this error.
     """
 
 
 def check_finished(transaction: Transaction, key: int) -> None:
-    """Raise ``OperationUnfinished`` if an operation on the conversation with this key is not
-    complete.
-    """
     for operation in transaction.unfinished(key):
         raise OperationUnfinished(operation)
 
 
 def on_finished(database: Database, work: Callable[[Transaction], T]) -> T:
-    """Run ``work`` in a write transaction. If ``work`` raises ``OperationUnfinished``, the
-    unfinished operation is finished, and ``work`` is run again.
+    """Run ``work`` in a write transaction. If ``work`` raises ``OperationUnfinished``, finish the
+    unfinished operation and run ``work`` again.
     """
     while True:
         try:
@@ -78,7 +78,7 @@ def on_finished(database: Database, work: Callable[[Transaction], T]) -> T:
 
 
 def finish(database: Database, interrupted: Unfinished) -> None:
-    """Finish an operation. Raises ``KeyUnavailable`` if the operation's key is missing. Cost:
+    """Finish an operation. Raises ``KeyUnavailable`` if the operation needs a missing key. Cost:
     running the remaining transactions of the operation.
     """
     key, name, operation, state = interrupted
@@ -91,7 +91,7 @@ def finish(database: Database, interrupted: Unfinished) -> None:
             ) from error
     elif operation == BACKUP:
         if os.path.exists(state) and not (state.endswith(PART) and is_abandoned(state)):
-            return  # it still runs
+            return  # the backup still runs
         for file in (state, f"{state}-journal"):
             Path(file).unlink(missing_ok=True)
         database.recorder.transact(lambda transaction: transaction.finish(key))
@@ -106,12 +106,12 @@ def finish(database: Database, interrupted: Unfinished) -> None:
 
 
 def purge(recorder: Recorder, what_is_done: str) -> None:
-    """Remove the bytes of deleted and replaced rows, on PostgreSQL, at most ten times a minute. In
-    a SQLite file, and if this role may not remove the bytes, ``bytes_pending`` stays true.
+    """On PostgreSQL, remove the bytes of deleted and replaced rows, at most ten times a minute. For
+    a SQLite file, or if this role may not vacuum, ``bytes_pending`` stays true.
 
-    The call waits for open transactions for a minute, then raises ``StoreUnavailable``. If the disk
-    fails, the call raises ``StoreUnavailable`` too. The attribute ``unfinished`` of the error is
-    true.
+    The call waits up to a minute for open transactions, then raises ``StoreUnavailable``. If the
+    disk fails, the call raises ``StoreUnavailable`` too. The attribute ``unfinished`` of the error
+    is true.
     """
     try:
         if recorder.on_server and _is_due(recorder):
@@ -126,9 +126,7 @@ def purge(recorder: Recorder, what_is_done: str) -> None:
 
 
 def _is_due(recorder: Recorder) -> bool:
-    """Return whether this recorder may be vacuumed now. A vacuum reads whole tables, so after many
-    erasures only some are followed by a vacuum.
-    """
+    # A vacuum reads whole tables, so it must not follow every erasure.
     purges = _purges.setdefault(recorder, deque(maxlen=_PURGES_MAX))
     return len(purges) < _PURGES_MAX or time.monotonic() - purges[0] >= _PURGES_S
 
@@ -138,8 +136,8 @@ def _note_purge(recorder: Recorder, stores: int) -> None:
 
 
 def mark_unfinished(done: str, error: Failure) -> Failure:
-    """Return the error for work that the disk or the server interrupted. ``done`` says which part
-    of the work is done.
+    """Return the error for work that the disk or the server interrupted. ``done`` describes the
+    part of the work that is done.
     """
     cause = str(error).removesuffix(NOTHING_WRITTEN)
     error.args = (f"{done} ({cause}); run the same command again to finish it",)

@@ -1,8 +1,7 @@
-"""Check by heads and checksums that every event is unchanged, that none is missing, and that each
-is in its place.
+"""Check by heads and checksums that every event of a store is unchanged, present and in its place.
 
-Heads that were published earlier reveal two changes that the store alone cannot reveal: a history
-whose end was cut off, and a history that was rewritten as a whole.
+The store alone cannot reveal that the end of a history was cut off, or that a whole history was
+rewritten. Heads that were published earlier reveal both.
 """
 
 from __future__ import annotations
@@ -49,8 +48,8 @@ from foldlog.eventstore.store import Store
 T = TypeVar("T")
 
 _ATTEMPTS = 5
-"""How often a conversation with findings is checked again because it has changed since its row was
-read.
+"""If a conversation changed during its check and has findings, the check is repeated up to this
+number of times.
 """
 _state = attrgetter("version", "head", "redactions", "mark", "parent", "erasure")
 
@@ -64,16 +63,17 @@ class Published(NamedTuple):
     head: bytes
     generation: int = 0
     store: str | None = None
-    """The uuid of the store that published the head."""
+    """The uuid of the store that published the head, or None."""
 
 
 class Verdict(NamedTuple):
-    """The findings in one conversation, or, if ``conversation`` is None, in the database.
+    """The findings in one conversation. If ``conversation`` is None, the findings in the database
+    itself.
 
-    ``head`` is the head of the conversation's last event, ``erasure`` the tombstone of an erased
-    conversation. If the conversation's id was used again, each ``generation`` has a verdict.
-    ``pending`` is the number of records of the conversation's source without events. ``archived``
-    is the number of the conversation's events that are in an object, and were not checked.
+    ``head`` is the head of the conversation's last event, and ``erasure`` is the tombstone of an
+    erased conversation. If the conversation's id was used again, each ``generation`` has its own
+    verdict. ``pending`` is the number of source records without events. ``archived`` is the number
+    of archived events, which were not checked.
     """
 
     conversation: str | None
@@ -87,8 +87,8 @@ class Verdict(NamedTuple):
 
     @property
     def events(self) -> int:
-        """The number of checked events. This number is less than the version if events are missing
-        or archived.
+        """The number of checked events. It is less than the version if events are missing or
+        archived.
         """
         return self.version - self.archived - sum(finding.missing for finding in self.findings)
 
@@ -100,15 +100,15 @@ def verify(
     *,
     start: str = "",
 ) -> Generator[Verdict, None, None]:
-    """Check that every event of a store is unchanged, that none is missing, and that each is in its
-    place. Yield a verdict for the named conversation. Without a name, yield a verdict for each
+    """Check that every event of a store is unchanged, present and in its place. If a conversation
+    is named, yield only the verdict on this conversation. Otherwise yield a verdict for each
     conversation, then a verdict for the database itself.
 
-    Conversations come in the order of their ids, from ``start`` on, so an interrupted run can be
+    The verdicts are sorted by conversation id and begin at ``start``, so an interrupted run can be
     continued.
 
-    Raises ``ConversationNotFound``, ``StoreUnavailable``. Cost: computing one hash and one checksum
-    of every event, with memory for one page.
+    Raises ``ConversationNotFound`` or ``StoreUnavailable``. Cost: computing one hash and one
+    checksum of every event, with memory for one page of events.
     """
     database = store.database
     heads = dict(published or {})
@@ -123,7 +123,7 @@ def verify(
         return
     unlisted: list[VerifyFinding] = []
     with ThreadPoolExecutor(1, "check") as beside:
-        # The database checks itself outside of Python, so it takes no extra time.
+        # The database checks itself outside of Python, so this check takes no extra time.
         database_findings = beside.submit(_findings_in_database, database)
         for item in readable_conversations(database.recorder, start):
             if not isinstance(item, Unlisted):
@@ -182,17 +182,17 @@ def _generations(
     *,
     past: bool = False,
 ) -> Iterator[Verdict]:
-    """Yield a verdict for each erased conversation that had the conversation's id before, and a
-    verdict for the conversation. With ``past`` the verdict is also about the events that a fork
-    shares.
+    """Yield a verdict for each erased conversation with this id, and a verdict for the present
+    conversation. If ``past`` is true, check also the events that a fork shares.
     """
     published_heads = heads.get(conversation.id, ())
     try:
         tombstones = database.recorder.query(lambda reader: tombstones_before(reader, conversation))
     except StoreDamaged:
-        tombstones = ()  # the check of the database names what is damaged
+        tombstones = ()  # the check of the database names the damage
     for number, generation_state in enumerate((*tombstones, conversation)):
-        # A copy may lack earlier tombstones: heads of later generations count for the newest one.
+        # A copy may lack earlier tombstones, so the heads of later generations count for the newest
+        # tombstone.
         own_heads = [
             (published.version, published.head)
             for published in published_heads
@@ -209,9 +209,6 @@ def _verdict(
     past: bool,
     attempts: int = _ATTEMPTS,
 ) -> Verdict:
-    """Return the verdict on a conversation. With ``past`` the verdict is also about the events that
-    a fork shares.
-    """
     try:
         if conversation.erasure:
             checked = _findings_in_tombstone(database, conversation, published_heads)
@@ -237,9 +234,6 @@ def _verdict(
 
 
 def _changed_since(database: Database, former: Conversation) -> Conversation | None:
-    """Return the present state of the conversation if this state differs from ``former``; otherwise
-    None.
-    """
     with suppress(StoreDamaged):
         present = database.recorder.query(lambda reader: reader.conversation(former.key))
         return present if present is not None and _state(present) != _state(former) else None
@@ -327,10 +321,10 @@ _STRAY = (
 
 
 class VerifyFinding(NamedTuple):
-    """A problem of the events ``first`` to ``last``; if ``first`` and ``last`` are None, a problem
-    of the whole conversation. If ``sound`` is true, the content of the events is unchanged. With
-    ``needs_key`` nothing was checked, because a key is missing. With ``unfinished`` nothing is
-    damaged, and the next vacuum finishes an operation.
+    """A problem of the events ``first`` to ``last``, or of the whole conversation if both are None.
+    If ``sound`` is true, the content of the events is unchanged. If ``needs_key`` is true, nothing
+    was checked, because a key is missing. If ``unfinished`` is true, nothing is damaged, and the
+    next vacuum finishes an operation.
     """
 
     first: int | None
@@ -351,7 +345,6 @@ class VerifyFinding(NamedTuple):
 
     @property
     def missing(self) -> int:
-        """The number of missing events."""
         is_gap = self.problem in _MISSING and self.first is not None and self.last is not None
         return self.last - self.first + 1 if is_gap else 0  # type: ignore[operator]
 
@@ -359,7 +352,6 @@ class VerifyFinding(NamedTuple):
 def of_all(
     problem: str, *, sound: bool = False, needs_key: bool = False, unfinished: bool = False
 ) -> VerifyFinding:
-    """Return a problem of the whole conversation."""
     return VerifyFinding(None, None, problem, sound, needs_key, unfinished)
 
 
@@ -367,8 +359,8 @@ class Check:
     """The check of the rows that are stored under the key of a conversation, up to the version
     ``stop``.
 
-    After ``run``, ``findings`` is complete, and ``published`` has, by version, the published heads
-    that no row has.
+    After ``run``, ``findings`` is complete. ``published`` then contains only the published heads
+    that no row has, by version.
     """
 
     def __init__(
@@ -386,7 +378,7 @@ class Check:
         }
         try:
             codec = database.codec_of(conversation)
-        except CorruptEvent:  # its mark is from another state, so accept only encrypted rows
+        except CorruptEvent:  # the mark belongs to another state, so accept only encrypted rows
             codec = RowCodec(conversation.id, database.data_key(conversation))
         self.codec = codec
         if codec.data_key is None:
@@ -400,7 +392,7 @@ class Check:
         self._next = self._start
         self._counts: tuple[int, int] | None = (0, 0)
         self._head: bytes | None = first_head(conversation, self._salt)
-        """The head before the next row; None if this head is unknown."""
+        """The head before the next row, or None if the head is unknown."""
         if conversation.parent is not None:
             parent = conversation.parent
             first = conversation.begins
@@ -413,11 +405,11 @@ class Check:
             self._counts = counts[0] if counts else None
         self._redacted: dict[int, str] = {}
         self._receipts: dict[int, set[str]] = {}
-        """The hashes in receipts, by the id of the redacted event."""
+        """The hashes in receipts, grouped by the id of the redacted event."""
 
     def run(self) -> None:
-        """Check the rows. Cost: computing a hash and a checksum of each row, with memory for a page
-        of rows. Raises ``StoreUnavailable`` if the rows cannot be read now.
+        """Check the rows. Raises ``StoreUnavailable`` if the rows cannot be read now. Cost: a hash
+        and a checksum of each row, with memory for one page of rows.
         """
         for page in self._pages():
             decoded = self.codec.decoded(page)
@@ -434,7 +426,7 @@ class Check:
 
     def _pages(self) -> Iterator[Sequence[Row]]:
         """Yield the rows in pages, without unreadable rows. While a redacted event has no receipt,
-        pages after the version at which to stop are read too.
+        pages after ``stop`` are read too.
         """
         key = self._conversation.key
         recorder = self._database.recorder
@@ -448,7 +440,7 @@ class Check:
                 self._go_on(start + 1)
                 continue
             yield page
-            if self._next == start:  # there are no more rows
+            if self._next == start:  # the conversation has no more rows
                 self._miss(stop)
 
     def _misfits(self, page: Sequence[Row]) -> set[int]:
@@ -471,9 +463,6 @@ class Check:
         }
 
     def _take(self, row: Row, *, is_misfit: bool = False) -> None:
-        """Check the next decoded row. ``is_misfit`` says that the row's columns differ from its
-        ``meta``.
-        """
         _, _, before, turns, _, _, shown, structural, encoding, _ = unpacked(row.meta)
         event_id = row.id
         kind = row.kind
@@ -506,7 +495,7 @@ class Check:
         self._head = head
 
     def _miss(self, until: int) -> None:
-        """Record that the rows from the next one up to ``until`` are missing."""
+        """Record that the rows from the next row up to ``until`` are missing."""
         first = self._next
         if first >= until:
             return
@@ -532,8 +521,8 @@ class Check:
     # -- redactions
 
     def _note_redaction(self, row: Row) -> str | None:
-        """Note the receipts in a decoded row with a right head, and whether the row is redacted.
-        Return a problem if the row differs from the result of a redaction.
+        """Remember the receipts in a decoded row with a correct head, and whether the row is
+        redacted. Return a problem if the row differs from the result of a redaction.
         """
         try:
             event = codec.decode(row.kind, row.schema, row.body, row.id, row.shown, row.structural)
@@ -585,7 +574,9 @@ class Check:
         return frozenset(event_id for entry in copied for event_id in entry.event_ids)
 
     def _match_receipts(self) -> None:
-        """Find redacted events without a receipt, and receipts without a redacted event."""
+        """Report redacted events without a receipt, and receipts whose event still has its
+        content.
+        """
         intervals = [
             (first, last)
             for first, last, *_ in self.findings
@@ -619,14 +610,14 @@ class Unlisted(NamedTuple):
 def readable_conversations(
     recorder: Recorder, start: str = ""
 ) -> Iterator[Conversation | Unlisted]:
-    """Yield every conversation from ``start`` on, in the order of ids, and an ``Unlisted`` in the
-    place of each unreadable conversation. Cost: reading the rows of the conversations, and dozens
-    of queries for each unreadable conversation.
+    """Yield every conversation from ``start`` on, sorted by id. In place of an unreadable
+    conversation, yield an ``Unlisted``. Cost: reading the rows of the conversations, and dozens of
+    queries for each unreadable conversation.
     """
     while page := _readable(recorder, lambda limit, reader: reader.conversations(start, limit)):  # noqa: B023
         if isinstance(page, StoreDamaged):
             next_id = None
-            with suppress(StoreDamaged):  # an index alone has the names too
+            with suppress(StoreDamaged):  # an index alone contains the names too
                 next_id = recorder.query(lambda reader: reader.id_from(start))  # noqa: B023
             if next_id:
                 problem = "it cannot be read"
@@ -644,7 +635,7 @@ def readable_conversations(
 def _readable(
     recorder: Recorder, read: Callable[[int, Reader], Sequence[T]], limit: int = _PAGE
 ) -> Sequence[T] | StoreDamaged:
-    """Return the next items, up to the first unreadable item. If the very next item is unreadable,
+    """Return the next items, up to the first unreadable item. If the first item is unreadable,
     return its error.
     """
     try:
@@ -656,12 +647,12 @@ def _readable(
 def checks_of_past(
     database: Database, fork: Conversation, published: Mapping[int, bytes]
 ) -> Iterator[Check | VerifyFinding]:
-    """Yield a check of the events that a fork shares for each of its ancestors, the oldest ancestor
-    first. If an ancestor is missing, yield a finding in the place of the ancestor's check.
+    """Yield one check for each ancestor of a fork, from the oldest to the newest, of the events
+    that the fork shares. If an ancestor is missing, yield a finding in place of its check.
     """
 
     def parts(reader: Reader) -> list[tuple[str, int, int, Conversation | None]]:
-        with_lineage = database.find_key(reader, fork.key)  # lists leave out the lineage
+        with_lineage = database.find_key(reader, fork.key)  # a list of conversations has no lineage
         past = () if with_lineage is None else past_of(database, reader, with_lineage)
         return [
             (part.id, part.start, part.stop, database.find_key(reader, part.key)) for part in past
@@ -682,7 +673,7 @@ def checks_of_past(
 
 
 def findings_in_ledger(database: Database, key: int, conversation: str) -> Iterator[VerifyFinding]:
-    """Yield findings in the ledger of a conversation, or in the ledger of the store, which has the
+    """Yield the damaged entries in the ledger of a conversation. The ledger of the store has the
     key 0.
     """
     for row in _entries(database, key, conversation):
@@ -695,7 +686,6 @@ def findings_in_ledger(database: Database, key: int, conversation: str) -> Itera
 
 
 def _entries(database: Database, key: int, conversation: str) -> Iterator[Row]:
-    """Yield the decoded rows of a ledger: see ``RowCodec.decoded``."""
     number = 0
     codec = RowCodec(conversation)
     while page := database.recorder.query(lambda reader: reader.rows(-key, number, 2**62, _PAGE)):  # noqa: B023
@@ -706,8 +696,8 @@ def _entries(database: Database, key: int, conversation: str) -> Iterator[Row]:
 def findings_beside(
     database: Database, conversation: Conversation, codec: RowCodec
 ) -> Iterator[VerifyFinding]:
-    """Yield findings in the mark, the records and the idempotency keys of a conversation: damaged
-    entries, and entries of events that were cut off.
+    """Yield findings in the mark, the records and the idempotency keys of a conversation. Such
+    findings are damaged entries, and entries of events that were cut off.
     """
     try:
         database.codec_of(conversation)

@@ -1,12 +1,13 @@
-"""The interface of a recorder, which stores rows of bytes: uniqueness, atomicity and positions.
+"""The interface of a recorder, which stores rows of bytes. A recorder guarantees uniqueness,
+atomicity and positions.
 
-The store on top of a recorder adds dense ids, expected versions, rules, the hash chain and the
-registry. A recorder knows rows and transactions, and nothing of events. A recorder runs statements
-by name. The statements have the same names, parameters and columns in each database. Every recorder
-passes the suite in ``tests/conformance/test_recorders.py``.
+The store adds dense ids, expected versions, rules, the hash chain and the kinds of events. A
+recorder knows rows and transactions, but no events. A recorder runs statements by their names. A
+statement has the same name, parameters and columns in each database. Every recorder passes the
+tests in ``tests/conformance/test_recorders.py``.
 
-Recorders raise ``StoreUnavailable`` and ``StoreUnusable``, with the driver's error as cause. The
-docstrings below name these errors by their ``kind``: ``taken``, ``busy``, ``nested``.
+Recorders raise ``StoreUnavailable`` and ``StoreUnusable``, with the driver's error as the cause.
+The docstrings below name an error by its ``kind``: ``taken``, ``busy`` or ``nested``.
 """
 
 from __future__ import annotations
@@ -53,49 +54,50 @@ T = TypeVar("T")
 _ROWS: Final = 1_000
 """The number of rows that one statement writes."""
 PATIENCE_S: Final = 60.0
-"""The default time for which a call waits for other writers, or for a server that is
-unreachable.
+"""The default time, in seconds, for which a call waits for other writers or for an unreachable
+server.
 """
 AT_ONCE_S: Final = 0.1
-"""The time for which a call with ``at_once`` waits for other writers."""
+"""The time, in seconds, for which a call with ``at_once`` waits for other writers."""
 
 _WITH_BYTES = 16
-"""The bit in the encoding of a row that says that its body has attachments; see the row codec."""
-_new: Final = tuple.__new__  # makes a named tuple without the call of its own ``__new__``
+"""The bit in the encoding of a row that says that the body has attachments."""
+# makes a named tuple faster, without a call of the type's own ``__new__``
+_new: Final = tuple.__new__
 _has_no_attachments: Final = frozenset(range(_WITH_BYTES, 2 * _WITH_BYTES)).isdisjoint
 _POSITION_MAX: Final = 2**63 - 1
 _NUMBERS_OF_LISTED: Final = itemgetter(0, 2, 4, 5)
 
 DISCARDED: Final = "discarded"
-"""The state of a detachment whose copies are being deleted, in several transactions. While a
-detachment has this state, no copy is added.
+"""The state of a detachment whose copies are being deleted in several transactions. A detachment in
+this state adds no further copies.
 """
 
 Columns = tuple[Any, ...]
-"""One row of a result. Ids, names and texts are UTF-8 bytes."""
+"""A row of a query's result. Ids, names and texts are UTF-8 bytes."""
 
 
 class Reader(ABC):
-    """One read transaction. All queries of a read transaction show the store at one moment."""
+    """A read transaction. All queries of a read transaction see the store at one moment."""
 
     @abstractmethod
     def _ask(self, statement: str, *parameters: Any) -> list[Columns]:
-        """Run the query of this name. Texts become UTF-8 bytes."""
+        """Run the query with this name. Texts become UTF-8 bytes."""
 
     @abstractmethod
     def _array(self, values: Sequence[int] | Sequence[str]) -> Any:
-        """Return whole numbers or texts as one parameter."""
+        """Return whole numbers or texts as one parameter of a query."""
 
     last_conversation: Any = None
-    """The state of a conversation after the last append, so that the next append need not read this
-    state. The store sets this state in a write transaction. In SQLite, the next write transaction
-    of this process has the state, if nothing else was written since. Any other change of a
-    conversation sets the state to None.
+    """The state of a conversation after the last append, which saves the next append a query. The
+    store sets this state in a write transaction. In SQLite, the next write transaction of this
+    process gets the state, if nothing else was written in the meantime. Any other change of a
+    conversation sets this state to None.
     """
 
     def value(self, name: str) -> str:
-        """Return a fact about the store: see ``Recorder.value``. The name ``now`` is the clock of a
-        server, in microseconds.
+        """Return a fact about the store, as ``Recorder.value`` describes. The fact ``now`` is the
+        clock of a server, in microseconds since 1970.
         """
         kind, _, application = name.partition(" ")
         if kind == "tracking":
@@ -106,25 +108,26 @@ class Reader(ABC):
                 [(as_text(follower), str(newest)) for follower, newest in self._ask("trackings")]
             )
         if name == "key_ids":
-            # A damaged name counts as a key in use: with no key in use, plain text may be written.
+            # A damaged name counts as a key in use, because without a key in use a process may
+            # write plain text.
             return " ".join(as_text(key_id) or "(damaged)" for (key_id,) in self._ask("key_ids"))
         rows = self._ask("store_value", name)
         return as_text(rows[0][0]) if rows else ""
 
     def has_reached(self, reached: str, position: int) -> bool:
-        """Return whether a follower that has reached a position, passed as text, has read the event
-        at ``position``.
+        """Return whether a follower at the position ``reached`` has read the event at
+        ``position``.
         """
         return int(reached) >= position
 
     def conversation(
         self, name: str | int, expected: Conversation | None = None
     ) -> Conversation | None:
-        """Return the visible conversation with this id (a text), or the conversation with this key
-        (a number), visible or staged. Return None if there is no such conversation.
+        """Return the visible conversation with this id (a text), or the visible or staged
+        conversation with this key (a number). Return None if the conversation does not exist.
 
-        A write transaction may return ``expected`` without asking the database. If the returned
-        ``expected`` is outdated, the database refuses every write, and the work is run again.
+        A write transaction may return ``expected`` without a query. If ``expected`` is outdated,
+        the database then refuses every write, and the work is run again.
         """
         if not isinstance(name, str | int):
             raise TypeError(f"the id of a conversation must be a text, not {name!r}")
@@ -143,8 +146,8 @@ class Reader(ABC):
     def conversations(
         self, start: str, limit: int, *, forks_of: int | None = None
     ) -> Sequence[Conversation]:
-        """Return published conversations with ids from ``start`` on, in the order of their ids'
-        UTF-8 bytes. With ``forks_of``, return only forks of the conversation with this key,
+        """Return published conversations with ids from ``start`` on, sorted by the UTF-8 bytes of
+        their ids. With ``forks_of``, return only the forks of the conversation with this key,
         including erased forks.
         """
         if forks_of is None:
@@ -154,8 +157,8 @@ class Reader(ABC):
         return list(map(self._as_conversation, columns))
 
     def unfinished(self, key: int | None = None) -> Sequence[Unfinished]:
-        """Return the operations that are not complete, of all conversations or of the conversation
-        with this key.
+        """Return the unfinished operations of all conversations, or of the conversation with this
+        key.
         """
         return [
             Unfinished(conversation_key, *map(as_text, texts))
@@ -165,38 +168,41 @@ class Reader(ABC):
     def rows(
         self, key: int, start: int, stop: int, limit: int, which: str = "rows"
     ) -> Sequence[Row]:
-        """Return rows with ``start <= id < stop``, at most ``limit``, ordered by id. ``which`` is
-        the name of the query: ``structural`` returns only structural rows, and ``document_changes``
-        only rows that change documents, the newest first. Cost: reading the returned rows.
+        """Return at most ``limit`` rows with ``start <= id < stop``, sorted by id. ``which`` is the
+        name of the query. The query ``structural`` returns only structural rows. The query
+        ``document_changes`` returns only rows that change documents, from the newest to the oldest.
+        Cost: reading the returned rows.
         """
         return self._with_attachments(as_rows(self._ask(which, key, start, stop, limit)), key)
 
     def columns(self, key: int, start: int, stop: int, limit: int) -> Sequence[Columns]:
-        """Return the indexed columns of the rows that ``rows`` returns: the id, the kind in UTF-8,
-        whether the event is shown, and whether it is structural.
+        """Return the indexed columns of the rows that ``rows`` returns: id, kind in UTF-8, shown,
+        structural.
         """
         return self._ask("columns", key, start, stop, limit)
 
     @abstractmethod
     def flagged_rows(self, key: int, intervals: Sequence[tuple[int, ...]]) -> Sequence[Row]:
-        """Return rows that are shown or structural, with an id in one of the inclusive, ascending
-        intervals, ordered by id. An interval may name another conversation's key after its last id.
-        Cost: looking up the intervals, and reading the returned rows.
+        """Return the rows that are shown or structural and whose id is in one of the intervals,
+        sorted by id. The intervals are inclusive and ascending. After its last id, an interval may
+        contain the key of another conversation. Cost: looking up the intervals, and reading the
+        returned rows.
         """
 
     def placed_rows(self, after_position: int, limit: int) -> Sequence[PlacedRow]:
-        """Return rows after a position, in the order of positions, at most ``limit``. No later
-        commit can get a position before the positions of the returned rows, and no failure of a
-        server can take these rows back. Call it before any other method in a read transaction.
+        """Return at most ``limit`` rows after a position, in the order of positions. No later
+        commit gets a position before these rows, and no failure of a server can undo these rows.
+        Call this method before any other method of a read transaction.
 
-        If a row belongs to no conversation, the id of its conversation is an empty text.
+        If a row belongs to no conversation, its conversation id is an empty text.
         """
         placed: list[PlacedRow] = []
         while len(placed) < limit:
             block = self._ask("publications", after_position, after_position + 1)
             if not block:
                 return placed + self._live_rows(after_position, _POSITION_MAX, limit - len(placed))
-            # A block is an import: its events got consecutive positions when it was published.
+            # A block is an import: its events got consecutive positions when the import was
+            # published.
             [(first, key, first_id, size, conversation)] = block
             if after_position + 1 < first:
                 placed += self._live_rows(after_position, first, limit - len(placed))
@@ -212,8 +218,8 @@ class Reader(ABC):
         return placed
 
     def place_after(self, position: int) -> tuple[int, str, int] | None:
-        """Return the next position that has a row, with the conversation and the id of the row. The
-        row itself, which may be damaged, is not read. Cost: reading an index of all events.
+        """Return the next position with a row, and the conversation and the id of this row. The row
+        itself may be damaged, so it is not read. Cost: reading an index of all events.
         """
         candidates: list[Columns] = [*self._ask("live_place", position + 1)]
         for first, _, first_id, _, conversation in self._ask(
@@ -229,9 +235,9 @@ class Reader(ABC):
     def records(
         self, key: int, projection: str | None, version: int, limit: int, *, backwards: bool = False
     ) -> Sequence[Record]:
-        """Return records of a projection for versions greater than ``version``, ascending. With
-        ``backwards``, return the records up to ``version``, descending. Without a projection,
-        return the newest record of each projection.
+        """Return records of a projection for versions greater than ``version``, in ascending order.
+        If ``backwards`` is true, return the records up to ``version`` in descending order. If
+        ``projection`` is None, return the newest record of each projection.
         """
         if projection is None:
             return list(map(as_record, self._ask("newest_records", key, limit)))
@@ -241,8 +247,8 @@ class Reader(ABC):
     def records_of(
         self, projection: str, first: str, last: str
     ) -> Sequence[tuple[str, bool, int, Record | None]]:
-        """Return the visible conversations with an id from ``first`` to ``last`` that are not
-        erased: for each conversation the id, whether it is encrypted, the version, and the newest
+        """Return the visible, not erased conversations with ids from ``first`` to ``last``. For
+        each conversation, return its id, whether it is encrypted, its version, and the newest
         record of a projection. Cost: reading the rows of the conversations.
         """
         return [
@@ -253,11 +259,11 @@ class Reader(ABC):
     def recalled_among(
         self, key: int | None, idempotency_keys: Sequence[str]
     ) -> Sequence[tuple[int, str, RecalledKey]]:
-        """Return the stored idempotency keys among ``keys``, each with its conversation, but
-        without positions.
+        """Return the subset of ``idempotency_keys`` that is stored, with conversations but without
+        positions.
 
-        Without a conversation the keys of all conversations are searched. To search all
-        conversations, the schema must have an index for the keys.
+        If ``key`` is None, search the keys of all conversations. A search in all conversations
+        needs an index of these keys in the schema.
         """
         names = self._array(idempotency_keys)
         if key is None:
@@ -269,9 +275,8 @@ class Reader(ABC):
     def recalled(
         self, key: int, start: str, limit: int, *, exactly: bool = False
     ) -> Sequence[tuple[str, RecalledKey]]:
-        """Return idempotency keys from ``start`` on, in the order of their UTF-8 bytes. With
-        ``exactly``, return only the key ``start``, if it is stored, with the position of its first
-        event.
+        """Return idempotency keys from ``start`` on, sorted by their UTF-8 bytes. If ``exactly`` is
+        true, return only the key ``start``, with the position of its first event.
         """
         if exactly:
             rows = self._ask("recall", key, start)
@@ -279,37 +284,38 @@ class Reader(ABC):
             rows = self._ask("recalled", key, start, limit)
         return [(as_text(name), as_recalled(entry)) for name, *entry in rows]
 
-    # -- sources of imports, see ``foldlog.eventstore.sources.tables``; figures
+    # -- sources of imports (``foldlog.eventstore.sources.tables``), and figures
 
     def ask_sources(self, statement: str, *parameters: Any) -> list[Columns]:
-        """Run the query of this name on sources, blocks, places or figures."""
+        """Run the named query on the tables of sources, blocks, places or figures."""
         return self._ask(statement, *parameters)
 
     def id_from(self, start: str) -> str | None:
-        """Return the first id of a published conversation from ``start`` on, in the order of the
-        ids' UTF-8 bytes; None if there is no such id. Cost: reading one entry of an index.
+        """Return the first id of a published conversation from ``start`` on, or None. Ids are
+        sorted by their UTF-8 bytes. Cost: reading one entry of an index.
         """
         rows = self._ask("id_from", start)
         return as_text(rows[0][0]) if rows else None
 
     def has_beginning(self, start: str) -> bool:
-        """Return whether the id of a published conversation begins with this text. Cost: reading
+        """Return whether the id of any published conversation begins with this text. Cost: reading
         one entry of an index.
         """
-        end = utf8(start) + b"\xff"  # UTF-8 never has this byte: no id with this beginning is later
+        # the byte 0xff never occurs in UTF-8, so every id with this beginning comes before it
+        end = utf8(start) + b"\xff"
         return bool(self._ask("beginning", start, end))
 
     def touched(
         self, after_position: int, min_version: int
     ) -> tuple[int, Sequence[tuple[int, int]]]:
-        """Return the last position, and the keys of the conversations whose entry in the list may
-        be outdated. Such an entry belongs to a visible conversation that has an event after
-        ``after_position`` (any event if ``after_position`` is 0), or whose listed version is
-        negative and at least ``min_version``. Each key comes with the version at which the
-        conversation is listed: -1 if it is not listed, and -2 if a process that has its encryption
-        key must list it.
+        """Return the last position, and the keys of the conversations whose list entries may be
+        outdated. An entry may be outdated if the visible conversation has an event after
+        ``after_position``, or if its listed version is negative and at least ``min_version``. The
+        position 0 means any event. With each key, return the version in the list. The version is -1
+        if the list lacks the conversation, and -2 if only a process with the encryption key can
+        list it.
 
-        Call it before any other method in a read transaction.
+        Call this method before any other method of a read transaction.
         """
         until = int(self.value("last_position"))
         if after_position > 0:
@@ -319,7 +325,7 @@ class Reader(ABC):
         return until, [(key, version) for key, version in rows]
 
     def to_list_again(self, min_version: int) -> Sequence[tuple[int, int]]:
-        """Return the keys and versions of conversations that have to be listed again, as
+        """Return the keys and versions of conversations whose list entries must be updated, as
         ``touched`` does.
         """
         return [(key, version) for key, version in self._ask("to_list_again", min_version)]
@@ -327,10 +333,11 @@ class Reader(ABC):
     def listed(
         self, digests: Sequence[bytes], before: tuple[int, int] | None, limit: int
     ) -> Sequence[ListedConversation]:
-        """Return conversations that have all of these digests, the last active first.
+        """Return conversations that have all of these digests, sorted by last activity from the
+        newest to the oldest.
 
-        ``before`` is the moment and the key of the last conversation of the previous page. Cost:
-        reading the conversations that have the first digest, down to the last returned
+        ``before`` contains the moment and the key of the last conversation on the previous page.
+        Cost: reading all conversations with the first digest, down to the last returned
         conversation.
         """
         rows = self._ask_listed(digests, *(before or (_POSITION_MAX, _POSITION_MAX)), limit)
@@ -341,7 +348,7 @@ class Reader(ABC):
                 _NUMBERS_OF_LISTED(columns),
             )
         return [
-            # A long list makes many of these: ``benchmarks/listing.py`` shows the time.
+            # A long list makes many of these objects: ``benchmarks/listing.py`` shows the time.
             _new(ListedConversation, (
                 key, as_text(name), created_at, encrypted == 1, at, version,
                 None if attributes[0] is None else as_record(attributes), is_missing == 1,
@@ -351,11 +358,11 @@ class Reader(ABC):
 
     @abstractmethod
     def _ask_listed(self, digests: Sequence[bytes], at: int, key: int, limit: int) -> list[Columns]:
-        """Return the listed conversations that have these digests."""
+        pass
 
     def _as_conversation(self, columns: Columns) -> Conversation:
-        """Return the conversation in a row of a result. A fork without events of its own ends with
-        an event of its parent, which may be missing.
+        """Return the conversation in a row of a result. A fork without own events ends with an
+        event of its parent, which may be missing.
         """
         conversation = as_conversation(columns)
         if conversation.parent is None or conversation.version:
@@ -374,11 +381,10 @@ class Reader(ABC):
         return conversation.grown(border[0])
 
     def _live_rows(self, after_position: int, before: int, limit: int) -> list[PlacedRow]:
-        """Return the appended rows, without imported rows, between two positions."""
+        """Return the rows between two positions that were appended and not imported."""
         return self._placed(self._ask("live_rows", after_position + 1, before, limit))
 
     def _placed(self, answer: Sequence[Columns]) -> list[PlacedRow]:
-        """Return the rows of a result with their places."""
         check_types("a row of an event", NUMBERS, [columns[5] for columns in answer])
         rows = self._with_attachments_under(
             as_rows([columns[:3] for columns in answer]), [columns[5] for columns in answer]
@@ -393,8 +399,8 @@ class Reader(ABC):
     def _with_attachments(
         self, rows: Sequence[Row], key: int, intervals: Sequence[tuple[int, ...]] = ()
     ) -> Sequence[Row]:
-        """Return rows of a conversation with their attachments. An interval may name the key of
-        another conversation: see ``flagged_rows``.
+        """Add attachments to the rows of a conversation. An interval may contain the key of another
+        conversation, as ``flagged_rows`` describes.
         """
         if _has_no_attachments(encodings(rows)):
             return rows
@@ -410,11 +416,11 @@ class Reader(ABC):
         return self._with_attachments_under(rows, keys)
 
     def _with_attachments_under(self, rows: Sequence[Row], keys: Sequence[int]) -> Sequence[Row]:
-        """Return rows with their attachments. ``keys`` has the key of the conversation that each
-        row is stored under.
+        """Add attachments to rows. ``keys`` contains, for each row, the key of the conversation
+        that stores the row.
 
-        A missing attachment is left out; the row codec reports missing attachments. Each attachment
-        is read once, and rows share it.
+        A missing attachment is left out here, and the row codec reports it. Each attachment is read
+        once, even if several rows have it.
         """
         if _has_no_attachments(encodings(rows)):
             return rows
@@ -448,21 +454,21 @@ def _has_attachments(row: Row) -> bool:
 
 
 class Transaction(Reader):
-    """One write transaction. Once a write transaction has read the row of a conversation, no other
+    """A write transaction. After a write transaction has read the row of a conversation, no other
     writer changes this conversation until the transaction ends.
     """
 
     @abstractmethod
     def _write(self, statement: str, *parameters: Any) -> object:
-        """Run the statement of this name, which writes. Texts become UTF-8 bytes."""
+        """Run the writing statement with this name. Texts become UTF-8 bytes."""
 
     @abstractmethod
     def _delete(self, statement: str, key: int, limit: int) -> bool:
-        """Delete at most ``limit`` rows. Return whether no row is left to delete."""
+        """Delete at most ``limit`` rows. Return True if no row remains."""
 
     def _state(self, key: int) -> Columns:
-        """Return whether a conversation is visible, and whether the conversation is erased. Other
-        writers of a staged conversation wait from now on.
+        """Return whether a conversation is visible, and whether it is erased. From now on, other
+        writers of a staged conversation wait.
         """
         return next(iter(self._ask("state", key)), (True, False))
 
@@ -479,17 +485,18 @@ class Transaction(Reader):
         """Give the first events of a conversation the next positions."""
 
     def lock_all(self, conversations: Iterable[str]) -> None:
-        """Lock these ids as ``conversation`` does, always in one order, so that no two transactions
-        wait for each other.
+        """Lock these conversations in one fixed order, so that no two transactions wait for each
+        other.
         """
 
     def begin(self, new: Conversation) -> Conversation:
-        """Begin a conversation, and return the conversation with its key. A conversation that is
-        not ``visible`` is staged, with an unfinished ``import``; several staged conversations may
-        have one id. A conversation that ``replaces`` an erased conversation uses the erased one's
-        id again. The tombstone is then found only by its key, at once or, if the new conversation
-        is staged, once the new conversation is published. Raises ``taken``, here or at the commit,
-        if the id is taken, or if the conversation to replace is not erased or was already replaced.
+        """Begin a conversation, and return the conversation with its key. If the conversation is
+        not ``visible``, it is staged, with an unfinished ``import``. Several staged conversations
+        may have the same id. If the conversation ``replaces`` an erased conversation, it uses the
+        id of the erased conversation again. The tombstone can then be found only by its key. For a
+        staged conversation, this begins when the conversation is published. Raises ``taken``, here
+        or at the commit, if the id is taken. Raises ``taken`` too if the conversation to replace is
+        not erased, or was already replaced.
         """
         if new.replaces is not None and new.visible:
             self._write("hide_tombstone", new.replaces)
@@ -510,23 +517,25 @@ class Transaction(Reader):
 
     @abstractmethod
     def _begin_row(self, new: Conversation, *columns: Any) -> int:
-        """Write the row of a new conversation. Return the conversation's key."""
+        """Write the row of a new conversation, and return the conversation's key."""
 
     @abstractmethod
     def insert(self, key: int, rows: Sequence[Row], *, staged: bool = False) -> Place:
-        """Insert rows with consecutive ids at consecutive positions. The first position is known
-        once the transaction is committed. Raises ``taken``, here or at the commit, if an id exists.
+        """Insert rows with consecutive ids at consecutive positions. The returned function gives
+        the first position after the commit. Raises ``taken``, here or at the commit, if an id
+        exists.
 
-        ``staged`` is for a staged conversation, whose ids are dense from 0: its rows get positions
-        when it is published. Raises ``taken`` if the conversation is no longer staged.
+        Set ``staged`` for a staged conversation, whose ids are dense from 0. Its rows get positions
+        when the conversation is published. Raises ``taken`` if the conversation is no longer
+        staged.
         """
 
     def delete(self, key: int, limit: int) -> bool:
-        """Delete at most ``limit`` rows of a staged or an erased conversation. If the conversation
-        is neither, delete the rows that an incomplete detachment has copied to it
-        (``insert_past``). Return whether nothing is left to delete. If nothing is left, all data
-        beside the rows is deleted too, no operation on the conversation is unfinished, and a staged
-        conversation no longer exists.
+        """Delete at most ``limit`` rows of a staged or erased conversation. For any other
+        conversation, delete the rows that an incomplete detachment has copied to it
+        (``insert_past``). Return True if no row remains. If no row remains, all data beside the
+        rows is deleted, and the unfinished operation is removed. A staged conversation is then
+        deleted completely.
         """
         visible, erased = self._state(key)
         if visible and not erased:
@@ -541,15 +550,15 @@ class Transaction(Reader):
     # -- changes of a conversation that exists, in the order of its life
 
     def remember(self, key: int, idempotency_key: str, recalled: RecalledKey) -> None:
-        """Store a new idempotency key and the events that it stands for. Raises ``taken``, here or
-        at the commit, if the key exists.
+        """Store a new idempotency key and its events. Raises ``taken``, here or at the commit, if
+        the key exists.
         """
         self._write(
             "remember", key, idempotency_key, recalled.first_id, recalled.events, recalled.proof
         )
 
     def prove(self, key: int, idempotency_key: str, proof: bytes | None) -> None:
-        """Store a new proof for an idempotency key that exists."""
+        """Store a new proof for an existing idempotency key."""
         self._write("prove", proof, key, idempotency_key)
 
     def set_key(
@@ -561,8 +570,8 @@ class Transaction(Reader):
         *,
         first: bool = False,
     ) -> None:
-        """Set another salt and another wrapped data key. Lists find the conversation once a process
-        that has the new key has listed it again. With ``first``, nothing is stored under the
+        """Set another salt and another wrapped data key. Lists find the conversation again after a
+        process with the new key has listed it. If ``first`` is true, nothing is stored under the
         conversation's key yet.
         """
         self.forget()
@@ -574,14 +583,14 @@ class Transaction(Reader):
         self._write("set_key", salt, key_id, sealed_key, key)
 
     def set_mark(self, key: int, mark: bytes | None) -> None:
-        """Set another mark: see ``Conversation.mark``."""
+        """Set another mark, as ``Conversation.mark`` describes."""
         self.last_conversation = None
         self._write("set_mark", mark, key)
 
     def publish(self, key: int, events: int) -> None:
-        """Make a staged conversation of this many events visible. The conversation's events get the
-        next positions, at a constant cost. Raises ``taken``, here or at the commit, if the
-        conversation is no longer staged, or if its id is taken.
+        """Make a staged conversation with this number of events visible. The conversation's events
+        get the next positions, at a constant cost. Raises ``taken``, here or at the commit, if the
+        conversation is no longer staged or its id is taken.
         """
         self.forget()
         self._check_staged(key)
@@ -591,13 +600,13 @@ class Transaction(Reader):
 
     @abstractmethod
     def insert_past(self, key: int, rows: Sequence[Row]) -> None:
-        """Insert rows below the first own event of a fork. No follower reads these rows before they
-        get positions.
+        """Insert rows before the first own event of a fork. No follower reads these rows before
+        they get positions.
         """
 
     def place_past(self, key: int, events: int) -> None:
-        """Let a fork leave its parent. The copied rows, ``events`` in number, get the next
-        positions, so followers read them.
+        """Let a fork leave its parent. The copied rows get the next positions, so followers read
+        them. ``events`` is the number of copied rows.
         """
         self.forget()
         self.forget_figures(key)
@@ -605,8 +614,8 @@ class Transaction(Reader):
         self._place_first(key, events)
 
     def replace_rows(self, key: int, rows: Sequence[Row]) -> None:
-        """Replace ``meta`` and the body of rows, because the rows have another form now, or because
-        their content was redacted.
+        """Replace ``meta`` and the body of rows whose stored form has changed or whose content was
+        redacted.
         """
         self.forget()
         self._leave_bytes(key)
@@ -620,9 +629,9 @@ class Transaction(Reader):
     def put_records(
         self, key: int, projection: str, records: Iterable[Record], *, replace_all: bool = False
     ) -> None:
-        """Store records of a projection. A stored record of an equal version is replaced; with
-        ``replace_all``, all other records are deleted. Records that belong to no conversation have
-        the key 0.
+        """Store records of a projection. A new record replaces the stored record of the same
+        version. If ``replace_all`` is true, all earlier records of the projection are deleted
+        first. The key 0 stands for records that belong to no conversation.
         """
         if replace_all:
             self._write("delete_records", projection, key)
@@ -630,33 +639,33 @@ class Transaction(Reader):
             self._write("put_record", projection, key, *record[:5])
 
     def put_listing(self, key: int, at: int, version: int, digests: Sequence[bytes] | None) -> None:
-        """Set the time ``at`` when the conversation was last active, the version at which it is
-        listed, and the digests of its attributes. If ``digests`` is None, the stored digests stay.
+        """Write the list entry of a conversation: the time ``at`` of its last activity, its
+        version, and the digests of its attributes. If ``digests`` is None, the stored digests stay.
         """
         self._write("leave_listed", key)
         self._write("put_listing", key, at, version, None if digests is None else b"".join(digests))
         self._write("put_listed", key)
 
     def count_redactions(self, key: int, events: int) -> None:
-        """Add this number of redacted events to the count of the conversation."""
+        """Add ``events`` to the number of redacted events of the conversation."""
         self.forget()
         self.forget_figures(key)
         self._write("count_redactions", events, key)
 
     def leave_unfinished(self, key: int, operation: str, state: str = "") -> None:
-        """Note that this operation on the conversation is unfinished. The operation replaces any
-        other unfinished operation.
+        """Store that this operation on the conversation is unfinished. This operation replaces any
+        other unfinished operation of the conversation.
         """
         self._write("leave_unfinished", operation, state, key)
 
     def finish(self, key: int) -> None:
-        """Note that no operation on the conversation is unfinished any more."""
+        """Store that no operation on the conversation is unfinished."""
         self._write("finish", key)
 
     def erase(self, key: int, erasure: Erasure) -> None:
-        """Make a conversation a tombstone. From now on the conversation's rows cannot be read, its
-        salt and key are deleted, and no list has it. To remove the conversation's rows and the data
-        beside them, call ``delete`` until it returns True.
+        """Turn a conversation into a tombstone. From now on, the conversation's rows cannot be
+        read, its salt and key are deleted, and no list contains it. To delete the conversation's
+        rows and the data beside them, call ``delete`` until it returns True.
         """
         self.forget()
         self._leave_bytes(key)
@@ -673,12 +682,14 @@ class Transaction(Reader):
         )
 
     def set_pending(self, key: int, records: int) -> None:
-        """Set how many records of the source have no events."""
+        """Set the number of source records that have no events."""
         self.forget()
         self._write("set_pending", records, key)
 
     def archive(self, key: int, before: int, events: int) -> None:
-        """Delete the ``events`` rows before event ``before``, because an object has these rows."""
+        """Delete the rows before event ``before``, because an object contains them. ``events`` is
+        the number of these rows.
+        """
         self.forget()
         self._write("delete_archived", key, before)
         self._write("detach", key, self._array([*range(before)]))
@@ -690,7 +701,7 @@ class Transaction(Reader):
         """Insert archived rows at their former positions."""
 
     def forget_figures(self, key: int) -> None:
-        """Delete the figures of a conversation. The figures may contain erased text, and are made
+        """Delete the figures of a conversation. Figures may contain erased text, and can be made
         again from the remaining events.
         """
         tables = (
@@ -703,33 +714,36 @@ class Transaction(Reader):
             self._write(statement, key)
 
     def forget(self) -> None:
-        """Forget the state that earlier transactions set, because this state may be wrong now."""
+        """Forget the state that earlier transactions set, because it may be wrong now."""
         self.last_conversation = None
 
     def _leave_bytes(self, key: int) -> None:
-        """Note that the files still hold the bytes of replaced or deleted rows, until
-        ``Recorder.compact``.
+        """Store that the files contain bytes of replaced or deleted rows, until
+        ``Recorder.compact`` removes them.
         """
         self._write("leave_bytes", key)
 
     # -- steps
 
     def write_sources(self, statement: str, *parameters: Any) -> None:
-        """Run the statement of this name, which writes sources, blocks, places or figures."""
+        """Run the named statement, which writes to the tables of sources, blocks, places or
+        figures.
+        """
         self._write(statement, *parameters)
 
     def write_rows(self, statement: str, key: int, rows: Iterable[Sequence[Any]]) -> None:
-        """Run the statement of this name, which writes rows of numbers and texts of one
-        conversation. The texts have no NUL character and no lone surrogate, which some databases
-        refuse.
+        """Run the named statement, which writes rows of numbers and texts of one conversation. The
+        texts must not contain a NUL character or a lone surrogate, because some databases refuse
+        them.
         """
         remaining = iter(rows)
         while page := [*islice(remaining, _ROWS)]:
             self.write_sources(statement, key, json.dumps(page))
 
     def set_value(self, name: str, value: str) -> None:
-        """Record a fact about the store: see ``Recorder.value``. A tracking only increases: a lower
-        value raises ``taken``. An empty text deletes a tracking.
+        """Record a fact about the store, as ``Recorder.value`` describes. The position of a
+        tracking never decreases, so a lower position raises ``taken``. An empty text deletes a
+        tracking.
         """
         kind, _, application = name.partition(" ")
         if kind != "tracking":
@@ -750,9 +764,7 @@ class Transaction(Reader):
         self._write("insert_tracking", application, notification_id)
 
     def _attach(self, key: int, rows: Sequence[Row]) -> None:
-        """Store the attachments of these rows. An attachment that is already stored is not stored
-        again.
-        """
+        """Store the attachments of these rows. A stored attachment is not stored twice."""
         for row in rows:
             for name, encoding, body in attachments_of(row.body):
                 self._write("keep_attachment", key, name, encoding, body)
@@ -760,7 +772,7 @@ class Transaction(Reader):
 
     def _delete_all(self, key: int, limit: int) -> bool:
         """Delete the rows of a conversation and the data beside them, at most ``limit`` rows of
-        each table. Return whether nothing is left to delete.
+        each table. Return True if nothing remains.
         """
         parts = ("delete_rows", "delete_attachments", "delete_blocks")
         if not all(self._delete(statement, key, limit) for statement in parts):
@@ -777,8 +789,8 @@ class Transaction(Reader):
         return True
 
     def _delete_copies(self, key: int, limit: int) -> bool:
-        """If a detachment of a fork is not complete, delete the fork's copies of its
-        parent's rows.
+        """If a detachment of a fork is not complete, delete the rows that it copied from the
+        parent.
         """
         if all(unfinished.operation != "detach" for unfinished in self.unfinished(key)):
             return True
@@ -795,9 +807,9 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def makes_pending(method: Method) -> Method:
-    """Decorate a method that runs work in a transaction. If the work needs the events of an import
-    that were not made yet, the transaction ends, the events are made, and the work is run again. If
-    this recorder is read-only, the work is run in the recorder that has the events.
+    """Decorate a method that runs work in a transaction. If the work needs events of an import that
+    do not exist yet, end the transaction, make the events, and run the work again. If this recorder
+    is read-only, run the work again in the recorder that has the events.
     """
 
     @wraps(method)
@@ -814,34 +826,33 @@ def makes_pending(method: Method) -> Method:
 
 
 class Recorder(ABC):
-    """A database that holds one store."""
+    """A database that contains one store."""
 
     path: str | None = None
-    """The file of the store; None if the store is on a server or in memory."""
+    """The file of the store, or None if the store is on a server or in memory."""
     writable = True
     on_server = False
-    """Whether the database is on a server. On a server ``value("data_version")`` costs a round
-    trip, not microseconds, and each writer has its own transaction.
+    """Whether the database is on a server. On a server, each writer has its own transaction, and
+    ``value("data_version")`` needs a round trip.
     """
     store_count = 1
-    """The number of stores that this recorder joins to one store. Lists of these stores are joined,
-    but sums are not added.
+    """The number of stores that this recorder joins to one store. Lists of several stores are
+    joined, but sums are not added.
     """
     on_pending: Callable[[EventsNotMade], Recorder | None] | None = None
-    """Makes the events of an import that a transaction needed. The recorder calls ``on_pending``
-    after the transaction has ended, then runs the work again. If the events cannot be stored in
-    this recorder, ``on_pending`` returns the recorder that has the events, and the work is run in
-    the returned recorder.
+    """Makes the events of an import that a transaction needs. The recorder calls ``on_pending``
+    after the transaction has ended, then runs the work again. If this recorder cannot store the
+    events, ``on_pending`` returns another recorder, and the work runs in that recorder.
     """
     on_copy: Callable[[Transaction, int], None] = staticmethod(lambda transaction, last: None)
-    """The recorder calls ``on_copy`` in the first write transaction in a file that is a copy of a
-    store, with the last position in the file.
+    """Called in the first write transaction in a file that is a copy of a store, with the last
+    position in the file.
     """
 
     def make(self, pending: EventsNotMade) -> Recorder | None:
-        """Make the events of an import that a transaction needed. Return the recorder that has the
-        events if this recorder is read-only, otherwise None. Raises ``pending`` if ``on_pending``
-        is None.
+        """Make the events of an import that a transaction needs. If this recorder is read-only,
+        return the recorder that has the events, otherwise None. Raises ``pending`` if
+        ``on_pending`` is None.
         """
         if self.on_pending is None:
             raise pending
@@ -851,25 +862,24 @@ class Recorder(ABC):
     def transact(
         self, work: Callable[[Transaction], T], *, any_thread: bool = False, at_once: bool = False
     ) -> T:
-        """Run ``work`` in a write transaction, and return the result of ``work`` once the
+        """Run ``work`` in a write transaction, and return the result of ``work`` when the
         transaction is durable.
 
-        Several callers may share one transaction and its fsync. If ``work`` raises, nothing that
-        ``work`` wrote is stored, and only the caller of ``work`` gets the exception. ``work`` may
-        be run again, so it must have no other effects than its writes. ``work`` runs in the thread
-        of its caller. With ``any_thread`` it may run in the thread of another caller: use
-        ``any_thread`` only for work that calls nothing but foldlog's code.
+        Several callers may share one transaction and its fsync. If ``work`` raises an error,
+        nothing that ``work`` wrote is stored, and only its caller gets the error. ``work`` may run
+        more than once, so its writes must be its only effects. ``work`` runs in the thread of its
+        caller. If ``any_thread`` is true, ``work`` may run in the thread of another caller. Use
+        ``any_thread`` only if ``work`` calls nothing but foldlog's code.
 
         Raises ``nested`` if this thread is already inside ``transact``. Raises ``busy`` if other
-        writers keep the call waiting for longer than the recorder's patience, or with ``at_once``
-        for longer than ``AT_ONCE_S``. The messages of both errors name the remedy.
+        writers block the call for longer than the recorder's patience. With ``at_once``, the limit
+        is ``AT_ONCE_S``. The messages of both errors name the remedy.
         """
 
     def offer(self, work: Callable[[Transaction], object], *, at_once: bool = True) -> bool:
-        """Write something that the store does not need, and return True. Return False, and write
-        nothing, if this recorder only reads, if other writers keep the call waiting, or if the
-        database fails. With ``at_once`` the call gives up soon; use ``at_once`` for data that can
-        be made again.
+        """Write data that the store does not need, and return True. Write nothing and return False
+        if this recorder is read-only, if other writers block the call, or if the database fails.
+        With ``at_once``, the call soon gives up. Use ``at_once`` for data that can be made again.
         """
         with suppress(*FAILURES):
             if self.writable:
@@ -881,8 +891,8 @@ class Recorder(ABC):
         self, works: Sequence[tuple[Callable[[Transaction], T], bool]]
     ) -> Sequence[Outcome[T]]:
         """Run several pieces of work as ``transact`` does, in as few transactions as possible. Each
-        piece comes with its ``any_thread``. Return the outcomes of the pieces: the results, or the
-        errors that ``transact`` would have raised.
+        piece of work is paired with its ``any_thread``. Return for each piece its result, or the
+        error that ``transact`` would have raised.
 
         Raises ``nested`` if this thread is already inside a write.
         """
@@ -896,21 +906,21 @@ class Recorder(ABC):
     def query(self, work: Callable[[Reader], T]) -> T:
         """Run ``work`` in a read transaction, and return the result of ``work``.
 
-        If the connection to the database breaks, ``work`` is run again in another read transaction,
-        so it must have no effects of its own.
+        If the connection to the database breaks, ``work`` runs again in a new read transaction, so
+        ``work`` must have no effects.
         """
         with self.read() as reader:
             return work(reader)
 
     def succeed(self, former: Recorder) -> None:  # noqa: B027 - of several stores only
-        """Take the place of another recorder before its conversations are copied here, if both are
-        the same member of several joined stores. After this call this recorder uses only later
+        """Replace another recorder before its conversations are copied here. Both recorders are the
+        same member of several joined stores. After this call, this recorder uses only later
         positions, and finds conversations whose ids name the former store.
         """
 
     def position(self, position: int | str) -> int:
-        """Return a position, passed as a number or as a text, as a number. Raises
-        ``InvalidArgument`` for a text that is not a position.
+        """Convert a position from a number or a text to a number. Raises ``InvalidArgument`` if the
+        text is not a position.
         """
         if isinstance(position, str) and not (position.isdecimal() and int(position) <= NUMBER_MAX):
             raise InvalidArgument(
@@ -921,22 +931,22 @@ class Recorder(ABC):
 
     @abstractmethod
     def value(self, name: str) -> str:
-        """Return a fact about the store; an empty text if the fact is not known.
+        """Return a fact about the store, or an empty text if the fact is unknown.
 
-        The names of facts are ``uuid``; ``last_position``, the highest position that an event has;
-        ``bytes_pending``; ``key_ids``, the names of the wrapping keys of visible conversations,
-        with spaces between; ``tracking NAME``, the position of a projection of the eventsourcing
-        library; ``trackings``, the names and positions of all, as a JSON list of pairs of texts.
+        The facts are ``uuid``, ``last_position`` (the highest position of an event),
+        ``bytes_pending``, and ``key_ids`` (the names of the wrapping keys of visible conversations,
+        separated by spaces). ``tracking NAME`` is the position of a projection of the eventsourcing
+        library. ``trackings`` is a JSON list of all pairs of name and position.
 
-        Outside of transactions there is also ``data_version``, a number that changes when another
+        Outside of transactions, ``data_version`` is a number that changes whenever another
         connection has committed. This number is cheap to poll.
         """
 
     @property
     def last_conversation(self) -> Any:
         """``Reader.last_conversation`` after the last committed transaction. None if a transaction
-        is in progress, if another connection has committed since, or if finding that out is
-        expensive. Cost: some system calls.
+        is running, if another connection has committed since then, or if this check would be
+        expensive. Cost: a few system calls.
         """
         return None
 
@@ -947,12 +957,12 @@ class Recorder(ABC):
         """Remove the bytes of deleted and replaced rows. Bytes of rows that are deleted during the
         call stay ``bytes_pending``. A file is rewritten. Return False if only the owner of a
         server's tables can remove the bytes. Raises ``busy`` if an older reader needs the bytes for
-        ``patience_s`` seconds: the bytes then stay pending, and a file does not shrink.
-        ``on_progress`` is called with the number of finished tables and of all tables; a file is
+        ``patience_s`` seconds. The bytes then stay pending, and a file does not shrink.
+        ``on_progress`` gets the number of finished tables and the number of all tables. A file is
         rewritten in one step.
 
-        Events keep their positions. Readers go on, and the writers of a file wait. Rewriting a file
-        needs as much free space as the file has.
+        Events keep their positions. Readers continue, but the writers of a file wait. Rewriting a
+        file needs free disk space of the size of the file.
         """
 
     @abstractmethod

@@ -1,16 +1,17 @@
 """Group commit: threads that write at the same time share one transaction and its fsync.
 
-One thread at a time leads, and it alone uses the connection. The leader takes the write lock, runs
-its own job and the jobs that wait behind it, commits once for all these jobs, and lets the first
-thread that still waits lead next.
+One thread at a time is the leader, and only the leader uses the connection. The leader takes the
+write lock, runs its own job and the waiting jobs, and commits once for all these jobs. Then the
+first thread that still waits becomes the leader.
 
-A leader runs the job of another thread only if that job calls no code but foldlog's. A guard or a
-projection needs the context of its own caller, and may take long. So the thread of a job that calls
-other code leads alone, without a group. The main thread leads alone too, because Python runs signal
-handlers in the main thread: the exception of a handler then ends only the main thread's job.
+A leader runs the job of another thread only if the job calls nothing but foldlog's code. A guard or
+a projection needs the context of its own caller, and may take long. So a thread whose job calls
+other code leads without a group. The main thread leads without a group too, because Python runs
+signal handlers in the main thread. An exception of a signal handler then ends only the job of the
+main thread.
 
-Each waiting thread has a lock of its own: one lock for all would be unfair, and some threads would
-wait for seconds.
+Each waiting thread has its own lock, because one lock for all threads would be unfair. Some threads
+would then wait for seconds.
 """
 
 from __future__ import annotations
@@ -33,20 +34,20 @@ from foldlog.eventstore.recorders.types import Outcome
 T = TypeVar("T")
 
 Writer = tuple[int, str]
-"""A thread and the database that it writes to. In one thread, two recorders on one database are one
-writer.
+"""A thread and the database to which it writes. Two recorders of one thread that write to the same
+database are one writer.
 """
 
 INSIDE: Final[set[Writer]] = set()
-"""The writers that are inside of a write. Add a writer within ``try``, and discard it in the
-``finally``: an exception of a signal handler may come right after the addition.
+"""The writers that are inside of a write. Add a writer inside ``try``, and discard it in
+``finally``, because a signal handler may raise right after the addition.
 """
 
 
 def outside(database: str, name: str) -> Writer:
     """Return this thread as a writer. Raises ``StoreUnusable`` if this thread is already inside a
-    write to this database. A guard, an inline projection, the clock, a signal handler or
-    ``__del__`` would otherwise wait for its own thread for ever.
+    write to this database. Without this error, a guard, an inline projection, the clock, a signal
+    handler or ``__del__`` would wait for its own thread forever.
     """
     writer = get_ident(), database
     if writer in INSIDE:
@@ -61,7 +62,7 @@ def outside(database: str, name: str) -> Writer:
 
 
 def note_committed(error: BaseException) -> None:
-    """Add to an exception from outside, such as a timeout, the note that the interrupted write is
+    """Add a note to an exception from outside, such as a timeout: the interrupted write is
     stored.
     """
     error.add_note(
@@ -69,7 +70,7 @@ def note_committed(error: BaseException) -> None:
     )
 
 
-# In a forked child, new threads may get the numbers of threads that exist only in the parent.
+# In a forked child, a new thread may get the number of a thread that exists only in the parent.
 os.register_at_fork(
     after_in_child=lambda: INSIDE.intersection_update(
         [writer for writer in INSIDE if writer[0] == get_ident()]
@@ -78,14 +79,14 @@ os.register_at_fork(
 
 
 class Job(Struct, Generic[T], eq=False):
-    """A piece of work in the queue, and the outcome of the work after it was done."""
+    """A piece of work in the queue. After the work was done, also its outcome."""
 
     work: Callable[[Any], T] | None
     writer: Writer
     deadline: float
-    """The moment until which the caller of the job waits, by ``time.monotonic``."""
+    """The moment, by ``time.monotonic``, until which the caller of the job waits."""
     shares: bool = False
-    """Whether the job may share a transaction, which another thread may lead."""
+    """Whether the job may share a transaction with jobs of other threads."""
     wake: Lock | None = None
     done: bool = False
     written: bool = False
@@ -95,31 +96,32 @@ class Job(Struct, Generic[T], eq=False):
     def raise_error(self) -> NoReturn:
         error = self.error
         self.error = None
-        assert error is not None  # the caller has seen it
+        assert error is not None  # the caller has seen the error
         try:
             raise error
         finally:
-            # Break the cycle of the error and this frame, which would keep the work's values alive.
+            # Break the reference cycle between the error and this frame. The cycle would keep the
+            # values of the work in memory.
             del error
 
 
 class Writing(Protocol):
-    """The part of a database that the queue needs. Only the thread that leads calls these
+    """The methods of a database that the queue calls. Only the leading thread calls these
     methods.
     """
 
     def take(self, deadline: float) -> None:
-        """Take the write lock; wait for the lock until the deadline."""
+        """Take the write lock, and wait for the lock until the deadline."""
 
     def begin(self) -> None: ...
 
     def run(self, work: Callable[[Any], T]) -> T: ...
 
     def wrote(self) -> bool:
-        """Return whether the job that ran last changed anything."""
+        """Return whether the last job changed anything."""
 
     def error_of_job(self, error: BaseException) -> BaseException | None:
-        """Return the error for the caller of the job that ran last; None if the database failed."""
+        """Return the error for the caller of the last job, or None if the database failed."""
 
     def commit(self) -> None: ...
 
@@ -130,25 +132,25 @@ class Writing(Protocol):
 
     def fail(self, error: BaseException) -> Callable[[], BaseException] | None:
         """Close the connection after a failure of the database. Return a function that makes a new
-        error for each caller, because raising an error writes a traceback into the error. Return
-        None if the failure came from outside, or after the commit.
+        error for each caller, because raising an error writes a traceback into it. Return None if
+        the failure came from outside, or after the commit.
         """
 
     def release(self) -> None:
-        """Release the write lock, if it is held."""
+        """Release the write lock if this thread has it."""
 
     def waited(self, leader: int | None) -> StoreUnavailable:
-        """Return the error for a caller who waited too long while the thread ``leader`` of this
-        process led.
+        """Return the error for a caller that waited too long while the thread ``leader`` of this
+        process was leading.
         """
 
 
 class CommitQueue:
     """Run jobs in groups.
 
-    A signal handler may raise between any two steps of a thread. ``_leave`` then goes on from any
-    state: a thread leads if, and only if, ``_leader`` is its job, and each step of a leader may be
-    done twice, up to the assignment of the next leader.
+    A signal handler may raise an exception between any two steps of a thread. ``_leave`` then
+    continues from any state. A thread leads if, and only if, ``_leader`` is its job. A leader may
+    repeat any of its steps until the next leader is set.
     """
 
     def __init__(self, writing: Writing, *, database: str, name: str, patience_s: float) -> None:
@@ -163,17 +165,17 @@ class CommitQueue:
         self._waiting: list[Job[Any]] = []
 
     def run(self, work: Callable[[Any], T], any_thread: bool = False, at_once: bool = False) -> T:
-        """Run ``work``. Return the result of ``work`` once its writes are committed, or raise its
+        """Run ``work``. Return the result of ``work`` when its writes are committed, or raise its
         error.
 
-        ``any_thread`` says that ``work`` calls only foldlog's code, so another thread may run it.
-        Raises ``StoreUnusable`` if this thread is inside a write already. Raises the error of
-        ``Writing.waited`` if other writers took longer than the patience, or with ``at_once``
-        longer than ``AT_ONCE_S``. After either error nothing is written.
+        If ``any_thread`` is true, ``work`` calls only foldlog's code, so another thread may run it.
+        Raises ``StoreUnusable`` if this thread is already inside a write. Raises the error of
+        ``Writing.waited`` if other writers block the call for longer than the patience. With
+        ``at_once``, the limit is ``AT_ONCE_S``. After one of these errors, nothing is written.
         """
         writer = get_ident(), self._database
         if writer in INSIDE:
-            outside(self._database, self._name)  # which raises
+            outside(self._database, self._name)  # raises the error
         deadline = time.monotonic() + (AT_ONCE_S if at_once else self._patience_s)
         job = Job(work, writer, deadline, any_thread and writer[0] != self._main_thread)
         self._commit((job,))
@@ -182,9 +184,9 @@ class CommitQueue:
         return job.result  # type: ignore[return-value]  # done without an error: a result was set
 
     def run_all(self, works: Sequence[tuple[Callable[[Any], T], bool]]) -> list[Outcome[T]]:
-        """Run several works of this thread in their order. Each work comes with its ``any_thread``.
-        Return the outcomes of the works: the results or errors of ``run``. Works that may share a
-        transaction share one transaction.
+        """Run several works of this thread in their order. Each work is paired with its
+        ``any_thread``. Return for each work the result or the error that ``run`` would give. Works
+        that may share a transaction share one transaction.
         """
         writer = outside(self._database, self._name)
         deadline = time.monotonic() + self._patience_s
@@ -210,7 +212,6 @@ class CommitQueue:
             self.end_alone(job)
 
     def begin_alone(self, patience_s: float) -> Job[None]:
-        """Lead without a group until ``end_alone``."""
         job: Job[None] = Job(
             None, outside(self._database, self._name), time.monotonic() + patience_s
         )
@@ -229,11 +230,10 @@ class CommitQueue:
         self._leave((job,))
         INSIDE.discard(job.writer)
 
-    # -- coming and leaving
-    # -------------------------------------------------------------------------------------------
+    # -- entering and leaving the queue ---------------------------------------------------------
 
     def _commit(self, jobs: Sequence[Job[Any]]) -> None:
-        """Return when the jobs of this thread are done. An exception that this method raises came
+        """Return when the jobs of this thread are done. Any exception that this method raises came
         from outside, such as from a signal handler.
         """
         writer = jobs[0].writer
@@ -251,7 +251,8 @@ class CommitQueue:
                 try:
                     self._leave(jobs)
                 finally:
-                    self._leave(jobs)  # again, because another exception may have interrupted it
+                    # again, because a further exception may have interrupted the first call
+                    self._leave(jobs)
                 raise
             finally:
                 INSIDE.discard(writer)
@@ -268,18 +269,19 @@ class CommitQueue:
             wake = Lock()
             wake.acquire()
             for job in jobs:
-                job.wake = wake  # one lock for all jobs of a thread, which waits for one at a time
+                # a thread waits for one job at a time, so one lock is enough for all its jobs
+                job.wake = wake
             leader, *others = [self._leader, *jobs] if self._leader is not None else jobs
             self._waiting = self._waiting + others
             self._leader = leader
 
     @waits
     def _wait(self, job: Job[Any]) -> None:
-        """Wait until the job leads or is done. A job that waits too long fails, unless a leader has
-        the job in a group.
+        """Wait until the job leads or is done. A job that waits too long fails, unless it is in the
+        group of a leader.
         """
         while not job.done and self._leader is not job:
-            assert job.wake is not None  # it was made before the job waited
+            assert job.wake is not None  # the lock was made before the job waited
             in_time = job.wake.acquire(timeout=max(job.deadline - time.monotonic(), 0.0))
             # A leader that wakes this thread holds the mutex until the next leader is set.
             with self._mutex:
@@ -294,9 +296,9 @@ class CommitQueue:
                 job.wake.acquire()
 
     def _leave(self, jobs: Sequence[Job[Any]]) -> None:
-        """Take the jobs of this thread out of the queue, so that they no longer lead. A job in the
-        group of another leader first waits for the job's outcome. A job that has left the queue is
-        not changed.
+        """Remove the jobs of this thread from the queue, so that they no longer lead. If a job is
+        in the group of another leader, wait for its outcome first. A job that has already left the
+        queue is not changed.
         """
         for job in jobs:
             while True:
@@ -308,7 +310,7 @@ class CommitQueue:
                 if leads:
                     self._end(self._writing.settle(), interrupted=job)
                 elif is_led:
-                    assert job.wake is not None  # it was made before the job waited
+                    assert job.wake is not None  # the lock was made before the job waited
                     job.wake.acquire()
                 else:
                     break
@@ -323,7 +325,8 @@ class CommitQueue:
         writing = self._writing
         committed = False
         try:
-            writing.take(leader.deadline)  # first: until then, ``settle`` tells of the group before
+            # comes first, because until then ``settle`` describes the previous group
+            writing.take(leader.deadline)
             self._group = [leader]
             if leader.shares and self._waiting:
                 self._collect(leader)
@@ -355,9 +358,9 @@ class CommitQueue:
             self._waiting = waiting[end:]
 
     def _run_jobs(self, jobs: Sequence[Job[Any]], leader: Job[Any]) -> Job[Any] | None:
-        """Run jobs in the transaction. A job that fails before it writes fails alone. Return a job
-        that failed after it had written: for such a job the transaction must be rolled back, and
-        the other jobs run again.
+        """Run jobs in the transaction. A job that fails before it writes fails alone. If a job
+        fails after it has written, return this job. The caller then rolls back, and runs the
+        remaining jobs again.
         """
         for job in jobs:
             job.error = None
@@ -365,7 +368,7 @@ class CommitQueue:
                 job.result = self._writing.run(job.work)  # type: ignore[arg-type]  # one without work has no group
             except BaseException as error:
                 if job is not leader and not isinstance(error, Exception):
-                    raise  # it interrupts this thread
+                    raise  # the exception interrupts this thread
                 job.error = self._writing.error_of_job(error)
                 if job.error is None:
                     raise
@@ -374,8 +377,8 @@ class CommitQueue:
         return None
 
     def _end(self, committed: bool, interrupted: Job[Any] | None = None) -> None:
-        """End the group, wake its callers, and let the next thread lead. If the group's leader was
-        ``interrupted`` before the commit, the other jobs of the group wait again.
+        """End the group, wake its callers, and let the next thread lead. If the leader was
+        ``interrupted`` before the commit, the remaining jobs of the group wait again.
         """
         self._writing.release()
         with self._mutex:
@@ -397,6 +400,6 @@ class CommitQueue:
 
 
 def _wake(job: Job[Any]) -> None:
-    """Wake the thread of a job if the thread waits. The caller holds the mutex."""
+    """Wake the thread of a job if the thread waits. The caller must hold the mutex."""
     if job.wake is not None and job.wake.locked():
         job.wake.release()

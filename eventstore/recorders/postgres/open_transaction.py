@@ -1,9 +1,9 @@
-"""A write transaction on a connection, from its begin to its commit, and one call of ``transact``
-over all its attempts.
+"""A write transaction on a connection, from its beginning to its commit, and one call of
+``transact`` with all its attempts.
 
-Writes are queued and sent with the next query, or with the commit. So an append costs two round
-trips: one to read the end of the conversation, and one to write and commit. An append costs one
-round trip if this process wrote to the conversation last.
+Writes wait in a queue, and are sent with the next query or with the commit. So an append needs two
+round trips: one to read the end of the conversation, and one to write and commit. If this process
+wrote to the conversation last, an append needs one round trip.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from foldlog.eventstore.recorders.postgres.wire import ConnectionLost, Parameter
 T = TypeVar("T")
 
 OF_EVENTS: Final = "stands_event"
-"""The query for a row of an event."""
+"""The query for the row of an event."""
 
 Witness = tuple[str, tuple[Parameter, ...]]
-"""A query that finds a row if, and only if, a transaction was committed. The query looks for one
+"""A query that finds a row if, and only if, a transaction was committed. The query searches for a
 row that the transaction wrote, by values that no other transaction could have written. These values
 have a random part: the place of an event, the sealed key of a conversation, the key of a new
-conversation, the token of a tracking id.
+conversation, or the token of a tracking id.
 """
 
 
 class CommitInDoubt(ConnectionLost):
-    """The commit was sent, and its outcome is unknown."""
+    """The commit was sent, but its outcome is unknown."""
 
 
 class TooSlow(ConnectionLost):
-    """The server ended the session because, while the work ran, the session was idle within the
-    transaction for too long.
+    """The server ended the session, because the session was idle in its transaction for too long
+    while the work ran.
     """
 
 
@@ -61,7 +61,7 @@ class OpenTransaction:
         self._number_asked: int | None = None
         self._begun = False
         self.is_joined = False
-        """Whether another store's transaction on this connection began this transaction."""
+        """Whether the transaction of another store on this connection began this transaction."""
         self._wrote = False
         self.writes = 0
         self._unchecked = False
@@ -70,7 +70,7 @@ class OpenTransaction:
         self.locks: list[int] = []
         self.witness: Witness | None = None
         self.stands: bool | None = False
-        """Whether the transaction is committed; None if the outcome is not known."""
+        """Whether the transaction is committed, or None if the outcome is unknown."""
         self._answered_at = 0.0
 
     def ask(self, statement: str, *parameters: Parameter) -> list[Columns]:
@@ -79,17 +79,17 @@ class OpenTransaction:
         return self._wire.rows(self._answers()[-1])
 
     def lock(self, number: int) -> None:
-        """Wait for this lock, then hold the lock until the transaction ends. The statement that
-        locks is sent with the next query.
+        """Wait for this lock, then hold the lock until the transaction ends. The statement for the
+        lock is sent with the next query.
         """
         self._begin()
         self.locks.append(number)
         self._wire.queue("lock", number)
 
     def finds(self, earlier: OpenTransaction) -> bool:
-        """Return whether this earlier transaction was committed. The call waits for the locks of
-        the earlier transaction, so that transaction has ended when the call returns. A committed
-        transaction now has its number, and so its positions.
+        """Return whether an earlier transaction was committed. The call waits for the locks of the
+        earlier transaction, so the earlier transaction has ended when the call returns. If the
+        earlier transaction was committed, it then has its number, and so its positions.
         """
         if earlier.witness is None:
             return False
@@ -106,16 +106,16 @@ class OpenTransaction:
 
     @property
     def assumes(self) -> bool:
-        """Return whether the work assumed anything that the server has not confirmed."""
+        """Whether the work assumed anything that the server has not confirmed."""
         return self._unchecked or self._guessed_keys
 
     def commit(self) -> None:
-        """Make the transaction durable. Raises ``CommitInDoubt`` if the commit was sent and not
+        """Make the transaction durable. Raises ``CommitInDoubt`` if the commit was sent but not
         confirmed.
 
-        After the commit, rows that were only read are durable too: an earlier attempt may have
-        written these rows, and after a crash a primary may show them before its standby has them,
-        so a read also waits for the standby.
+        After the commit, rows that were only read are durable too. An earlier attempt may have
+        written these rows, and a primary may show them after a crash before its standby has them.
+        So a read also waits for the standby.
         """
         self.check_unused()
         if not self._begun:
@@ -132,8 +132,8 @@ class OpenTransaction:
             raise
 
     def check_unused(self) -> None:
-        """Raise ``StoreUnavailable`` if the transaction assumed that a key is new and wrote nothing
-        by which the server can check it.
+        """Raise ``StoreUnavailable`` if the transaction assumed that a key is new, but wrote
+        nothing that lets the server check this.
         """
         if self._taken_for_new:
             raise StoreUnavailable(
@@ -142,7 +142,7 @@ class OpenTransaction:
             )
 
     def settle(self) -> None:
-        """Send the queued statements, and read the answers to the statements."""
+        """Send the queued statements, and read their answers."""
         self._begin()
         if self._wire.has_queued:
             self._answers()
@@ -164,7 +164,8 @@ class OpenTransaction:
                 kind="refused",
             )
         if self._durable and self._wire.warned:
-            # If somebody cancels the wait for the standby, the server warns, and reports success.
+            # If an administrator cancels the wait for the standby, the server warns, but still
+            # reports success.
             raise CommitInDoubt("the commit is on the primary, but no standby has confirmed it")
 
     def _begin(self) -> None:
@@ -208,20 +209,20 @@ class OpenTransaction:
         self._wire.queue(statement, *parameters)
 
     def _seen_by(self, statement: str, *parameters: Parameter) -> None:
-        """Use this row to find out whether the transaction was committed, if the answer to the
-        commit is lost.
+        """If the answer to the commit is lost, search for this row to find out whether the
+        transaction was committed.
 
-        A row of an event is best: it has the transaction's number, and its values stay when its
-        conversation gets another key. Without a row of an event, the last written row is used,
-        because a later write may have replaced an earlier row.
+        A row of an event is the best choice: it contains the transaction's number, and a rekey does
+        not change the values that the query needs. Without a row of an event, the last written row
+        is used, because a later write may have replaced an earlier row.
         """
         if self.witness is None or self.witness[0] != OF_EVENTS:
             self.witness = (statement, parameters)
 
     def _ask_for_number(self) -> None:
-        """Check after the lock, in the same round trip, that the transaction's number is not older
-        than the number of the lock's previous holder. With an older number the transaction's events
-        would get positions before the previous holder's events.
+        """After the lock and in the same round trip, check that the transaction's number is not
+        older than the number of the lock's previous holder. With an older number, the transaction's
+        events would get positions before the previous holder's events.
         """
         if self._number_asked is None:
             self._begin()
@@ -243,21 +244,19 @@ class OpenTransaction:
 
 
 class Call(Generic[T]):
-    """One call of ``transact`` over all its attempts."""
+    """A call of ``transact`` with all its attempts."""
 
     def __init__(self, work: Callable[[Any], T]) -> None:
         self._work = work
         self._doubt: tuple[T, OpenTransaction] | None = None
-        """The result of the work whose commit got no answer, and the transaction that can find out
-        whether it was committed.
-        """
+        """The result of the work whose commit got no answer, and the transaction that wrote it."""
         self._is_in_doubt = False
         self._newest: OpenTransaction | None = None
         self._too_slow: TooSlow | None = None
         self._met = False
         self._locks: Sequence[int] = ()
         """The locks of an attempt that was rolled back. The next attempt takes all these locks
-        first, in one order, so that two calls that need each other's locks do not deadlock again.
+        first, in a fixed order. So two calls that need each other's locks do not deadlock again.
         """
 
     @property
@@ -271,8 +270,8 @@ class Call(Generic[T]):
 
     def note_on(self, error: BaseException) -> None:
         """Add a note to an exception from outside that ended the call, such as a timeout. The note
-        says whether the writes of the call are stored. The messages of our own errors already say
-        whether the writes are stored.
+        says whether the writes of the call are stored. The messages of foldlog's own errors already
+        say whether the writes are stored.
         """
         if isinstance(error, FAILURES):
             return
@@ -288,7 +287,7 @@ class Call(Generic[T]):
 
     def attempt(self, begin: Callable[[bool], OpenTransaction]) -> T:
         """Run the work in a transaction that ``begin`` makes. The first transaction may assume the
-        state that the work expects. If the assumption was wrong, the work is run again in a
+        state that the work expects. If the assumption was wrong, the work runs again in a
         transaction that assumes nothing.
         """
         if self._doubt is not None:
@@ -310,9 +309,9 @@ class Call(Generic[T]):
         except (ConnectionLost, TryAgain):
             raise
         except Exception:
-            # Any error, also a conflict that the work found: it may be caused by a wrong guess. But
-            # while the commit had no answer, only an exception from outside can come, and the
-            # events may be written.
+            # A wrong assumption may cause any error, also a conflict that the work found. While the
+            # commit has no answer, only an exception from outside can occur, and the events may be
+            # written.
             if transaction.stands is None or not transaction.assumes:
                 raise
         return self._run(begin(False))
@@ -339,8 +338,8 @@ class Call(Generic[T]):
         return result
 
     def may_have_met_itself(self) -> bool:
-        """Return whether this attempt may have been refused because of an earlier attempt, which
-        ended only now.
+        """Return whether an earlier attempt, which ended only now, may have caused the refusal of
+        this attempt.
         """
         met = self._met
         self._met = self._doubt is not None

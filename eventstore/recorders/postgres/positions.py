@@ -1,19 +1,19 @@
 """Give each event a position in the whole store, without a lock, a sequence or a table that all
 writers share.
 
-A transaction has a number: its xid plus the epoch of the store. The transaction may give 2^20
-positions, which no other transaction gives:
+A transaction has a number: its xid plus the epoch of the store. A transaction may give 2^20
+positions, and no other transaction gives these positions:
 
     position = (number << 20) + place in the transaction
 
 Numbers rise in the order in which transactions *began* to write, but transactions commit in another
-order. So followers read only below the horizon: the first position of the oldest transaction that
-still runs. Later commits have positions at or above the horizon, so no event can appear behind a
-follower. Writers of one conversation get their numbers when they hold the conversation's lock, so
-the positions of its events are in the order of the events' ids.
+order. Therefore followers read only below the horizon: the first position of the oldest running
+transaction. Later commits have positions at or above the horizon, so no event can appear behind a
+follower. A writer gets its number when it holds the lock of the conversation. So the positions of a
+conversation's events have the order of their ids.
 
-Only this file knows how positions are made. A database without xids needs another file of this
-kind.
+Only this file knows how positions are made. A database without xids would need its own version of
+this file.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from foldlog.eventstore.errors import InvalidOption, StoreUnusable
 _BITS: Final = 20
 _START_BITS: Final = 16
 POSITIONS_MAX: Final = (1 << _BITS) - (1 << _START_BITS)
-"""How many events one transaction can place."""
+"""The maximal number of events that one transaction can place."""
 
 
 class Part(NamedTuple):
-    """One store among ``of`` stores, a power of two. If the key of a conversation of this store is
-    divided by ``of``, the remainder is ``number``.
+    """The part of a joined store that one store is: number ``number`` of ``of`` stores. ``of`` is a
+    power of two. ``number`` is the remainder when a conversation's key is divided by ``of``.
     """
 
     number: int
@@ -41,7 +41,7 @@ class Part(NamedTuple):
 
     @classmethod
     def read(cls, text: str) -> Part:
-        """Return the part of a store that a URL names, such as 17/64."""
+        """Read a part from a URL, such as 17/64."""
         match = re.fullmatch(r"(\d{1,2})/(2|4|8|16|32|64)", text)
         if match is None or int(match[1]) >= int(match[2]):
             raise InvalidOption(
@@ -55,17 +55,17 @@ class Part(NamedTuple):
 
 
 ONLY: Final = Part(0, 1)
-"""The part of a store that has only one part."""
+"""The part of a store that is not joined to other stores."""
 
 
 class Positions:
     """The places that one transaction gives to events, and the keys of the conversations that it
     begins.
 
-    The first place is random, out of 2^16. By this place and the head, a transaction recognizes its
-    own event even if it never learned its own number: another writer may have appended an equal
-    event at the same time. The first key is random too, because after a promotion another
-    transaction may have an equal number.
+    The first place is a random number below 2^16. Another writer may append an equal event at the
+    same time. A transaction recognizes its own event by this random place and the head, even if it
+    never learned its own number. The first key is random too, because another transaction may have
+    an equal number after the promotion of a standby.
     """
 
     def __init__(self, part: Part = ONLY) -> None:
@@ -73,7 +73,7 @@ class Positions:
         self._part = part
         self._key = secrets.randbits(_START_BITS) // part.of
         self.number: int | None = None
-        """The transaction's number, once the server has returned it."""
+        """The transaction's number, or None until the server has returned it."""
 
     def take(self, count: int) -> int:
         """Return the first of ``count`` consecutive places. Raises ``StoreUnusable`` if the
@@ -90,24 +90,21 @@ class Positions:
         return place
 
     def of(self, place: int) -> int:
-        """Return the position of a place. The position is known once the transaction's number is
-        known.
-        """
+        """Return the position of a place. The transaction's number must be known."""
         assert self.number is not None, "asked for a position before the transaction was committed"
         return first_of(self.number) + place
 
     def precede(self, position: int) -> bool:
-        """Return whether a transaction that began after this one gave this position."""
+        """Return whether a later transaction than this transaction gave this position."""
         assert self.number is not None, "asked for before the server has returned the number"
         return position >= first_of(self.number + 1)
 
     def take_ranges(self, count: int, reserve: Callable[[], int]) -> Iterator[tuple[int, int]]:
-        """Yield ``count`` ascending positions as pairs (first position, how many). ``reserve``
-        returns the number of another transaction that began after this one and gives no positions
-        itself.
+        """Yield ``count`` ascending positions as pairs of first position and length. ``reserve``
+        returns the number of a later transaction that gives no positions itself.
 
-        No follower passes the number of the other transaction before this transaction ends, because
-        the horizon is at or below this transaction's number.
+        The horizon stays at or below this transaction's number, so no follower passes the reserved
+        positions before this transaction ends.
         """
         own = min(count, self._first + POSITIONS_MAX - self._next)
         if own:
@@ -116,15 +113,15 @@ class Positions:
             yield first_of(reserve()), min(count - placed, POSITIONS_MAX)
 
     def key(self) -> int:
-        """Return a key for a conversation that begins in this transaction. The key tells which
-        store has the conversation.
+        """Return a key for a conversation that begins in this transaction. The key tells which of
+        the joined stores has the conversation.
         """
         self._key += 1
         return self.of((self._key - 1) * self._part.of + self._part.number)
 
 
 def first_of(number: int) -> int:
-    """Return the lowest position that a transaction with this number may give: a horizon for
-    followers.
+    """Return the lowest position that a transaction with this number may give. Followers use it as
+    their horizon.
     """
     return number << _BITS

@@ -1,12 +1,12 @@
 """The queries of one transaction, and a read transaction.
 
-Followers read only rows that the server will not lose. A commit is visible when a standby has
-confirmed it. There is one exception: a primary that crashed shows, after its recovery, commits that
-no standby ever confirmed. If this primary then fails for good, a standby without the unconfirmed
-commits is promoted, and gives their positions to other events; a follower that has passed these
-positions would miss the other events. So before a follower reads on a new connection, it commits a
-message and waits until the message is confirmed: everything before the message is confirmed then
-too. A connection does not outlive a crash, so one message for each connection is enough.
+Followers read only rows that the server will not lose. A commit becomes visible when a standby has
+confirmed it. There is one exception: after the recovery from a crash, a primary shows commits that
+no standby has confirmed. If this primary then fails permanently, a standby without these commits is
+promoted and gives their positions to other events. A follower that has passed these positions would
+miss the new events. So before a follower reads on a new connection, it commits a message and waits
+for its confirmation. Everything before the message is confirmed then too. A connection does not
+survive a crash, so one message for each connection is enough.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ _READ_AGAIN: Final = (
 
 
 Bind = Callable[[Wire], None]
-"""Binds a connection to a store."""
+"""A function that binds a connection to a store."""
 Question = tuple[Bind, str, tuple[Parameter, ...]]
-"""A query: a function that binds a connection to the store, the name of a statement, and the
-statement's parameters.
+"""A query: the function that binds a connection to the store, the name of the statement, and its
+parameters.
 """
 
 
 class PostgresReader(Reader):
-    """The queries of an open transaction, which ``send`` sends."""
+    """The queries of an open transaction. ``send`` sends them."""
 
     def __init__(self, send: Callable[..., list[Columns]]) -> None:
         self._send = send
@@ -81,11 +81,11 @@ class PostgresReader(Reader):
 
 
 class ReadSession:
-    """A read transaction. The transaction's first query takes a connection from the pool. Until the
-    first result, a broken connection is replaced by another connection. After the first result,
-    another connection would show another moment, so ``ConnectionLost`` is raised.
+    """A read transaction. The transaction's first query takes a connection from the pool. Before
+    the first result, a broken connection is replaced by a new connection. After the first result, a
+    new connection would show another moment, so ``ConnectionLost`` is raised.
 
-    ``retried`` sends the first query, and sends it again if the connection breaks. ``bind`` binds a
+    ``retried`` sends the first query, and repeats it if the connection breaks. ``bind`` binds a
     connection to the store whose rows ``ask`` reads.
     """
 
@@ -106,7 +106,7 @@ class ReadSession:
         return self.ask_each([(self._bind, statement, parameters)])[0]
 
     def ask_each(self, questions: Sequence[Question]) -> list[list[Columns]]:
-        """Send several queries in one round trip. Return a result for each query."""
+        """Send several queries in one round trip. Return one result for each query."""
         if self._wire is None:
             return self._retried(lambda: self._first(questions))
         if not self._is_confirmed:
@@ -143,7 +143,7 @@ class ReadSession:
 
 
 def _send_queries(wire: Wire, questions: Sequence[Question]) -> list[list[Columns]]:
-    """Send these queries after the queued statements. Return the results of the queries."""
+    """Send these queries after the queued statements, and return their results."""
     for bind, statement, parameters in questions:
         bind(wire)
         wire.queue(statement, *parameters)
@@ -151,9 +151,9 @@ def _send_queries(wire: Wire, questions: Sequence[Question]) -> list[list[Column
 
 
 def _confirmed(wire: Wire, questions: Sequence[Question]) -> list[list[Columns]]:
-    """Begin to read after the confirmed commits. All statements are sent together, so even behind a
-    pooler the server that confirms is the server that is read. A hot standby cannot confirm.
-    Instead each read transaction checks whether the standby was promoted.
+    """Begin to read after the confirmed commits. All statements are sent together. So even behind a
+    pooler, the server that confirms is also the server that is read. A hot standby cannot confirm.
+    On a hot standby, each read transaction instead checks whether the standby was promoted.
     """
     is_confirmed = wire.is_confirmed
     if not is_confirmed:

@@ -1,4 +1,6 @@
-"""The recorder: connections, patience with an unreachable server, and commits without an answer."""
+"""The recorder for PostgreSQL: connections, patience with an unreachable server, and commits
+without an answer.
+"""
 
 from __future__ import annotations
 
@@ -40,10 +42,11 @@ from foldlog.eventstore.recorders.types import as_text
 T = TypeVar("T")
 
 CONNECTIONS_MAX: Final = 32
-"""The default limit of open connections. A connection is made when it is needed."""
+"""The default limit of open connections. A connection is made only when it is needed."""
 _REPLY_SHARE: Final = 1 / 2
 _LOCK_SHARE: Final = 1 / 3
-"""A call waits this part of its patience for one answer, or for one lock.
+"""``_REPLY_SHARE`` and ``_LOCK_SHARE`` are the parts of the patience that a call waits for one
+answer or one lock.
 """
 _VACUUM_PAUSE_S: Final = 1.0
 _PAUSE_FIRST_S: Final = 0.02
@@ -51,24 +54,24 @@ _PAUSE_MAX_S: Final = 1.0
 _CONNECTION_DEFAULTS: Final = {
     "application_name": "foldlog",
     "connect_timeout": "5",
-    # A machine that vanishes closes no connection. Without these settings, TCP waits for it for a
-    # quarter of an hour.
+    # A machine that vanishes closes no connection. Without these settings, TCP would wait a quarter
+    # of an hour for a vanished machine.
     "tcp_user_timeout": "10000",
     "keepalives_idle": "5",
     "keepalives_interval": "2",
     "keepalives_count": "3",
 }
 _SETTINGS: Final = "-c idle_in_transaction_session_timeout=5s -c plan_cache_mode=force_generic_plan"
-"""The server cannot see that a client is gone, and the client may hold the lock of a conversation.
-A living client is never idle for long, so a limit of idle time ends the sessions of dead clients.
-The server plans a statement once for each connection: to plan a statement for each call, over all
-partitions, takes longer than most answers.
+"""A vanished client may hold the lock of a conversation, and the server cannot see that the client
+is gone. A living client is never idle for long, so a limit of the idle time ends the sessions of
+vanished clients. The server plans a statement once for each connection. A new plan for each call,
+over all partitions, would take longer than most answers.
 """
 
 
 def pauses(total_s: float) -> Iterator[bool]:
-    """Wait for a server that is unreachable: a little longer each time, at random, until
-    ``total_s`` have passed since the first wait. Yield True after each wait.
+    """Wait for an unreachable server: after each failure a little longer, with random variation,
+    until ``total_s`` have passed since the first wait. Yield True after each wait.
     """
     ends = time.monotonic() + total_s
     pause_s = _PAUSE_FIRST_S
@@ -79,17 +82,17 @@ def pauses(total_s: float) -> Iterator[bool]:
 
 
 class PostgresRecorder(Recorder):
-    """A recorder on one schema of a PostgreSQL database; other schemas are other stores.
+    """A recorder for one schema of a PostgreSQL database. Each schema of a database can be a store.
 
-    ``dsn`` is anything that libpq accepts, and ``options`` are the options of a URL, as
-    ``parse_url`` returns them. If ``dsn`` names several hosts, the primary is used. If the
-    connection to the primary breaks, the hosts are searched for the primary again. While the
-    primary is unreachable, calls wait for up to ``patience_s``, then raise ``StoreUnavailable``.
-    ``durable=False`` does not wait for the disk.
+    ``dsn`` is anything that libpq accepts. ``options`` are the options of a URL from ``parse_url``.
+    If ``dsn`` names several hosts, the primary is used. If the connection to the primary breaks,
+    the recorder searches the hosts for the primary again. While the primary is unreachable, a call
+    waits up to ``patience_s``, then raises ``StoreUnavailable``. If ``durable`` is false, commits
+    do not wait for the disk.
 
-    Raises ``StoreUnavailable`` if the server cannot be reached or could not keep the promise of
-    durability, and ``StoreUnusable`` if the schema is not a foldlog store or was made by a newer
-    version.
+    Raises ``StoreUnavailable`` if the server cannot be reached, or if its settings could lose
+    acknowledged events. Raises ``StoreUnusable`` if the schema is not a foldlog store, or if a
+    newer version made it.
     """
 
     on_server = True
@@ -103,8 +106,8 @@ class PostgresRecorder(Recorder):
         part: Part | None = None,
         pool: Pool | None = None,
     ) -> None:
-        """Open the store, which must be ``part`` if ``part`` is not None. With the ``pool`` of
-        another recorder, the other recorder checks the servers, and no schema is made.
+        """Open the store. If ``part`` is not None, the store must be this part. If the ``pool`` of
+        another recorder is passed, that recorder checks the servers, and no schema is made.
         """
         mode = options.get("mode", "rwc")
         self.writable = mode != "ro"
@@ -230,12 +233,12 @@ class PostgresRecorder(Recorder):
         self, patience_s: float, on_progress: Callable[[int, int], object] = lambda done, of: None
     ) -> bool:
         """Vacuum deleted rows from the tables. Copies of deleted rows stay in the write-ahead log
-        until the log is recycled, and in archives of the log and in backups until these files are
-        deleted. In such copies only a conversation whose key is erased is unreadable.
+        until it is recycled, and in archives and backups until these files are deleted. In such
+        copies, only an encrypted conversation whose key is erased is unreadable.
 
         Return False if this role may not vacuum. Raises ``StoreUnavailable`` if an older
-        transaction may still read deleted rows after ``patience_s`` seconds. Cost: reading every
-        page of the tables that is not all visible, and the tables' indices.
+        transaction may still read deleted rows after ``patience_s`` seconds. Cost: reading the
+        indices of the tables, and every page of the tables that is not marked all-visible.
         """
         until = time.monotonic() + patience_s
         while (
@@ -247,24 +250,24 @@ class PostgresRecorder(Recorder):
                     " read deleted rows",
                     kind="read",
                 )
-            time.sleep(_VACUUM_PAUSE_S)  # each vacuum costs time
+            time.sleep(_VACUUM_PAUSE_S)  # a vacuum is expensive
         return are_gone is not None
 
     def check(self) -> Iterator[str]:
-        """Yield rows without a conversation as problems and, if the extension ``amcheck`` is
-        installed, damaged indices. A server that was set up with data checksums also reports each
-        page with a wrong checksum.
+        """Yield the rows without a conversation. If the extension ``amcheck`` is installed, yield
+        damaged indices too. A server with data checksums also reports each page with a wrong
+        checksum.
         """
         yield from self.beside(
             lambda connection: list(status.findings(connection, self._statements))
         )
 
     def status(self) -> status.Status:
-        """Return which session holds the followers back, and how far the followers are behind."""
+        """Return which session holds followers back, and how far the followers are behind."""
         return self.beside(lambda connection: status.status(connection, self._statements))
 
     def close(self) -> None:
-        """Close every connection; a connection in use is closed when its transaction ends."""
+        """Close every connection. A connection in use is closed when its transaction ends."""
         self._writer()
         self._pool.close()
 
@@ -280,8 +283,8 @@ class PostgresRecorder(Recorder):
         )
 
     def _after_fork_in_child(self) -> None:
-        # Closing the parent's connections here would end its sessions, so they stay open, and a
-        # reference protects them from the garbage collector.
+        # The parent's connections must stay open, because closing them here would end the parent's
+        # sessions. A reference protects them from the garbage collector.
         self._inherited = self._pool
         self._sharing = Sharing(self._run)
         self._open_pool()
@@ -290,7 +293,6 @@ class PostgresRecorder(Recorder):
 
     @contextlib.contextmanager
     def _plain_connection(self) -> Iterator[psycopg.Connection[Any]]:
-        """Yield a connection of psycopg for rare tasks."""
         connection = self._new_connection()
         with self._translated(), connection:
             yield connection
@@ -300,9 +302,9 @@ class PostgresRecorder(Recorder):
             return psycopg.connect(**self._parameters, autocommit=True, prepare_threshold=None)
 
     def beside(self, work: Callable[[psycopg.Connection[Any]], T]) -> T:
-        """Run ``work`` with a connection of psycopg, for rare tasks and for tables that are not the
-        store's. If the connection breaks, ``work`` is run again on another connection, so a second
-        run of ``work`` must have no further effect.
+        """Run ``work`` with a connection of psycopg, for rare tasks and for tables outside of the
+        store. If the connection breaks, ``work`` runs again on a new connection. So a second run of
+        ``work`` must have no further effect.
         """
 
         def attempt() -> T:
@@ -332,11 +334,10 @@ class PostgresRecorder(Recorder):
         return {name: setup.in_schema(self.schema, statement) for name, statement in named.items()}
 
     def bind(self, wire: Wire) -> None:
-        """Bind a connection to this store."""
         wire.bind(self._statements, self._prefix)
 
     def _stores(self) -> Sequence[PostgresRecorder]:
-        """Return the stores that each connection is for."""
+        """Return the stores that share each connection."""
         return [self]
 
     def _connect(self) -> Wire:
@@ -368,10 +369,10 @@ class PostgresRecorder(Recorder):
         if is_on_citus == self._is_on_citus:
             return wire
         wire.close()
-        # Citus plans a statement for its parameters, which say where its rows are
+        # Citus plans a statement for its parameters, because they determine the server of the rows.
         if self._keeps_its_server:
             self._parameters["options"] += " -c plan_cache_mode=auto"
-        self._keeps_its_server = False  # a connection to Citus leads to many servers
+        self._keeps_its_server = False  # a connection to Citus leads to several servers
         for store in {self, *self._stores()}:
             store._is_on_citus = is_on_citus
             store._statements = store._statements_here()
@@ -392,7 +393,7 @@ class PostgresRecorder(Recorder):
                 self._pool.add(self._greeted(connection))
                 return
             except (ConnectionLost, TryAgain) as error:
-                # a user who mistyped the address should see the problem at once
+                # A user who mistyped the address should see the problem immediately.
                 if not is_reported:
                     tell("foldlog.store.away", problem=str(error), seconds=self._patience_s)
                     is_reported = True
@@ -414,7 +415,7 @@ class PostgresRecorder(Recorder):
         return self.begin_on(wire, at_once, may_assume)
 
     def begin_on(self, wire: Wire, at_once: bool, may_assume: bool) -> PostgresTransaction:
-        """Return a write transaction on a connection that has none."""
+        """Return a write transaction on a connection without a running transaction."""
         self.bind(wire)
         return PostgresTransaction(
             wire,
@@ -428,7 +429,7 @@ class PostgresRecorder(Recorder):
         )
 
     def _reserve(self) -> int:
-        """Return the number of a new transaction that ends at once and gives no positions."""
+        """Return the number of a new transaction that ends immediately and gives no positions."""
         with contextlib.closing(self._connect()) as wire:
             self.bind(wire)
             wire.queue("number")
@@ -438,7 +439,7 @@ class PostgresRecorder(Recorder):
     def _recover(
         self, error: ConnectionLost | TryAgain, waiting: Iterator[bool], outcome: str
     ) -> None:
-        """Wait before the next attempt. Raises ``StoreUnavailable`` when the patience has ended."""
+        """Wait before the next attempt. Raise ``StoreUnavailable`` when the patience has ended."""
         if isinstance(error, ConnectionLost):
             self._pool.forget_idle()
         if not next(waiting, False):
@@ -450,7 +451,9 @@ class PostgresRecorder(Recorder):
             raise StoreUnavailable(problem, kind=error.kind) from error
 
     def _holder(self, locks: Sequence[int]) -> str:
-        """Return the session that holds one of these locks, if the server names it."""
+        """Return a text about the session that holds one of these locks, or an empty text if the
+        server does not name it.
+        """
         try:
             with self._plain_connection() as connection:
                 return status.holder(connection, self._statements, locks)
@@ -472,8 +475,8 @@ os.register_at_fork(
 
 
 def _parameters(dsn: str, *, writable: bool) -> dict[str, Any]:
-    """Return the parameters of a connection: the parameters of the URL, and our default for each
-    parameter that the URL lacks.
+    """Return the parameters of a connection. foldlog's defaults replace parameters that the URL
+    lacks.
     """
     try:
         parameters = conninfo.conninfo_to_dict(dsn)

@@ -18,7 +18,7 @@ from foldlog.eventstore.recorders.types import as_text, new_store_uuid
 _SERVER_VERSION_MIN: Final = 14
 _LOCK_WAIT: Final = "2s"
 """The time for which a migration waits for a table. Later users of the table wait for the
-migration, so a migration that has to wait fails early and is repeated.
+migration. So a migration that has to wait fails early and is repeated.
 """
 
 
@@ -32,17 +32,18 @@ def prepare(
     writable: bool,
 ) -> Part:
     """Make the store if it does not exist, or migrate it to the newest schema. One process makes or
-    migrates the store, and other processes wait. Return which part of a store the schema is. If
-    ``part`` is not None, the store must be this part.
+    migrates the store, and other processes wait. Return the part of a joined store that the schema
+    is. If ``part`` is not None, the store must be this part.
 
-    Raises ``StoreUnusable`` if the schema is not a store, is of a newer version, has other
-    partitions or may not be made; psycopg's ``LockNotAvailable`` if a table that has to change is
-    in use: try again.
+    Raises ``StoreUnusable`` if the schema is not a store, has a newer version or other partitions,
+    or if this role may not make it. Raises psycopg's ``LockNotAvailable`` if a table that must
+    change is in use: try again.
     """
     newest = max(migrations("postgresql"))
     try:
         facts = _facts(connection, schema)
-    except psycopg.errors.ProgrammingError:  # there is no such table, or this role may not read it
+    # the table does not exist, or this role may not read it
+    except psycopg.errors.ProgrammingError:
         facts = {}
     if "schema" not in facts:
         facts = _facts_of_store(connection, schema)
@@ -51,8 +52,8 @@ def prepare(
         try:
             with connection.transaction():
                 connection.execute("SELECT set_config('lock_timeout', %s, true)", (_LOCK_WAIT,))
-                # A wait for a standby has no end here; whatever is confirmed later is confirmed
-                # with this.
+                # Do not wait for a standby here, because the wait could last forever. A later
+                # confirmation includes this commit too.
                 connection.execute("SET LOCAL synchronous_commit TO local")
                 digest = blake2b(schema.encode(), digest_size=8, person=b"foldlog").digest()
                 connection.execute(
@@ -95,9 +96,7 @@ def prepare(
 
 
 def are_made(connection: psycopg.Connection[Any], parts: Mapping[str, Part]) -> bool:
-    """Return whether each of these schemas is the given part of a store, and is migrated. Cost: one
-    round trip.
-    """
+    """Return whether every schema is a migrated store with its given part. Cost: one round trip."""
     queries = [
         _statement_in(
             schema,
@@ -108,7 +107,8 @@ def are_made(connection: psycopg.Connection[Any], parts: Mapping[str, Part]) -> 
     ]
     try:
         facts = connection.execute(b" UNION ALL ".join(queries)).fetchall()
-    except psycopg.errors.ProgrammingError:  # there is no such table, or this role may not read it
+    # the table does not exist, or this role may not read it
+    except psycopg.errors.ProgrammingError:
         return False
     newest = str(max(migrations("postgresql")))
     expected = {(part.number, "part", str(part)) for part in parts.values()}
@@ -116,7 +116,7 @@ def are_made(connection: psycopg.Connection[Any], parts: Mapping[str, Part]) -> 
 
 
 def schemas_there(connection: psycopg.Connection[Any], schemas: Sequence[str]) -> list[str]:
-    """Return the schemas that have a store."""
+    """Return the subset of the schemas that have a store."""
     query = (
         "SELECT schemaname::text FROM pg_tables WHERE tablename = 'store' AND schemaname = ANY (%s)"
     )
@@ -126,8 +126,9 @@ def schemas_there(connection: psycopg.Connection[Any], schemas: Sequence[str]) -
 def check_not_lost(
     connection: psycopg.Connection[Any], lost: Sequence[str], first: str, there: Sequence[str]
 ) -> None:
-    """Raise ``StoreUnusable`` if these stores are missing although they were made before. The
-    ``first`` of several stores is made last, and before it is made no store has conversations.
+    """Raise ``StoreUnusable`` if these stores are missing although they existed before. The
+    ``first`` of several stores is made last, so no store has conversations before the first store
+    exists.
     """
     begun = "SELECT 1 FROM {schema}.conversations LIMIT 1"
     if first in there or any(
@@ -146,7 +147,7 @@ def lost_stores(lost: Sequence[str]) -> StoreUnusable:
 
 
 class Greeted(Protocol):
-    """A store that a new connection is for."""
+    """A store that uses a new connection."""
 
     schema: str
 
@@ -163,11 +164,11 @@ def greet(
 ) -> bool:
     """Check the server of a new connection, in one round trip for all stores that use the
     connection. The server's settings must not lose acknowledged events, and the epochs of the
-    stores must be right. Begin an epoch if a store was restored or its server promoted. Return
-    whether the server belongs to Citus.
+    stores must be correct. If a store was restored or its server was promoted, begin a new epoch.
+    Return whether the server belongs to Citus.
 
-    Raises ``StoreUnavailable`` if the server's settings could lose acknowledged events,
-    ``ConnectionLost`` if the connection is for writing and the server is a standby,
+    Raises ``StoreUnavailable`` if the server's settings could lose acknowledged events. Raises
+    ``ConnectionLost`` if the connection is for writing, but the server is a standby. Raises
     ``StoreUnusable`` if this role may not begin an epoch.
     """
     for store in stores:
@@ -245,12 +246,13 @@ def _check_server(
 
 
 def _begin_epoch(wire: Wire) -> None:
-    """Begin an epoch above all positions that were ever given: this server may give numbers that
-    its predecessor gave.
+    """Begin an epoch above all positions that were ever given, because this server may give numbers
+    that its predecessor gave.
 
-    No other process writes to the store: each new connection for writing first goes through this
-    check. The commit waits for no standby: after a failover no standby may be there yet, and every
-    later confirmation includes this commit. See ``0001_first.sql``.
+    No other process writes to the store in the meantime, because each new connection for writing
+    first runs this check. The commit does not wait for a standby, because none may exist right
+    after a failover. Every later confirmation includes this commit. ``0001_first.sql`` describes
+    epochs.
     """
     for statement in ("begin_writing", "commit_locally", "begin_epoch", "commit"):
         wire.queue(statement)
@@ -260,7 +262,9 @@ def _begin_epoch(wire: Wire) -> None:
 def command_of_owner(
     connection: psycopg.Connection[Any], schema: str, command: str = "list"
 ) -> str:
-    """Return the command of foldlog that the owner of the store has to run, as part of an error."""
+    """Return the foldlog command that the owner of the store has to run, as part of an error
+    text.
+    """
     row = connection.execute(
         "SELECT tableowner::text FROM pg_tables WHERE schemaname = %s", (schema,)
     ).fetchone()
@@ -284,8 +288,8 @@ def _facts(connection: psycopg.Connection[Any], schema: str) -> dict[str, str]:
 
 
 def _facts_of_store(connection: psycopg.Connection[Any], schema: str) -> dict[str, str]:
-    """Return the facts of a store; an empty map if the schema has no tables. Raises
-    ``StoreUnusable`` for other tables.
+    """Return the facts of a store, or an empty map if the schema has no tables. Raises
+    ``StoreUnusable`` if the schema has other tables.
     """
     query = "SELECT tablename::text, schemaname::text FROM pg_tables WHERE schemaname = ANY (%s)"
     tables = connection.execute(query, ([schema, f"{schema}_00"],)).fetchall()
@@ -307,7 +311,7 @@ def _facts_of_store(connection: psycopg.Connection[Any], schema: str) -> dict[st
 
 
 def _version(facts: Mapping[str, str], schema: str, partitions: str | None) -> int:
-    """Return the schema's version; 0 if the schema has no store. Raises the errors of
+    """Return the schema's version, or 0 if the schema has no store. Raises the errors of
     ``prepare``.
     """
     if not facts:
@@ -347,8 +351,8 @@ def _migrate(
         for command in commands(script):
             connection.execute(_statement_in(schema, command, partitions, storage))
         if number == 1:
-            # A function in an UPDATE would be called on the server of this connection, not on that
-            # of the table.
+            # A function inside an UPDATE would run on the server of this connection, and not on the
+            # server of the table.
             identity = "SELECT {schema}.here(), {schema}.timeline() FROM {schema}.epoch"
             [here] = connection.execute(_statement_in(schema, identity)).fetchall()
             connection.execute(
@@ -369,9 +373,9 @@ def _migrate(
 
 
 def _storage(connection: psycopg.Connection[Any]) -> dict[str, str]:
-    """Return the clauses of CREATE TABLE with which this server stores values uncompressed, or
-    compresses them with lz4. Citus cannot alter these clauses later. An older server, or one that
-    was built without lz4, uses pglz.
+    """Return the clauses of CREATE TABLE that make this server store values uncompressed, or
+    compress them with lz4. Citus cannot change these clauses later. A server below version 14, or a
+    server that was built without lz4, uses pglz.
     """
     query = """SELECT current_setting('server_version_num')::int >= 160000, 'lz4' = ANY (enumvals)
         FROM pg_settings WHERE name = 'default_toast_compression'"""
@@ -395,6 +399,5 @@ def _statement_in(
 
 
 def in_schema(schema: str, query: str) -> bytes:
-    """Return a statement with the name of its schema."""
     query = query.replace("{schema_name}", sql.Literal(schema).as_string(None))
     return query.replace("{schema}", sql.Identifier(schema).as_string(None)).encode()

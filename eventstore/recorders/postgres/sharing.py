@@ -1,10 +1,10 @@
-"""Threads that append to one conversation share a transaction. With a transaction for each thread,
-each would wait for the lock of the thread before it.
+"""Let threads that append to the same conversation share a transaction. With one transaction for
+each thread, a thread would wait for the lock of the previous thread.
 
 One thread at a time is the leader of a conversation. The first leader runs only its own work, and
-the works of other threads wait. When the first leader ends, the thread with the first waiting work
+the works of other threads wait. When the first leader ends, the thread that has waited longest
 becomes the next leader. The next leader runs all waiting works in their order in one transaction,
-so one commit is enough for all these works.
+so one commit is enough for these works.
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ from foldlog.eventstore.recorders.types import Outcome
 T = TypeVar("T")
 
 _SHARING_MAX: Final = 100
-"""The most works in one transaction. A later work waits for all works of the transaction."""
+"""The maximal number of works in one transaction. Each work waits for all works of its
+transaction.
+"""
 
 Work = Callable[[Any], Any]
 
 
 class _Job:
-    """A work that waits for its turn to lead, or for its outcome."""
+    """A work that waits until its thread leads, or until its outcome is known."""
 
     def __init__(self, work: Work) -> None:
         self.work = work
@@ -35,8 +37,8 @@ class _Job:
 
 
 class Sharing:
-    """The waiting works by conversation. A conversation is in this map while one thread, the
-    leader, runs works of the conversation.
+    """The waiting works, grouped by conversation. A conversation is in this map while a leader runs
+    works of the conversation.
     """
 
     def __init__(self, run: Callable[[Work], Any]) -> None:
@@ -48,7 +50,7 @@ class Sharing:
         self._waiting: dict[str, list[_Job]] = {}
 
     def run(self, conversation: str, work: Callable[[Any], T]) -> T:
-        """Run a work, perhaps in a transaction with works of other threads. Return the work's
+        """Run a work, possibly in a transaction with works of other threads. Return the work's
         result, or raise its error.
         """
         job = _Job(work)
@@ -71,7 +73,9 @@ class Sharing:
             outcomes = self._run_all(group)
         except Exception as error:  # noqa: BLE001 - each caller gets it
             outcomes = [Outcome(error=error)] * len(group)
-        except BaseException:  # a signal interrupts this thread: the others go on alone
+        # a signal interrupts only this thread, so the works of other threads continue in their own
+        # transactions
+        except BaseException:
             for member in group[1:]:
                 member.group = (member,)
                 member.turn.release()
@@ -104,15 +108,15 @@ class Sharing:
 
 
 class _WroteAndFailed(Exception):
-    """A work failed after it wrote something. The transaction is rolled back, and each work is run
-    again in a transaction of its own.
+    """A work failed after it had written. The transaction is rolled back, and each work runs again
+    in its own transaction.
     """
 
 
 def _in_one_transaction(works: Sequence[Work], transaction: Any) -> list[Outcome[Any]]:
-    """Run works in their order. An error may come from a wrong assumption. After a wrong assumption
-    the next work meets a failed transaction, and all works run again in a transaction that assumes
-    nothing.
+    """Run works in their order. An error of a work may come from a wrong assumption. After a wrong
+    assumption, the next work meets a failed transaction. Then all works run again in a transaction
+    that assumes nothing.
     """
     outcomes = []
     for work in works:

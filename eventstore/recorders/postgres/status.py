@@ -1,5 +1,5 @@
-"""The state of a store in PostgreSQL for its operator: whether it is sound, who holds followers
-back, how far they lag.
+"""The state of a PostgreSQL store for its operator: whether it is undamaged, which session holds
+followers back, and how far followers lag.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from foldlog.eventstore.recorders.statements import missing_parts
 
 
 class Holder(NamedTuple):
-    """The oldest transaction that was writing when the status was taken: followers wait for its
-    end. A prepared transaction has no session, and so no pid.
+    """The oldest transaction that was writing at the moment of the status. Followers wait for its
+    end. A prepared transaction has no session, so its pid is None.
     """
 
     pid: int | None
@@ -25,8 +25,9 @@ class Holder(NamedTuple):
 
 
 class Lag(NamedTuple):
-    """The lag of a follower that records its position in the store: how many events it could read
-    now (at most 10,000 are counted), and how long ago the first of these events was recorded.
+    """The lag of a follower that stores its position in the store. ``events`` is the number of
+    events that the follower could read now, counted up to 10,000. ``seconds`` is the age of the
+    first of these events.
     """
 
     follower: str
@@ -36,10 +37,10 @@ class Lag(NamedTuple):
 
 
 class Status(NamedTuple):
-    """``horizon_age``: how many transactions began to write after the oldest one that still runs,
-    for which followers wait. ``held_back``: how many committed events are at or beyond ``horizon``;
-    at most 10,000 events are counted. ``standbys``: the standbys that a commit waits for, as in
-    ``synchronous_standby_names``.
+    """``horizon_age`` is the number of transactions that began to write after the oldest running
+    transaction, for which followers wait. ``held_back`` is the number of committed events at or
+    beyond ``horizon``, counted up to 10,000. ``standbys`` names the standbys for which a commit
+    waits, as in ``synchronous_standby_names``.
     """
 
     horizon: int
@@ -53,8 +54,8 @@ class Status(NamedTuple):
 
 
 def status(connection: psycopg.Connection[Any], statements: Mapping[str, bytes]) -> Status:
-    """Return the status. Only a member of ``pg_monitor`` sees which session of another role holds
-    followers back.
+    """Return the status. Only a member of ``pg_monitor`` sees the session of another role that
+    holds followers back.
     """
 
     def ask(name: str) -> list[tuple[Any, ...]]:
@@ -79,8 +80,8 @@ def status(connection: psycopg.Connection[Any], statements: Mapping[str, bytes])
 def holder(
     connection: psycopg.Connection[Any], statements: Mapping[str, bytes], locks: Sequence[int]
 ) -> str:
-    """Return a text that names the other session that holds one of these advisory locks; an empty
-    text if no session holds one.
+    """Return a text that names the other session with one of these advisory locks, or an empty text
+    if no session has one.
     """
     row = connection.execute(statements["lock_holder"], (list(locks),)).fetchone()
     if row is None:
@@ -98,10 +99,10 @@ def vacuum(
     on_progress: Callable[[int, int], object],
 ) -> bool | None:
     """Vacuum every table and partition of the schema, in one statement. Return True if VACUUM
-    reports that it removed every row that was deleted before this call. In this case the marks of
-    pending bytes are removed. Return False if VACUUM did not remove every such row, and if its
-    report is not in English. Return None if this role may not vacuum: only the owner of a table
-    may, and from PostgreSQL 17 on a role with ``MAINTAIN``.
+    reports that it removed every row that was deleted before this call. In this case, the marks of
+    pending bytes are deleted. Return False if VACUUM did not remove every such row, or if its
+    report is not in English. Return None if this role may not vacuum. Only the owner of a table may
+    vacuum it, and from PostgreSQL 17 on a role with ``MAINTAIN``.
     """
     notices: list[str] = []
 
@@ -137,8 +138,8 @@ _NUMBERS: Final = 1 << 32
 
 
 def _removed_all_before(number: int, report: str, tables: int = 1) -> bool:
-    """Return whether VACUUM reports, for this number of tables or more, that it removed every row
-    that was deleted by a transaction below ``number``.
+    """Return whether VACUUM reports that it removed every row deleted by a transaction below
+    ``number``. The report must name at least ``tables`` tables.
     """
     cutoffs = [int(cutoff) for cutoff in _CUTOFF.findall(report)]
     removed = [(cutoff - number) % _NUMBERS < _NUMBERS // 2 for cutoff in cutoffs]
