@@ -1,4 +1,4 @@
-"""The figures of conversations. The store has a row of figures for each conversation; SQL sorts
+"""The figures of conversations. The store has a row of figures for each conversation. SQL sorts
 lists and adds up totals by these rows.
 
 counting.py     count the figures of one conversation from its events, and update earlier figures

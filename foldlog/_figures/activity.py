@@ -1,5 +1,5 @@
-"""When conversations were last active, and whether a program wrote them, without reading their
-events.
+"""This module finds out when conversations were last active, and whether a program wrote them,
+without reading their events.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ _ALL = 2**31
 
 
 def activity_of(store: Store) -> Callable[[ConversationRow], tuple[bool, float]]:
-    """Return a key function that sorts conversations by their last activity, as lists do: by the
-    time of the last event, or if figures are not counted, by the time when the last event was
-    recorded. Conversations whose source has no times come first, by the time when they were stored.
+    """Return a key function that sorts conversations by their last activity, as lists do. If the
+    figures of a conversation are not counted, the time when its last event was recorded is used.
+    Conversations whose source has no times come first, by the time when they were stored.
 
     Cost: a SQL statement reads the rows of figures.
     """
@@ -33,8 +33,8 @@ def activity_of(store: Store) -> Callable[[ConversationRow], tuple[bool, float]]
 
 def written_by(store: Store, program: str) -> Callable[[ConversationRow], bool]:
     """Return a function that says whether a program wrote a conversation. ``program`` is the name
-    of its format, as lists show it. Cost: a SQL statement reads the rows of figures. Some events of
-    each conversation that is not counted are read too.
+    of the program's format, as lists show it. Cost: a SQL statement reads the rows of figures. If a
+    conversation is not counted, some of its events are read too.
     """
     counted_ids = _counted(store, Where())
     of_program = _counted(store, Where(program=program))
@@ -49,7 +49,7 @@ def written_by(store: Store, program: str) -> Callable[[ConversationRow], bool]:
 
 def _counted(store: Store, where: Where) -> dict[str, float | None]:
     """Return the time of the last activity, in microseconds, by the ids of the chosen
-    conversations. Conversations whose figures are not of the present version are left out.
+    conversations. Conversations whose figures are outdated are left out.
     """
     tables = FigureTables(store.database)
     to_count = tables.to_count()

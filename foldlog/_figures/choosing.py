@@ -1,5 +1,5 @@
-"""Read the search line of the list. The search line has filters such as ``has:error tool:Bash``,
-and words to search in texts.
+"""This module reads the search line of a list. A search line has filters such as ``has:error
+tool:Bash``, and words to search in texts.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from foldlog._words.times import moment_of
 from foldlog.eventstore import InvalidArgument
 
 KEYS = ("state", "program", "tool", "model", "attribute", "has", "since", "until")
-"""The names of filters before a colon. Any other word is searched in texts."""
+"""The names of filters, which stand before a colon. Any other word is searched in texts."""
 
 _FACET = re.compile(rf'(?:^|(?<=\s))({"|".join(KEYS)}):(?:"([^"]*)"|(\S+))')
 
@@ -30,8 +30,8 @@ def chosen_by(
     noted: Callable[[], Collection[str]],
 ) -> Where:
     """Return the filter that a search line describes. ``found`` returns the ids of the
-    conversations that contain some words, and ``noted`` returns the ids of the conversations with a
-    note. Raises ``InvalidArgument`` for an unknown value.
+    conversations that contain some words. ``noted`` returns the ids of the conversations with a
+    note. Raises ``InvalidArgument`` if a filter has an unknown value.
     """
     chosen: dict[str, Any] = {"companions": False, "attributes": {}}
     for key, quoted, plain in _FACET.findall(line):

@@ -1,4 +1,4 @@
-"""How near a conversation came to its context limit, and when."""
+"""This module finds out how near the prompts of a conversation came to the context limit."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from foldlog.eventstore import Action, Annotation, CondensationAction, Event, Me
 
 
 class ContextLimit(NamedTuple):
-    """The maximum number of tokens of a prompt. If the limit is the window of a model by litellm's
-    table, ``model`` is this model. ``model`` is None if the source or a condensation recorded the
-    limit.
+    """The maximum number of tokens of a prompt. If the limit is the window of a model in litellm's
+    table, ``model`` is the name of this model. If the source or a condensation recorded the limit,
+    ``model`` is None.
     """
 
     tokens: int
@@ -23,20 +23,20 @@ class ContextLimit(NamedTuple):
 
 class ContextUse:
     """The tokens of the prompts of a conversation, and the limits that its events name. Call
-    ``note`` with its events in order.
+    ``note`` with the events of the conversation in order.
     """
 
     def __init__(self) -> None:
         self.prompts: list[tuple[int, int]] = []
-        """The ids of the events that were written with a prompt, and the tokens of the prompt."""
+        """The ids of the events that were written with a prompt, and the tokens of this prompt."""
         self._window: int | None = None
-        """The window of a model that the source recorded last."""
+        """The newest window of a model that the source recorded."""
         self.condensed_at: int | None = None
         """The maximum number of tokens that the last condensation recorded."""
         self._models: dict[str, None] = {}
 
     def note(self, event: Event) -> None:
-        """Note the tokens of a prompt, and the limits that an event names."""
+        """Note the tokens of a prompt and the limits in an event."""
         if isinstance(event, CondensationAction):
             limit = event.metadata.get("tokens_max")
             if isinstance(limit, int) and limit > 0:
@@ -66,8 +66,8 @@ class ContextUse:
         return max(self.prompts, key=lambda prompt: prompt[1], default=None)
 
     def window(self) -> ContextLimit | None:
-        """Return the window that the source recorded, or by default the window of the model. Return
-        None if neither window is known.
+        """Return the window that the source recorded, or else the window of the model. Return None
+        if both windows are unknown.
         """
         if self._window is not None:
             return ContextLimit(self._window, None)
@@ -84,8 +84,8 @@ class ContextUse:
 
 
 def limit_of_models(models: Iterable[str], largest_prompt: int) -> ContextLimit | None:
-    """Return the window that all the models have. Return None if a window is not known, if the
-    windows differ, or if a prompt was larger.
+    """Return the window that all the models have. Return None if a window is unknown, if the
+    windows differ, or if a prompt was larger than the window.
     """
     names = list(models)
     windows = [window_of(model) for model in names]

@@ -1,5 +1,5 @@
-"""Compute the figures of one conversation. Earlier figures of the conversation are updated with the
-new events. A fork counts only its own events.
+"""This module computes the figures of a conversation. It adds the new events of the conversation to
+earlier figures. In a fork, only the fork's own events are counted.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TELL_EVERY = 500
 
 
 class Figures(Struct):
-    """The figures of one conversation, with the state that is needed to count later events.
+    """The figures of a conversation, with the state that is needed to count later events.
 
     ``version``   the version of the conversation that ``overview`` describes
     ``counted``   how many of its events or records the other fields count
@@ -66,20 +66,20 @@ class Figures(Struct):
 
     @property
     def is_sound(self) -> bool:
-        """Whether every event could be read."""
         return self.overview.problem is None and not self.counts.findings
 
     @property
     def errors(self) -> int | None:
-        """The number of observations that are errors. None if an event could not be read."""
+        """The number of observations that are errors. The number is None if an event could not be
+        read.
+        """
         return self.counts.errors if self.is_sound else None
 
     def saved(self) -> SavingsDocument:
-        """Return the tokens that all condensations saved, and their cost."""
         return total_of(SavingsDocument(), self.reasons.values())
 
     def sum_calls(self) -> None:
-        """Bring the sums of calls up to date."""
+        """Update the sums of calls."""
         spending = self.spending
         self.calls = spending.summed()
         self.replies = spending.by_hash()
@@ -100,12 +100,13 @@ def figures_of(
     *,
     on_events: Callable[[int], object] = lambda count: None,
 ) -> Figures:
-    """Return the figures of a conversation. ``earlier`` are the figures of an earlier version,
-    which are updated in place.
+    """Return the figures of a conversation. ``earlier`` are the figures of an earlier version. The
+    function changes them.
 
     Cost: the function reads some events at both ends of the conversation, its View, its structural
-    events, two Views for each new condensation, and the events since ``earlier``. All events are
-    read again for formats whose usage adds up over events, and if an import took events back.
+    events, and the events since ``earlier``. For each new condensation it reads two Views. If usage
+    adds up over events in the format, or if an import took events back, the function reads all
+    events again.
     """
     start = 0 if row.parent is None else row.parent_version or 0
     figures = earlier
@@ -134,7 +135,7 @@ def counted_on(
     on_events: Callable[[int], object] = lambda count: None,
 ) -> Figures:
     """Add the events that the figures do not count yet, and return the figures. Raises
-    ``KeyUnavailable``.
+    ``KeyUnavailable`` if the key of the conversation is missing.
     """
     structural = list[Event]()
     findings = list[str]()
@@ -160,7 +161,7 @@ def counted_on(
     counts.findings += findings
 
     def read_log(first: int) -> Iterator[Logged]:
-        """Yield the events that figures count from ``first`` on, and report the progress."""
+        """Yield the events from ``first`` on that figures count, and report the progress."""
         log = sound(store, row.id, first, row.version, counts.findings)
         while page := list(islice(log, _TELL_EVERY)):
             on_events(len(page))
@@ -221,8 +222,8 @@ def _count_condensations(
 def _view_change(
     views: Views, conversation: str, condensation: int
 ) -> tuple[dict[int, int], CondensationsDocument]:
-    """Return the tokens of the Views before and after a condensation by the versions of these
-    Views, and the counts of the events that the condensation removed.
+    """Return the tokens of the Views before and after a condensation, by the versions of these
+    Views. Also return the counts of the events that the condensation removed.
     """
     view_before = views.at(conversation, condensation)
     view_after = views.at(conversation, condensation + 1)

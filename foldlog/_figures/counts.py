@@ -1,4 +1,4 @@
-"""Count events by kind, tool and day, and condensations by strategy."""
+"""This module counts events by kind, tool and day, and condensations by strategy."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NO_NAME = "(not named)"
 
 
 class Counts(Struct):
-    """Counts of the events of one conversation, or of several.
+    """The counts of the events of a conversation, or of several conversations.
 
     ``events``              events by label
     ``days``                events by day, in UTC, or in local time if the source names no zone. An
@@ -61,30 +61,29 @@ class Counts(Struct):
 
     @property
     def state(self) -> str | None:
-        """The kind of the end of a conversation: ``open_call`` (a call without a result), ``error``
-        or ``result`` (of a call), ``answer`` (of the agent) or ``request`` (of a user). It is None
-        before the first such event.
+        """The last thing that happened in a conversation: ``open_call`` (a call without a result),
+        ``error`` or ``result`` (of a call), ``answer`` (of the agent) or ``request`` (of a user).
+        It is None before the first such event.
         """
         return "open_call" if self.waiting else self.last
 
     @property
     def errors(self) -> int | None:
-        """The number of observations that are errors; None if no source marks errors."""
+        """The number of observations that are errors. The number is None if no source marks
+        errors.
+        """
         errors = self.events.get("error", 0)
         is_unknown = not errors and 0 < self.unmarked >= self.conversations
         return None if is_unknown else errors
 
     def _note_time(self, at: EventTime | None) -> None:
-        """Move ``first_at`` if an event happened before ``first_at``, or ``last_at`` if an event
-        happened after ``last_at``.
-        """
         if at is not None:
             self.first_at = min(self.first_at or at, at, key=in_utc)
             self.last_at = max(self.last_at or at, at, key=in_utc)
 
     def _close_call(self, result: Observation) -> str:
         """Remove the call that a result answers from ``waiting``, and return the tool of the call.
-        A result answers the newest call with the result's id; a result without an id answers the
+        A result with an id answers the newest call with this id. A result without an id answers the
         first call without an id.
         """
         call_id = result.call_id or ""
@@ -95,7 +94,6 @@ class Counts(Struct):
         return tool
 
     def count(self, recorded_at: datetime, event: Event) -> None:
-        """Count the next event of a conversation."""
         kind = label(event)
         self.events[kind] = self.events.get(kind, 0) + 1
         if not is_about_it(event):
@@ -153,12 +151,13 @@ class Counts(Struct):
 
 
 def is_waited_for(event: Event) -> bool:
-    """Return whether a model or a tool made the event. The time before such an event was a wait."""
+    """Return whether a model or a tool made the event, so that the time before the event was a
+    wait.
+    """
     return isinstance(event, Observation) or begins_reply(event)
 
 
 def seconds_between(first: EventTime, last: EventTime) -> float:
-    """Return the seconds from one time to another."""
     return (in_utc(last) - in_utc(first)).total_seconds()
 
 
@@ -174,7 +173,9 @@ def _marks_errors(event: Event) -> bool:
 
 
 def strategy_of(event: CondensationAction) -> str:
-    """Return the strategy that a condensation names, or the format that it was imported from."""
+    """Return the strategy in the metadata of a condensation, or else the format from which the
+    condensation was imported.
+    """
     name = event.metadata.get("condenser")
     if isinstance(name, str) and name:
         return name

@@ -1,4 +1,4 @@
-"""The figures of a source whose events are not made yet, counted from its records.
+"""This module counts the figures of a source from its records, as long as its events are not made.
 
 When all events are made, the conversation is counted from its events, like any other conversation.
 """
@@ -33,7 +33,6 @@ from foldlog.projections import View
 
 
 def count_block(counter: Skeleton | DecodedRecords, block: Block) -> None:
-    """Count the stored records of a block."""
     if isinstance(counter, DecodedRecords):
         for value in values_of(block.records()):
             counter.take(value)
@@ -44,8 +43,9 @@ def count_block(counter: Skeleton | DecodedRecords, block: Block) -> None:
 
 def pending_figures(store: Store, conversation: str) -> Figures:
     """Return the figures of a conversation that has records without events. Cost: the function
-    reads the stored counts of the source, and the records that were added after these counts; for a
-    format without a skeleton it reads all records. Raises ``KeyUnavailable``.
+    reads the stored counts of the source, and the records that were added later. For a format
+    without a skeleton, it reads all records. Raises ``KeyUnavailable`` if the key of the
+    conversation is missing.
     """
     source = _source(store, conversation)
     format = format_named(source.format)
@@ -88,7 +88,9 @@ def figures_in(
     records: int,
     about_source: Mapping[str, Any],
 ) -> Figures:
-    """Return the figures of a source. ``about_source`` are the stored fields about the source."""
+    """Return the figures of a source. ``about_source`` contains the stored fields about the
+    source.
+    """
     figures: Figures
     if isinstance(skeleton, DecodedRecords):
         figures = of_events(skeleton.events, about_source)
@@ -152,7 +154,7 @@ def _of_skeleton(skeleton: Skeleton, format: Format, records: int) -> Figures:
 
 
 def of_events(events: Sequence[Event], about_source: Mapping[str, Any]) -> Figures:
-    """Return the figures of events in memory. ``about_source`` may have calls that the source
+    """Return the figures of events in memory. ``about_source`` may contain calls that the source
     records beside its events.
     """
     if about_source.get("usage"):
@@ -164,7 +166,9 @@ def of_events(events: Sequence[Event], about_source: Mapping[str, Any]) -> Figur
 
 
 class _EventsInMemory:
-    """A history in memory with the methods of ``Store`` and ``Views`` that ``figures_of`` calls."""
+    """A history in memory, with the methods of ``Store`` and ``Views`` that ``figures_of``
+    calls.
+    """
 
     def __init__(self, events: Sequence[Event]) -> None:
         self._events = events

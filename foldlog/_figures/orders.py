@@ -1,5 +1,5 @@
-"""The figures by which conversations can be sorted. The help of commands loads this small module,
-and no other module of figures.
+"""The figures by which conversations can be sorted. The help of commands loads only this module of
+figures, because it is small.
 """
 
 from typing import Final

@@ -1,5 +1,5 @@
-"""Read the title, the format, and the sizes of a conversation and its View from events, for the
-columns of a list of conversations.
+"""This module reads the title, the format, and the sizes of a conversation and its View from
+events. Lists of conversations show these values.
 """
 
 from __future__ import annotations
@@ -40,19 +40,17 @@ if TYPE_CHECKING:
     from foldlog.projections import Views
 
 NATIVE = "foldlog"
-"""The format of a conversation that no source was imported into."""
+"""The format of a conversation into which no source was imported."""
 
 _ABOUT_THE_HISTORY = {ATTRIBUTES, IMPORTED, UNREAD}
 _WITHIN = 30
-"""The number of events at either end of a conversation in which its title and its last time are
-searched.
-"""
+"""How many events at either end of a conversation are searched for its title and its last time."""
 TITLE_MAX = 300
 
 
 class Overview(NamedTuple):
-    """One conversation for a list. A figure that cannot be read, because the conversation is
-    damaged or encrypted, is None.
+    """The overview of a conversation in a list. A figure is None if it cannot be read because the
+    conversation is damaged or encrypted.
 
     ``attributes``     the attributes of the conversation: see ``Histories.create``
     ``title``          the attribute ``title``, else the source's own title, else the user's first
@@ -82,8 +80,8 @@ class Overview(NamedTuple):
 
 
 def overview_of(store: Store, views: Views, row: ConversationRow) -> Overview:
-    """Return the overview of a conversation. If an event cannot be read, ``problem`` says so.
-    Raises ``ConversationErased``.
+    """Return the overview of a conversation. If an event cannot be read, ``problem`` contains the
+    reason. Raises ``ConversationErased`` if the conversation was erased.
 
     Cost: the function reads some events at either end of the conversation, the events of its View,
     and its structural events.
@@ -105,12 +103,12 @@ def overview_of(store: Store, views: Views, row: ConversationRow) -> Overview:
 
 
 def near_the_ends(store: Store, row: ConversationRow) -> Overview:
-    """Return title, format and times from the attributes and the first and last events, as lists
-    and pages show them. A later title replaces an earlier one. Raises ``EventStoreError`` if one of
-    these events cannot be read.
+    """Return the title, the format and the times of a conversation from its attributes and its
+    first and last events. A later title replaces an earlier title. Raises ``EventStoreError`` if
+    one of these events cannot be read.
 
-    Cost: the function reads these first and last events and the structural events, or every event
-    if an import took some events back.
+    Cost: the function reads these first and last events, and the structural events. If an import
+    took events back, it reads every event.
     """
     set_attributes = store.query(
         row.id, lambda reading: newest_value(reading, ATTRIBUTES, row.version, default={})
@@ -133,7 +131,8 @@ def near_the_ends(store: Store, row: ConversationRow) -> Overview:
         if not request and isinstance(event, Message) and event.source == "user" and event.shown:
             request, words = _request_in(event)
             first_words = first_words or words
-        # A runtime may change documents before its first record, which then decides the format.
+        # A runtime may change documents before its first record, and this record decides the
+        # format.
         if (format is None or is_state) and counts_event(event):
             format = NATIVE if event.origin is None else event.origin.format
             is_state = isinstance(event, DocumentChanges)
@@ -150,8 +149,8 @@ def near_the_ends(store: Store, row: ConversationRow) -> Overview:
 
 
 def around_damage(store: Store, row: ConversationRow) -> Overview:
-    """Return the result of ``near_the_ends``. If an event near the ends is damaged, return only the
-    number of events.
+    """Return the overview from ``near_the_ends``. If an event near the ends is damaged, return only
+    the number of events.
     """
     try:
         return near_the_ends(store, row)
@@ -160,7 +159,6 @@ def around_damage(store: Store, row: ConversationRow) -> Overview:
 
 
 def _title_in(values: Mapping[str, Any]) -> str | None:
-    """Return the title among attributes or in the ``meta`` of an event. None if they have none."""
     title = values.get("title")
     return title if isinstance(title, str) and title.strip() else None
 
@@ -168,7 +166,7 @@ def _title_in(values: Mapping[str, Any]) -> str | None:
 def _ends(
     store: Store, row: ConversationRow, counts_event: Callable[[Event], bool]
 ) -> list[Logged]:
-    """Return the first events, and the last page of events that contains activity."""
+    """Return the first events, and the last page of events with activity."""
     first_page = [*store.log(row.id, 0, _WITHIN)]
     last_page = list[Logged]()
     stop = row.version
@@ -181,12 +179,13 @@ def _ends(
 
 
 def copies_before(event: Event) -> int:
-    """Return how many events before a condensation are copies. In some formats the record of a
+    """Return how many events before a condensation are copies. In some formats, the record of a
     condensation repeats the events that stay: see ``Format.says_again``.
     """
     if not isinstance(event, CondensationAction) or event.origin is None:
         return 0
-    # For such an event, ``rest`` counts the other events that were made of its record.
+    # In the origin of a condensation, ``rest`` counts the other events that were made of its
+    # record.
     other_events = event.origin.rest
     if type(other_events) is not int:
         return 0
@@ -196,8 +195,8 @@ def copies_before(event: Event) -> int:
 
 def counted_in(structural: Iterable[Event], version: int) -> Callable[[Event], bool]:
     """Return a function that says whether figures count an event of a conversation. ``structural``
-    are its structural events up to ``version``. Figures count all events except copies and events
-    that an import took back.
+    contains its structural events up to ``version``. Figures count all events except copies and
+    except events that an import took back.
     """
     structural = list(structural)
     is_in_force = standing_in(structural, version)
@@ -212,8 +211,8 @@ def counted_in(structural: Iterable[Event], version: int) -> Callable[[Event], b
 
 
 def changes_of_documents(store: Store, conversation: str, start: int, stop: int) -> int:
-    """Return how many of the events from ``start`` to ``stop`` change documents or attributes.
-    Cost: the function reads the changes.
+    """Return how many events from ``start`` to ``stop`` change documents or attributes. Cost: the
+    function reads these changes.
     """
 
     def count(reading: ReadTransaction) -> int:
@@ -228,8 +227,8 @@ def changes_of_documents(store: Store, conversation: str, start: int, stop: int)
 
 
 def is_about_it(event: Event) -> bool:
-    """Return whether an event is about the history itself: the receipt of a redaction, a change of
-    attributes, or a note of an import beside the records.
+    """Return whether an event is about the history itself. Such an event is the receipt of a
+    redaction, a change of attributes, or a note of an import.
     """
     return type(event) is Redaction or (
         type(event) is DocumentChanges and {*event.changed} <= _ABOUT_THE_HISTORY
@@ -237,8 +236,8 @@ def is_about_it(event: Event) -> bool:
 
 
 def is_request(event: Event) -> TypeGuard[Message]:
-    """Return whether an event is a request of a user to the agent. A command for the program alone,
-    the answer to such a command, a message that the agent was not shown, and a copy are not
+    """Return whether an event is a request of a user to the agent. Commands for the program alone,
+    the answers to such commands, messages that the agent was not shown, and copies are not
     requests.
     """
     if not isinstance(event, Message) or is_copy(event):
@@ -250,15 +249,15 @@ def is_request(event: Event) -> TypeGuard[Message]:
 
 
 def is_activity(event: Event) -> bool:
-    """Return whether the agent, a tool or a user did something in this event. A condensation, a
+    """Return whether an event is something that the agent, a tool or a user did. A condensation, a
     retraction and an event about the history are not activity.
     """
     return not (is_structural(event) or is_about_it(event))
 
 
 def _request_in(event: Message) -> tuple[str, str]:
-    """Return two texts: the user's request without what a runtime added to the message, and the
-    whole message.
+    """Return the user's request without the text that a runtime added to the message. Also return
+    the whole message.
     """
     content = event.content
     texts = [content] if isinstance(content, str) else [part.get("text") for part in content]

@@ -1,7 +1,7 @@
 """The place where the source of a conversation was written: its program, folder, branch and model.
 
-The program, folder, branch and model are attributes of the conversation that are in no event. These
-attributes are stored with the source, and deleted with the source.
+No event contains these attributes of the conversation. They are stored with the source, and are
+deleted with the source.
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ def where_written(
     format: Format, about_source: Mapping[str, Any], title: str | None
 ) -> dict[str, str]:
     """Return the attributes ``program``, ``cwd``, ``branch``, ``model`` and ``title`` of a source,
-    as far as its records have these attributes. ``about_source`` are the stored fields about the
-    source.
+    if its records have them. ``about_source`` contains the stored fields about the source.
     """
     where = about_source.get(WHERE) or {}
     if where and title:
@@ -43,14 +42,14 @@ def where_written(
 
 def place_of(store: Store, conversation: str) -> dict[str, str]:
     """Return the attributes of a conversation that are stored with its source. Raises
-    ``ConversationNotFound``.
+    ``ConversationNotFound`` if there is no such conversation.
     """
 
     def read(reader: Reader) -> dict[str, str]:
         source = Sources(store.database, reader).of(conversation)
         if source is None:
             return {}
-        from foldlog._formats.registry import format_named  # loads all formats
+        from foldlog._formats.registry import format_named  # This import loads all formats.
 
         format = format_named(source.format)
         about_source = about(source)
@@ -62,7 +61,9 @@ def place_of(store: Store, conversation: str) -> dict[str, str]:
 
 
 def _title_counted(format: Format, sums: bytes) -> str | None:
-    """Return the title that was found when the source was counted, if its format has titles."""
+    """Return the title that was found when the source was counted. Return None if its format has no
+    titles.
+    """
     if format.skeleton is None or not sums:
         return None
     state = format.skeleton(sums).state
@@ -70,8 +71,8 @@ def _title_counted(format: Format, sums: bytes) -> str | None:
 
 
 def places(store: Store) -> dict[str, dict[str, str]]:
-    """Return the attributes that are stored with sources, by conversation, the first imported
-    conversation first. Cost: the function reads the stored fields about each source.
+    """Return the attributes that are stored with sources, by conversation, in the order of import.
+    Cost: the function reads the stored fields about all sources.
     """
 
     def read(reader: Reader) -> dict[str, dict[str, str]]:
@@ -89,7 +90,7 @@ def in_folder(
     places: Mapping[str, Mapping[str, str]], folder: str, *, below: bool = False
 ) -> list[str]:
     """Return the conversations that were written in a folder, without sub-agents. With ``below``,
-    include the folders below it.
+    folders inside this folder count too.
     """
 
     def is_in(cwd: str) -> bool:
@@ -106,6 +107,6 @@ def in_folder(
 
 
 def _is_session(name: str, conversations: Iterable[str]) -> bool:
-    """Return whether this is the conversation of a session, not of a companion or a sub-agent."""
+    """Return whether a conversation belongs to a session, and not to a companion or a sub-agent."""
     parent, _, _ = name.rpartition("/")
     return not companion_of(name) and parent not in conversations

@@ -1,4 +1,4 @@
-"""The cost of calls of models by a table of prices."""
+"""This module computes the cost of model calls from a table of prices."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from foldlog.eventstore import InvalidArgument
 
 class Price(msgspec.Struct, frozen=True):
     """The prices of a model in US dollars for a token, with litellm's names. ``longer`` has the
-    prices of longer prompts: pairs of a number of tokens, and the prices for prompts with more
-    tokens than this number.
+    prices of longer prompts. Each pair is a number of tokens, and the prices of prompts with more
+    tokens.
     """
 
     input_cost_per_token: float | None = None
@@ -36,9 +36,9 @@ class Price(msgspec.Struct, frozen=True):
         return next((price for above, price in reversed(self.longer) if above < prompt), self)
 
     def of_each(self) -> tuple[float, float, float, float, float, float]:
-        """Return the prices of one token of each kind. A prompt has new tokens, cached tokens,
-        tokens written to the cache for minutes, and tokens written to the cache for an hour. A
-        reply has tokens of text and tokens of thought.
+        """Return the prices of a token of each kind, in US dollars. A prompt has new tokens, cached
+        tokens, tokens written to the cache for minutes, and tokens written to the cache for an
+        hour. A reply has tokens of text and tokens of thought.
         """
         return (
             self.of_prompt(fresh=1, cached=0),
@@ -50,9 +50,11 @@ class Price(msgspec.Struct, frozen=True):
         )
 
     def of_prompt(self, fresh: int, cached: int, written: int = 0, for_an_hour: int = 0) -> float:
-        """Return the price of a prompt with these numbers of tokens: ``fresh`` tokens, tokens that
-        the provider ``cached``, and tokens ``written`` to the cache for minutes or ``for_an_hour``.
-        If cached or written tokens have no price, they cost as much as fresh tokens.
+        """Return the price of a prompt in US dollars. ``fresh`` and ``cached`` are its numbers of
+        new and cached tokens. ``written`` and ``for_an_hour`` are the numbers of tokens that were
+        written to the cache for minutes and for an hour.
+
+        If cached or written tokens have no price, they cost as much as new tokens.
         """
         fresh_price = self.input_cost_per_token or 0.0
         cached_price = _first_known(self.cache_read_input_token_cost, fresh_price)
@@ -65,8 +67,8 @@ class Price(msgspec.Struct, frozen=True):
         )
 
     def of_reply(self, tokens: int, reasoning: int = 0) -> float:
-        """Return the price of a reply of ``tokens`` tokens. ``reasoning`` is the number of tokens
-        in it that the model spent on thinking.
+        """Return the price, in US dollars, of a reply with ``tokens`` tokens. ``reasoning`` is how
+        many of these tokens the model spent on thinking.
         """
         text_price = self.output_cost_per_token or 0.0
         thought_price = _first_known(self.output_cost_per_reasoning_token, text_price)
@@ -78,29 +80,27 @@ def _first_known(price: float | None, default: float) -> float:
 
 
 class _Tier(Price, frozen=True, kw_only=True):
-    """The prices of prompts whose number of tokens is in ``range``."""
-
     range: tuple[float, float] = (0, 0)
 
 
 class Prices:
-    """The prices of models. The prices come from a file; without a file, from litellm's table;
-    without litellm, from the package genai-prices.
+    """The prices of models. The prices come from a file. Without a file they come from litellm's
+    table, and without litellm from the package genai-prices.
 
     The file has the form of litellm's ``model_prices_and_context_window.json``: an object for each
-    model. The fields of ``Price``, also with an ending such as ``_above_200k_tokens``, and the
-    field ``tiered_pricing`` are read. A model is found by its name, with or without the provider
-    before a slash. Raises ``InvalidArgument`` for a file that cannot be read. Cost: the constructor
-    reads the file. litellm's table of 3 MB is read when it is first needed, without an import of
-    litellm.
+    model. This class reads the fields of ``Price``, also with an ending such as
+    ``_above_200k_tokens``, and the field ``tiered_pricing``. A model is found by its name, with or
+    without the provider before a slash. Raises ``InvalidArgument`` if the file cannot be read.
+    Cost: the constructor reads the file. The first need of litellm's table reads its 3 MB, without
+    an import of litellm.
     """
 
     def __init__(self, path: Path | None = None) -> None:
         self._own: Mapping[str, Price] = {} if path is None else _prices_in(path)
         self.only = next(iter(self._own)) if len(self._own) == 1 else None
-        """The model of the file if the file has only one."""
+        """The model of the file if the file has a single model."""
         self.of: Callable[[str], Price | None] = cache(self._of)
-        """Return the price of a model; None if its input or its output has no price."""
+        """Returns the price of a model. Returns None if its input or its output has no price."""
 
     def _of(self, model: str) -> Price | None:
         names = names_of(model)
@@ -115,9 +115,9 @@ class Prices:
         return None
 
     def cost(self, model: str, usage: Mapping[str, int], above: int = -1) -> float | None:
-        """Return the cost of calls with this usage. The prompt of each call has more tokens than
-        ``above``. Return None if the price is not known, or if the tokens of prompt and completion
-        are not known.
+        """Return the cost of calls with this usage, in US dollars. The prompts of these calls have
+        more tokens than ``above``. Return None if the price is unknown, or if the tokens of prompt
+        and completion are unknown.
         """
         if not {"prompt_tokens", "completion_tokens"} <= usage.keys():
             return None
@@ -191,7 +191,6 @@ def _prices_in(path: Path) -> dict[str, Price]:
 
 
 def _price(entry: Mapping[str, Any]) -> Price:
-    """Return the prices in an entry of the table."""
     steps = list[_Step]()
     for field, value in entry.items():
         matched = _USED.fullmatch(field)
@@ -208,8 +207,8 @@ def _price(entry: Mapping[str, Any]) -> Price:
 
 
 def _of_steps(steps: Iterable[_Step]) -> Price:
-    """Return the prices for longer prompts. A step changes some fields of the prices above a number
-    of tokens; fields that no step changes stay as they are.
+    """Return the prices, including the prices for longer prompts. A step changes a field of the
+    prices above a number of tokens. Fields that no step changes stay.
     """
     fields_above: dict[float, dict[str, Any]] = {0: {}}
     for above, name, value in sorted(steps, key=lambda step: step[0]):

@@ -1,5 +1,5 @@
-"""Find replies of models that are in several conversations, so that a total counts each reply
-once.
+"""This module finds the replies of models that are in several conversations, so that a total counts
+a reply only once.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from foldlog._formats.summed_calls import HASH_BYTES
 
 
 class RepeatedReplies:
-    """The hashes of the replies in a store, as this process last read these hashes.
+    """The hashes of the replies in a store, as this process last read them.
 
-    A conversation is *compared* if its replies have been looked up among the replies of all other
+    A conversation is *compared* if its replies were looked up among the replies of all other
     conversations since it last changed. If all conversations are compared, nothing is read. Memory:
     about 15 bytes for each reply.
     """
@@ -22,28 +22,28 @@ class RepeatedReplies:
     def __init__(self, tables: FigureTables) -> None:
         self._tables = tables
         self._hashes: dict[int, tuple[tuple[int, int], bytes]] = {}
-        """Maps the key of each conversation to its version and number of events, and the hashes of
+        """Maps the key of a conversation to its version and number of events, and to the hashes of
         its replies.
         """
         self._seen = HashSet()
-        """The hashes of all replies."""
         self._repeated = set[bytes]()
-        """The hashes of replies that several conversations have."""
 
     def find(self) -> tuple[dict[int, tuple[int, int]], dict[int, list[int]]]:
-        """Return two maps by the keys of conversations: the versions of the conversations that are
-        not compared yet, and the hashes of repeated replies whose usage is not stored.
+        """Return two maps by the keys of conversations. The first map has the versions of
+        conversations that are not compared yet. The second map has the hashes of repeated replies
+        whose usage is not stored.
 
-        Cost: if some conversations are not compared yet, the method reads the versions of all
+        Cost: if a conversation is not compared yet, the method reads the versions of all
         conversations and the hashes of the changed conversations. If a reply is repeated for the
-        first time, it reads all hashes.
+        first time, the method reads all hashes.
         """
         to_compare = self._tables.versions("figures_to_compare")
         if not to_compare:
             return {}, {}
         repeated_now = self._read_changes(to_compare)
         self._repeated |= repeated_now
-        # Another conversation has had a newly repeated reply for some time: look through all.
+        # Another conversation may already contain a newly repeated reply, so all conversations are
+        # searched.
         keys = self._hashes if repeated_now else to_compare
         repeated_hashes = {
             key: self._repeated & _split(self._hashes[key][1])
@@ -61,8 +61,8 @@ class RepeatedReplies:
         return to_compare, {key: hashes for key, hashes in to_read.items() if hashes}
 
     def _read_changes(self, to_compare: Collection[int]) -> set[bytes]:
-        """Read the hashes of conversations that changed. Return the hashes of replies that were not
-        repeated before and are now.
+        """Read the hashes of the changed conversations, and return the hashes of replies that are
+        now repeated for the first time.
         """
         versions = self._tables.versions("figures_with_replies")
         changed = [

@@ -1,8 +1,8 @@
 """The savings of condensations, measured by the Views before and after them, and the costs that
 they recorded.
 
-A condensation may record tokens itself. The tokens that a condensation records count a whole prompt
-by another method, so they are not added to sums.
+A condensation may also record tokens. These tokens are not added to sums, because they count a
+whole prompt by another method.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _WITHOUT_A_MODEL = frozenset(("amortized_forgetting", "conversation_window", "di
 
 
 def is_made(event: CondensationAction) -> bool:
-    """Return whether a condensation was carried out: the condensation was not declined, and
-    ``label`` calls the event a condensation.
+    """Return whether a condensation was carried out. A declined condensation was not carried
+    out.
     """
     return label(event) == "condensation" and not is_declined(event)
 
 
 def recorded_cost(event: CondensationAction) -> float | None:
-    """Return the cost of the calls that a condensation reports. For a condensation without reports,
-    return the cost in its metadata. Return None if the cost is not known. A strategy without a
-    model costs nothing.
+    """Return the cost of the calls that a condensation reports, in US dollars. For a condensation
+    without reports, return the cost in its metadata. Return None if the cost is unknown. A strategy
+    without a model costs nothing.
     """
     model_reports = on_a_model(reports_of(event))
     metadata = event.metadata
@@ -55,8 +55,8 @@ def saving_of(
     event: CondensationAction, sizes: Sequence[int] | Mapping[int, int] = ()
 ) -> SavingsDocument:
     """Return the savings and the cost of a condensation. The savings of a declined condensation are
-    0. ``sizes`` are the tokens of the View of each version, or at least of the versions before and
-    after it: see ``Lifetimes.sizes``.
+    0. ``sizes`` are the tokens of the View at each version, or at least at the versions before and
+    after the condensation: see ``Lifetimes.sizes``.
     """
     cost = recorded_cost(event)
     saving = SavingsDocument(tokens_saved=0, cost=cost)

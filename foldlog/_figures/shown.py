@@ -1,4 +1,4 @@
-"""Figures of conversations as commands, pages and Python show them: documents and totals."""
+"""The documents and totals of figures that commands, pages and Python show."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def document_of(
 
 
 def models_of(store: Store, conversation: str, prices: Prices) -> tuple[ModelDocument, ...]:
-    """Return the calls of one conversation by model, the model with the most prompt tokens first.
-    Return an empty result if an event cannot be read. Cost: see ``FiguresOfStore.of``.
+    """Return the calls of a conversation by model, with the model with the most prompt tokens
+    first. Return an empty result if an event cannot be read. Cost: see ``FiguresOfStore.of``.
     """
     ((_, figures),) = FiguresOfStore(store).of([store.conversation(conversation, pending=True)])
     if not figures.is_sound:
@@ -74,13 +74,14 @@ def collect_stats(
     views: Views,
     prices: Prices | None = None,
 ) -> Stats:
-    """Return the figures of conversations; None stands for all of them. A fork counts only its own
-    events. An event that cannot be read is a finding, and the readable events are counted.
+    """Return the figures of some conversations. None stands for all conversations. A fork counts
+    only its own events. An event that cannot be read is a finding, and the readable events are
+    counted.
 
-    ``prices`` estimate the cost of a call that records no cost; by default the prices of an
-    installed table are used. Raises ``ConversationNotFound``, ``ConversationErased``,
-    ``KeyUnavailable``. Cost: see ``FiguresOfStore``. For a single conversation the function also
-    computes the sizes of its Views, and so reads every event twice.
+    ``prices`` estimate the cost of a call that records no cost. The default is an installed table
+    of prices. Raises ``ConversationNotFound``, ``ConversationErased`` or ``KeyUnavailable``. Cost:
+    see ``FiguresOfStore``. For a single conversation, the function also computes the sizes of its
+    Views, so it reads every event twice.
     """
     figures = FiguresOfStore(store, views, prices, on_events=on_events)
     rows = None
@@ -98,7 +99,6 @@ def collect_stats(
 def _add_sizes(
     stats: Stats, store: Store, views: Views, row: ConversationRow, figures: FiguresOfStore
 ) -> None:
-    """Add the sizes of prompts and Views to the figures of a single conversation."""
     ((_, stored_figures),) = figures.of([row])
     models = {call.model for call in stored_figures.calls if not call.by_condenser}
     peak = max(stored_figures.context, default=0)
@@ -141,11 +141,13 @@ def _check_keys(store: Store, conversations: Sequence[str] | None) -> None:
             partial(database.find, conversation=name, pending=True)
         )
         if conversation_row is not None and conversation_row.erasure is None:
-            database.codec_of(conversation_row)  # raises KeyUnavailable
+            # This call raises ``KeyUnavailable`` if the key is missing.
+            database.codec_of(conversation_row)
 
 
 def _existing(store: Store, conversation: str) -> ConversationRow:
     row = store.conversation(conversation, pending=True)
     if row.erased_at is not None:
-        store.version(conversation)  # raises ConversationErased
+        # This call raises ``ConversationErased`` if the conversation was erased.
+        store.version(conversation)
     return row

@@ -1,5 +1,5 @@
-"""The tokens of Views for figures: each event is counted by itself, by a model's tokenizer or an
-estimate.
+"""This module counts the tokens of Views for figures. The tokens of an event are counted alone, by
+a model's tokenizer or an estimate.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class CountsTokens(Protocol):
 
 
 class CountedTokens:
-    """Counts the tokens that an event adds to a prompt of ``model``; call it with an event.
+    """Counts the tokens that an event adds to a prompt of ``model``. Call the object with an event.
 
-    The sum over the events of a View is close to its prompt: a prompt has a few more tokens of its
-    own, and joined messages take a few tokens less. An event that the tokenizer cannot count is
-    estimated, and its id is in ``estimated``. The constructor raises ``TokensUnknown`` if the
-    model's tokenizer is missing.
+    The sum over the events of a View is close to the count of its prompt. A prompt has a few more
+    tokens of its own, and joined messages have a few tokens less. An event that the tokenizer
+    cannot count is estimated, and its id is in ``estimated``. The constructor raises
+    ``TokensUnknown`` if the model's tokenizer is missing.
     """
 
     def __init__(self, model: CountsTokens) -> None:
@@ -60,26 +60,25 @@ class CountedTokens:
 
 
 def view_tokens(view: View) -> int:
-    """Return the tokens of the events that ``view`` sends to a model, each estimated by itself. The
-    result is the last value of ``Lifetimes.sizes`` at the version of the View. Cost: the function
-    counts the events of the View.
+    """Return the sum of the estimated tokens of the events that ``view`` sends to a model. The
+    result is equal to the last value of ``Lifetimes.sizes`` at the version of the View. Cost: the
+    function counts the events of the View.
     """
     return sum(map(event_tokens, (view[position] for position in view.fit_positions)))
 
 
 def event_tokens(event: Event) -> int:
-    """Return a high estimate of the tokens that an event adds to a prompt, as ``Estimate`` makes
-    it.
+    """Return a high estimate of the tokens that an event adds to a prompt: see ``Estimate``.
 
-    The estimate is 0 for events that have no form as a message. The sum over the events of a View
-    is close to the estimate of its prompt, where neighbouring messages may be joined. Cost: the
-    function reads at most 2,048 characters of each text.
+    The estimate is 0 for events that do not become messages. The sum over the events of a View is
+    close to the estimate of its prompt, in which neighbouring messages may be joined. Cost: the
+    function reads at most 2,048 characters of a text.
     """
     match event:
         case Observation(content=str(text)) | Message(content=str(text), thinking=()) if (
             says_something(text)
         ):
-            # Most events are of these two kinds: this is quicker than making their message.
+            # Most events are of these two kinds, and this is faster than making their messages.
             return OF_A_MESSAGE + sampled(text)
         case Action(source="agent", thought=str() | None as text):
             function = {"name": event.tool, "arguments": arguments_of(event)}
@@ -92,13 +91,12 @@ def event_tokens(event: Event) -> int:
 
 
 def tools_of(event: Event) -> Sequence[Any]:
-    """Return the tools that an event offers to a model."""
     return event.tools if isinstance(event, SystemMessage) else ()
 
 
 def messages_of(event: Event) -> list[dict[str, Any]]:
-    """Return the messages of one event. A prompt never contains a call without its result. So an
-    empty call is added to a result, or an empty result to a call, and the message of the added
+    """Return the messages of a single event. A prompt never contains a call without its result. So
+    an empty call is added to a result, or an empty result to a call. Then the message of the added
     event is left out again.
     """
     events: list[Event] = [event] if event.shown or not isinstance(event, Annotation) else []

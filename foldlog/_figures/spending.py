@@ -1,5 +1,5 @@
-"""The usage and cost of the calls of models in conversations. A call that records no cost is priced
-by a table.
+"""The usage and cost of the model calls in conversations. A table of prices gives the cost of a
+call that records no cost.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ D = TypeVar("D", bound=Document)
 
 
 class Spending(Struct):
-    """The calls of models in one conversation.
+    """The calls of models in a conversation.
 
     ``calls``      the calls that no other conversation can repeat, added up
     ``replies``    the calls by the ids of their replies; a total counts each id once
@@ -54,10 +54,10 @@ class Spending(Struct):
         start: int = 0,
         before: Iterable[Any] = (),
     ) -> None:
-        """Count the calls in these events. The events before ``start`` are read but not counted:
-        the usage of a call may be the difference to an earlier event. ``beside`` are the present
-        calls that the source records beside its events. ``before`` are the calls in ``beside`` that
-        the parent of a fork counts; the fork does not count these calls.
+        """Count the calls in these events. The events before ``start`` are read but not counted,
+        because the usage of a call may be the difference to an earlier event. ``beside`` contains
+        the present calls that the source records beside its events. ``before`` contains calls of
+        ``beside`` that the parent of a fork counts. The fork does not count these calls.
         """
         # This import loads all formats.
         from foldlog._formats.imported_calls import calls_of_imported, counts_on
@@ -68,7 +68,7 @@ class Spending(Struct):
         if first_imported is not None and first_imported.origin is not None:
             format = first_imported.origin.format
             self.counts_on = self.counts_on and counts_on(format)
-            # This reads all remaining events, through the generator that counts native calls.
+            # This loop reads all remaining events, through the generator that counts native calls.
             for call in calls_of_imported(chain((first_imported,), events), format):
                 if call.is_total:
                     sums.append(call)
@@ -80,7 +80,7 @@ class Spending(Struct):
         self.calls = add_up(self.calls)
         self.runs = []
         for call in (*sums, *calls_beside(beside, before)):
-            # A sum counts only if its calls are not recorded one by one.
+            # A sum counts only if its calls are not also recorded singly.
             if not call.is_total or not self.is_each:
                 self._take_run(call)
         costs = [
@@ -93,7 +93,7 @@ class Spending(Struct):
             self.paid = sum(costs)
 
     def _count_native(self, logged: Iterable[Logged], start: int) -> Iterator[Event]:
-        """Count the calls of native events from ``start`` on. Yield all events; an imported event
+        """Count the calls of native events from ``start`` on. Yield all events. An imported event
         without a time gets the time at which it was recorded.
         """
         for recorded_at, event in logged:
@@ -125,7 +125,7 @@ class Spending(Struct):
 
     def _take_reply(self, reply: str, calls: Calls) -> None:
         earlier = self.replies.get(reply)
-        if earlier is None or calls.tokens >= earlier.tokens:  # a copy may be cut short
+        if earlier is None or calls.tokens >= earlier.tokens:  # A copy of a reply may be cut short.
             self.replies[reply] = calls
 
     def by_hash(self) -> dict[int, Calls]:
@@ -133,18 +133,17 @@ class Spending(Struct):
         return {hash_of_reply(reply, calls): calls for reply, calls in self.replies.items()}
 
     def summed(self) -> list[Calls]:
-        """Return the sums of all calls by day, model and price."""
         calls = add_up(chain(self.calls, self.runs, self.replies.values()))
         if self.paid is None or len({(entry.day, entry.model) for entry in calls}) != 1:
             return calls
-        # The source records one cost for all calls. Their first sum gets the whole cost, since all
-        # have the same day and model.
+        # The source records a single cost for all calls. Their first sum gets the whole cost, since
+        # all calls have the same day and model.
         first, *others = calls
         return [first._replace(cost=self.paid), *(other._replace(cost=0.0) for other in others)]
 
 
 def priced(all_calls: Iterable[Calls], prices: Prices) -> dict[tuple[str, str], ModelDocument]:
-    """Return calls by day and model. Calls that record no cost are priced by ``prices``."""
+    """Return calls by day and model. ``prices`` give the cost of calls that record no cost."""
     models: dict[tuple[str, str], ModelDocument] = {}
     for day, model, usage, cost, call_count, above, by_condenser in all_calls:
         estimated = 0
@@ -174,7 +173,7 @@ def unpriced(all_calls: Iterable[Calls], prices: Prices) -> set[str]:
 
 
 def sum_up(figures: dict[Any, Any], additions: Mapping[Any, Any]) -> None:
-    """Add each number in ``additions`` to the total in ``figures`` with the same key; if the values
+    """Add every number in ``additions`` to the total in ``figures`` under its key. If the values
     are documents, add the numbers in the documents. An unknown number adds nothing.
     """
     for key, added in additions.items():
@@ -198,7 +197,7 @@ def sum_up(figures: dict[Any, Any], additions: Mapping[Any, Any]) -> None:
 
 
 def total_of(empty: D, documents: Iterable[D]) -> D:
-    """Return the sum of documents of one class, beginning with an ``empty`` document: see
+    """Return the sum of documents of a class, beginning with an ``empty`` document: see
     ``sum_up``.
     """
     total = {"": empty}
@@ -213,8 +212,8 @@ def spent(models: Iterable[SpentDocument]) -> SpentDocument:
 
 
 def spent_by(calls: Collection[Calls], prices: Prices) -> SpentDocument:
-    """Return the usage and cost of the calls of one conversation. The cost is None if a model has
-    no price.
+    """Return the usage and cost of the calls of a conversation. The cost is None if a model has no
+    price.
     """
     total = spent(priced(calls, prices).values())
     return replace(total, cost=None) if unpriced(calls, prices) else total

@@ -1,4 +1,4 @@
-"""The totals of some conversations: events by kind and tool, tokens and cost by model and day,
+"""The totals of some conversations: events by kind and tool, tokens and cost by model and day, and
 condensations.
 """
 
@@ -34,7 +34,7 @@ TOTALS = (
 
 
 class Stats(Counts):
-    """Figures of some conversations.
+    """The figures of some conversations.
 
     ``models``         the calls by day and model
     ``without_usage``  how many conversations have no call with its tokens
@@ -42,7 +42,8 @@ class Stats(Counts):
     ``unpriced``       the models that have no known price
     ``in_views``       the tokens that all Views send now
 
-    The figures of a single conversation, which are empty or None for several conversations:
+    The following figures exist only for a single conversation. They are empty or None for several
+    conversations:
 
     ``view_tokens``         the tokens that the View of each version sends to a model, an estimate
                             that errs high
@@ -75,7 +76,7 @@ class Stats(Counts):
         return total
 
     def calls_by(self, name: str, first_day: str = "") -> tuple[ModelDocument, ...]:
-        """Return the sums of calls by ``day`` or by ``model``, in the order of this field; the
+        """Return the sums of calls by ``day`` or by ``model``, in the order of this field. The
         field that ``name`` does not name is empty. With ``first_day``, return only the calls from
         this day on.
         """
@@ -100,7 +101,7 @@ class Stats(Counts):
         longest_wait_s: float | None,
         view_tokens: int | None,
     ) -> None:
-        """Add a row of sums over the columns of figures. The conversations of one row have one
+        """Add a row of sums over the columns of figures. All conversations of the row have the same
         value of ``local_times``: see ``FigureColumns``.
         """
         self.conversations += conversations
@@ -134,8 +135,8 @@ class Stats(Counts):
             )
 
     def document(self, conversation: str | UnsetType = UNSET) -> StatsDocument:
-        """Return the figures as a document for programs. ``conversation`` is the id of the
-        conversation if the figures are of a single conversation.
+        """Return the figures as a document for programs. ``conversation`` is the id of a single
+        conversation.
         """
         return StatsDocument.of(
             self,

@@ -1,5 +1,5 @@
-"""Lists and totals of the conversations of a store. Lists and totals come from the tables of
-figures, which the caller brings up to date first.
+"""The lists and totals of the conversations in a store. Lists and totals come from the tables of
+figures. The caller must update these tables first.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ FACETS = ("state", "program", "tool", "tool errors", "model", "attribute")
 """The kinds of counts whose names can filter a list of conversations."""
 _PAGE = 1_000
 _FEW = 100
-"""Up to this number of conversations are read one by one. If there are more, they are read as one
-range of ids.
+"""Up to this number of conversations are read singly. More conversations are read as a range of
+ids.
 """
 _ALL = 2**31
 _EVERYTHING = Where()
@@ -68,8 +68,8 @@ class Facet(NamedTuple):
 
 
 class Day(NamedTuple):
-    """The number of chosen conversations whose last activity was on a day, the number of errors in
-    these conversations, and how many of these conversations ended with an error.
+    """The chosen conversations whose last activity was on a day: their number, the number of their
+    errors, and how many of them ended with an error.
     """
 
     day: str
@@ -79,12 +79,13 @@ class Day(NamedTuple):
 
 
 class FiguresOfStore:
-    """The figures of the conversations of a store. Thread-safe.
+    """The figures of the conversations in a store. Many threads may use a single object of this
+    class.
 
-    Call ``refresh`` or ``bring_up_to_date`` first: all other methods read only counted figures.
-    Cost: if the store has changed, ``refresh`` and ``bring_up_to_date`` read the version of each
-    conversation, and call ``figures_of`` once for each changed conversation. All other methods read
-    the rows of the chosen conversations by SQL.
+    Call ``refresh`` or ``bring_up_to_date`` first, because all other methods read only counted
+    figures. Cost: if the store has changed, ``refresh`` and ``bring_up_to_date`` read the versions
+    of all conversations. They call ``figures_of`` for all changed conversations. All other methods
+    read the rows of the chosen conversations by SQL.
     """
 
     def __init__(
@@ -95,8 +96,8 @@ class FiguresOfStore:
         *,
         on_events: Callable[[int], object] = lambda count: None,
     ) -> None:
-        """``prices`` price the calls that record no cost. The default is an installed table of
-        prices.
+        """``prices`` give the cost of calls that record no cost. The default is an installed table
+        of prices.
         """
         self._store = store
         self._on_events = on_events
@@ -107,9 +108,9 @@ class FiguresOfStore:
     # -- brought up to date -----------------------------------------------------------------------
 
     def refresh(self, most: int | None = None) -> int:
-        """Count at most ``most`` conversations whose figures are not of their present version.
-        Return how many such conversations are left. Until a conversation is counted, sums contain
-        its last figures; ``missing`` conversations have no figures.
+        """Count at most ``most`` conversations whose figures are outdated. Return how many such
+        conversations are left. Until a conversation is counted again, sums contain its former
+        figures. The ``missing`` conversations have no figures yet.
         """
         return self._counter.refresh(most)
 
@@ -119,7 +120,7 @@ class FiguresOfStore:
         return self._counter.missing
 
     def bring_up_to_date(self, where: Where = _EVERYTHING) -> None:
-        """Count the chosen conversations whose figures are not of their present version."""
+        """Count the chosen conversations whose figures are outdated."""
         if where.only is None:
             self.refresh()
             return
@@ -132,8 +133,8 @@ class FiguresOfStore:
 
     def of(self, rows: Iterable[ConversationRow], *, whole: bool = True) -> Iterator[Row]:
         """Yield each conversation in ``rows`` with its figures, in the order of ``rows``. Unless
-        ``whole``, a conversation that is not counted yet comes with an overview only, and without
-        calls. A conversation that was erased after it was listed is yielded as erased.
+        ``whole``, a conversation that is not counted yet has only an overview, and no calls. A
+        conversation that was erased after it was listed is yielded as erased.
         """
         remaining = iter(rows)
         self._counter.write_aside()
@@ -155,7 +156,7 @@ class FiguresOfStore:
                     yield self._ends_of(row)
 
     def _present_figures(self, page: Sequence[ConversationRow]) -> dict[str, StoredFigures]:
-        """Return the figures of conversations by id. Figures of an earlier version are left out."""
+        """Return the figures of conversations by id. Outdated figures are left out."""
         ids = sorted((row.id for row in page), key=utf8)
         spans = zip(ids, ids, strict=True) if len(ids) <= _FEW else [(ids[0], ids[-1])]
         stored: dict[str, StoredFigures] = {}
@@ -192,8 +193,8 @@ class FiguresOfStore:
         limit: int = 100,
     ) -> Page:
         """Return at most ``limit`` chosen conversations, sorted by the figure ``sort``, without the
-        first ``start`` conversations. Conversations without the figure come last in either
-        direction. Raises ``InvalidArgument`` for a sort that is not in ``SORTS``.
+        first ``start`` conversations. Conversations without this figure come last in either
+        direction. Raises ``InvalidArgument`` if ``sort`` is not in ``SORTS``.
         """
         sorted_rows = self._sorted(where, sort, reverse=reverse, most=start + limit)[start:]
         rows = self._rows_of([key for key, *_ in sorted_rows])
@@ -203,7 +204,7 @@ class FiguresOfStore:
         return Page(rows, unknown, self.count(where))
 
     def first(self, where: Where, *, sort: str, reverse: bool, limit: int) -> Sequence[Row]:
-        """Return at most ``limit`` first conversations, chosen and sorted as ``page`` does."""
+        """Return the first ``limit`` conversations, chosen and sorted in the way of ``page``."""
         return self._rows_of(
             [key for key, *_ in self._sorted(where, sort, reverse=reverse, most=limit)]
         )
@@ -216,8 +217,8 @@ class FiguresOfStore:
     def ids_in_order(
         self, sort: str, *, reverse: bool, among: Collection[str]
     ) -> tuple[list[str], int]:
-        """Return the ids of the conversations in ``among``, sorted by a figure, and how many of
-        these conversations lack the figure.
+        """Return the ids of the conversations in ``among``, sorted by a figure. Also return how
+        many of these conversations lack the figure.
         """
         rows = self._sorted(_EVERYTHING, sort, reverse=reverse, most=_ALL)
         ids = [(as_text(name), figure) for _, figure, name in rows]
@@ -266,8 +267,8 @@ class FiguresOfStore:
     # -- totals -----------------------------------------------------------------------------------
 
     def totals(self, where: Where = _EVERYTHING) -> Stats:
-        """Return the totals of the chosen conversations. A reply that several chosen conversations
-        have counts once.
+        """Return the totals of the chosen conversations. A reply that is in several chosen
+        conversations counts once.
         """
         stats = self.counts(where)
         calls = self._calls(where)
@@ -312,7 +313,6 @@ class FiguresOfStore:
         return sum(number for (number,) in self._tables.ask("figures_without_cost", where, names))
 
     def _findings(self, where: Where) -> list[str]:
-        """Return the problems of events that could not be read in the chosen conversations."""
         return [finding for figures in self._chosen_aside(where) for finding in figures.findings]
 
     def _chosen_aside(self, where: Where) -> list[StoredFigures]:
@@ -349,8 +349,8 @@ class FiguresOfStore:
         where: Where = _EVERYTHING,
         whats: Sequence[str] = FACETS,
     ) -> list[Facet]:
-        """Return each state, program, tool, tool with errors, model and attribute with the number
-        of chosen conversations that have it, the most frequent first.
+        """Return the states, programs, tools, tools with errors, models and attributes of the
+        chosen conversations, with the most frequent first.
         """
         whats_text = json.dumps(whats)
         sums_by_name = dict[tuple[str, str], list[float]]()
@@ -373,7 +373,7 @@ class FiguresOfStore:
 
     def days(self, where: Where = _EVERYTHING) -> list[Day]:
         """Return the numbers of chosen conversations by the day of their last activity, in UTC or
-        local time, the first day first.
+        local time, in the order of days.
         """
         sums_by_day: dict[int, list[int]] = {}
         for day, *numbers in self._tables.ask("figures_by_day", where):

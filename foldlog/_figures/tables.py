@@ -1,5 +1,5 @@
-"""Read the tables of figures in a store by SQL. The rows of figures are written together with a
-conversation, and deleted together with its texts.
+"""This module reads the tables of figures in a store by SQL. The rows of figures are written
+together with a conversation, and deleted together with its texts.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ STATES: Final = ("error", "open_call", "result", "request", "answer")
 
 
 class Where(NamedTuple):
-    """The conditions that the figures of chosen conversations meet. A chosen conversation meets all
-    conditions.
+    """The conditions that the figures of a chosen conversation meet. A chosen conversation meets
+    all conditions.
 
     ``state``, ``program``, ``model``, ``attributes``, ``has_error``  the conversation has these
     ``tool``        the conversation called this tool; with ``has_error``, this tool had errors
@@ -63,7 +63,7 @@ class Where(NamedTuple):
 
     def having(self) -> list[tuple[str, str]]:
         """Return the rows of counts that a chosen conversation must have: the kind of count, and
-        the name that is counted.
+        the counted name.
         """
         names = {
             "state": self.state,
@@ -77,8 +77,6 @@ class Where(NamedTuple):
 
 
 class StoredFigures(NamedTuple):
-    """The figures of one conversation, as they are stored."""
-
     key: int
     id: str
     version: int
@@ -99,20 +97,19 @@ class StoredFigures(NamedTuple):
 
     @property
     def is_sound(self) -> bool:
-        """Whether every event could be read."""
         return self.condensations is not None
 
 
 class FigureTables:
-    """Reads the tables of figures of a store. A second recorder in memory holds the figures that
+    """Reads the tables of figures of a store. A second recorder in memory contains the figures that
     the store could not write.
     """
 
     def __init__(self, database: Database) -> None:
         self.database = database
         self.aside: dict[str, int] = {}
-        """Maps the ids of the conversations whose figures are only in the second recorder to their
-        keys.
+        """Maps the ids of the conversations whose figures are only in memory to the keys of these
+        conversations.
         """
         self._second: Any = None
         self._names: dict[str, str] = {}
@@ -139,8 +136,8 @@ class FigureTables:
 
     def ask(self, statement: str, where: Where, *parameters: Any) -> list[Columns]:
         """Run a statement over the chosen conversations. Return the rows of the statement from
-        every store and from memory. The caller has to join these rows; for example, each store and
-        memory return a sum of their own.
+        every store and from memory. The caller must join these rows, because every store returns a
+        sum of its own.
         """
         having = [(what, self.alike(name)) for what, name in where.having()]
         choice = (
@@ -150,7 +147,7 @@ class FigureTables:
             int(where.companions),
             None if where.only is None else json.dumps(self._keys(where.only)),
         )
-        # Figures in memory are newer, so the store leaves these conversations out.
+        # The figures in memory are newer, so the store leaves these conversations out.
         left_out = json.dumps([*self.aside.values()])
         rows = self._run(self.database.recorder, statement, *choice, left_out, *parameters)
         if self.aside:
@@ -164,8 +161,8 @@ class FigureTables:
         return rows
 
     def alike(self, name: str) -> list[str]:
-        """Return the forms in which columns may hold a name: the plain name, and the digests of the
-        name under each key.
+        """Return the forms in which columns may contain a name: the plain name, and the digests of
+        the name under all keys.
         """
         name = storable(name)
         keys = self.database.settings.keys
@@ -185,22 +182,21 @@ class FigureTables:
         return self.database.recorder.query(read)
 
     def to_count(self) -> dict[str, bool]:
-        """Return the ids of the conversations that have no figures of their present version. The
-        value for an id is True if the conversation has no figures at all.
+        """Return the ids of the conversations whose figures are missing or outdated. The value for
+        an id is True if the conversation has no figures at all.
         """
         rows = self._run(self.database.recorder, "figures_to_count", CODE)
         return {text_of(name): is_missing == 1 for name, is_missing in rows}
 
     def versions(self, statement: str) -> dict[int, tuple[int, int]]:
-        """Return the version and the number of events of each conversation in the rows of a
-        statement, by the key of the conversation. A source without events has version 0 and its
-        number of records.
+        """Return the version and the number of events of the conversations in a statement's rows,
+        by the keys of these conversations. A source without events has version 0 and its number of
+        records.
         """
         rows = (row for recorder in self._recorders() for row in self._run(recorder, statement))
         return {key: (version, events or 0) for key, version, events in rows}
 
     def hashes(self, keys: Collection[int]) -> Iterator[tuple[int, bytes]]:
-        """Yield the keys of conversations with the hashes of the replies of each conversation."""
         for recorder in self._recorders():
             yield from self._run(recorder, "hashes_of_replies", json.dumps([*keys]))
 
@@ -216,8 +212,8 @@ class FigureTables:
         return stored
 
     def repeated_elsewhere(self, where: Where) -> Iterator[Calls]:
-        """Yield the usage of replies that several stores count. Each store counts a reply once, so
-        the sum over the stores counts it several times. Subtract the yielded usage from the sum.
+        """Yield the usage of replies that several stores count. The sum over the stores counts such
+        a reply several times. The caller subtracts the yielded usage from this sum.
         """
         if self.database.recorder.store_count == 1 and not self.aside:
             return
@@ -227,7 +223,7 @@ class FigureTables:
             counted = usage_by_hash.setdefault(reply_hash, call)
             if counted is call:
                 continue
-            # The copy with more tokens counts: the other one may be cut short.
+            # The copy with fewer tokens may be cut short, so the copy with more tokens counts.
             if call.tokens > counted.tokens:
                 usage_by_hash[reply_hash] = call
                 yield counted
@@ -240,8 +236,8 @@ class FigureTables:
         return [self.database.recorder]
 
     def between(self, first: str, last: str) -> dict[str, StoredFigures]:
-        """Return the figures of the conversations from id ``first`` to id ``last``, without calls,
-        by the ids of the conversations.
+        """Return the figures, without calls, of the conversations from id ``first`` to id ``last``,
+        by their ids.
         """
         rows = self._run(self.database.recorder, "figures_between", first, last)
         figures_of_store = self._read_rows(
@@ -273,7 +269,6 @@ class FigureTables:
         }
 
     def calls(self, key: int, columns: Sequence[Any]) -> Calls:
-        """Return the calls in the columns of a row."""
         day, model, above, by_condenser, call_count, *usage, cost = columns
         tokens = {
             name: int(count) for name, count in zip(USAGE, usage, strict=True) if count is not None
@@ -298,7 +293,6 @@ class FigureTables:
         return self._names.get(stored, WITHOUT_KEY)
 
     def _read_rows(self, rows: Iterable[Columns]) -> dict[int, StoredFigures]:
-        """Return the figures in ``rows``, by the keys of the conversations."""
         figures = {}
         for key, conversation, encoding, sealed_texts, *numbers in rows:
             try:
@@ -312,7 +306,7 @@ class FigureTables:
         return figures
 
     def _texts(self, key: int, encoding: int, sealed: bytes) -> dict[str, Any]:
-        """Return the texts of the figures of a conversation. Raises ``KeyUnavailable``."""
+        """Raise ``KeyUnavailable`` if the texts are encrypted and the key is missing."""
         if encoding & SEALED:
             conversation = self.database.recorder.query(
                 lambda reader: self.database.find_key(reader, key)

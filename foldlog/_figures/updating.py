@@ -1,5 +1,5 @@
-"""Update the tables of figures: count the conversations that changed, and write their figures into
-the store. Figures that the store cannot write are kept in memory.
+"""This module counts the conversations that changed, and writes their figures into the tables of
+the store. Figures that the store cannot write stay in memory.
 """
 
 from __future__ import annotations
@@ -34,13 +34,16 @@ from foldlog.eventstore.recorders.types import Conversation, utf8
 from foldlog.projections import Views
 
 _PROJECTION = "figures"
-"""The name of the records that store figures, to which the counts of later events are added."""
+"""The name of the records that store figures. The counts of later events are added to these
+figures.
+"""
 _TOGETHER = 200
-"""The maximum number of conversations in one transaction."""
+"""The maximum number of conversations in a transaction."""
 
 
 class FigureCounter:
-    """Counts conversations, and writes their figures into the tables of the store. Thread-safe.
+    """Counts conversations, and writes their figures into the tables of the store. Many threads may
+    use a single object of this class.
 
     ``missing``  how many conversations have no figures at all
     ``aside``    by conversation, the figures that are not written, with the row for which these
@@ -65,9 +68,9 @@ class FigureCounter:
         self.aside: dict[str, tuple[ConversationRow, Figures]] = {}
 
     def refresh(self, most: int | None = None) -> int:
-        """Count at most ``most`` conversations whose figures are not of their present version.
-        Return how many such conversations are left. Until a conversation is counted, sums contain
-        its last figures; ``missing`` conversations have no figures.
+        """Count at most ``most`` conversations whose figures are outdated. Return how many such
+        conversations are left. Until a conversation is counted again, sums contain its former
+        figures. The ``missing`` conversations have no figures yet.
         """
         with self._lock:
             version = self._store.database.data_version()
@@ -80,12 +83,12 @@ class FigureCounter:
             left = uncounted[len(rows) :]
             self._count(rows)
             self._read_replies()
-            self.missing = sum(to_count[row.id] for row in left)  # True without any figures
+            # The value is True for a conversation without any figures.
+            self.missing = sum(to_count[row.id] for row in left)
             self._seen = None if left else version
             return len(left)
 
     def count_now(self, rows: Iterable[ConversationRow]) -> None:
-        """Count the conversations in ``rows``, and write their figures."""
         with self._lock:
             self._count(rows)
 
@@ -102,13 +105,14 @@ class FigureCounter:
 
     def _rows(self, names: Iterable[str]) -> Iterator[ConversationRow]:
         for name in names:
-            with suppress(ConversationNotFound):  # since it was listed
+            # The conversation may be gone since it was listed.
+            with suppress(ConversationNotFound):
                 row = self._store.conversation(name, pending=True)
                 if row.erased_at is None:
                     yield row
 
     def _count(self, rows: Iterable[ConversationRow]) -> None:
-        """Count conversations, and write their figures or keep them in memory."""
+        """Count conversations, and write their figures or keep the figures in memory."""
         remaining = iter(rows)
         while page := list(islice(remaining, _TOGETHER)):
             counted = {
@@ -122,30 +126,32 @@ class FigureCounter:
                     self._put_aside(row, figures)
 
     def _read_replies(self) -> None:
-        """Read the usage of replies that several histories have, so that totals count each reply
-        once. If the store cannot write this usage, the figures of these histories are kept in
-        memory. Cost: ``RepeatedReplies.find`` is called, and these histories are read.
+        """Read the usage of replies that several histories have, so that totals count such a reply
+        only once. If the store cannot write this usage, the figures of these histories stay in
+        memory. Cost: the method calls ``RepeatedReplies.find``, and reads these histories.
         """
         to_compare, to_read = self._repeated.find()
         for key, hashes in to_read.items():
             if not self._read_replies_of(key, hashes):
-                # It stays unmarked, so that another process with its key compares it again.
+                # The conversation stays unmarked, so that another process with its key compares it
+                # again.
                 to_compare.pop(key, None)
         if not to_compare:
             return
 
         def mark(transaction: Transaction) -> None:
-            # Their replies are compared with the others, up to this version.
+            # The replies of these conversations are compared with all other replies, up to this
+            # version.
             for key, (version, events) in to_compare.items():
                 transaction.write_sources("set_replies_compared", key, version, events)
 
         self._store.database.recorder.offer(mark)
 
     def _read_replies_of(self, key: int, hashes: Collection[int]) -> bool:
-        """Read and write the usage of the replies of a conversation whose hashes are in ``hashes``.
-        Return False if the conversation cannot be read.
+        """Read and write the usage of those replies of a conversation whose hashes are in
+        ``hashes``. Return False if the conversation cannot be read.
         """
-        from foldlog._figures.of_sources import replies_of_source  # loads all formats
+        from foldlog._figures.of_sources import replies_of_source  # This import loads all formats.
 
         database = self._store.database
         keys = self._store.database.settings.keys
@@ -159,7 +165,7 @@ class FigureCounter:
             else:
                 usage = (self._figures_now(row) or Figures()).replies
             data_key = database.codec_of(conversation).data_key
-        except EventStoreError:  # the list names the problem
+        except EventStoreError:  # A list of conversations shows this problem.
             return False
         replies = {reply_hash: usage.get(reply_hash, NO_CALLS) for reply_hash in hashes}
         write = partial(
@@ -173,12 +179,13 @@ class FigureCounter:
         return True
 
     def _figures_now(self, row: ConversationRow) -> Figures | None:
-        """Return the present figures of a conversation, or None if it was erased after it was
-        listed.
+        """Return the present figures of a conversation. Return None if the conversation was erased
+        after it was listed.
         """
         try:
             if row.pending:
-                from foldlog._figures.of_sources import pending_figures  # loads all formats
+                # This import loads all formats.
+                from foldlog._figures.of_sources import pending_figures
 
                 figures = pending_figures(self._store, row.id)
                 figures.version = row.version
@@ -199,8 +206,9 @@ class FigureCounter:
 
     def _write(self, counted: Mapping[str, tuple[ConversationRow, Figures]]) -> set[str]:
         """Write figures, and return the ids of the conversations whose figures were written.
-        Figures are not written if another process writes, if the store is read-only, if its disk is
-        full, or if a conversation has changed or is still to be encrypted.
+        Nothing is written if another process writes, or if the store is read-only or its disk is
+        full. The figures of a conversation are not written if it has changed or is still to be
+        encrypted.
         """
         database = self._store.database
         written = set[str]()
@@ -210,7 +218,7 @@ class FigureCounter:
 
         def write(transaction: Transaction) -> None:
             written.clear()
-            # The same order in every process, so that two of them cannot wait for each other.
+            # All processes use the same order, so that no two processes can wait for each other.
             for name in sorted(sound_figures, key=utf8):
                 row, figures = sound_figures[name]
                 with suppress(ConversationErased, CorruptEvent, KeyUnavailable):
@@ -225,8 +233,8 @@ class FigureCounter:
         return written
 
     def _write_one(self, transaction: Transaction, row: ConversationRow, figures: Figures) -> bool:
-        """Write the figures of a conversation if its row has not changed. Return whether they were
-        written.
+        """Write the figures of a conversation if its row has not changed. Return whether the
+        figures were written.
         """
         database = self._store.database
         conversation = database.find(transaction, row.id, pending=True)
@@ -234,7 +242,7 @@ class FigureCounter:
             return False
         keys = database.settings.keys
         if keys is not None and conversation.sealed_key is None:
-            return False  # it is still to be encrypted
+            return False  # This conversation is still to be encrypted.
         writing = WriteTransaction(transaction, conversation, database)
         if not conversation.pending:
             body = json.dumps(to_builtins(figures.to_count_on(), str_keys=True)).encode()
@@ -260,7 +268,6 @@ class FigureCounter:
 
 
 def _is_as_in(row: ConversationRow, conversation: Conversation) -> bool:
-    """Return whether a conversation is unchanged since ``row`` was read."""
     return (
         conversation.version == row.version
         and (conversation.head or b"").hex() == row.head

@@ -1,8 +1,8 @@
-"""Write figures into the tables of the store, with a conversation or a source.
+"""This module writes figures into the tables of the store, with a conversation or a source.
 
-Numbers are plain columns, even in an encrypted store. An encrypted store encrypts texts. In an
-encrypted store, the column of a name has a keyed digest, by which SQL can group and filter. The
-encrypted texts contain the name of each digest.
+Numbers are plain columns, even in an encrypted store. Texts are encrypted in an encrypted store.
+The column of a name then has a keyed digest, by which SQL can group and filter. The encrypted texts
+contain the names of the digests.
 """
 
 from __future__ import annotations
@@ -25,10 +25,9 @@ from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.types import Conversation
 
 CODE: Final = 1
-"""The version of the code that makes figures. Figures of another version are made again."""
+"""The version of the code that makes figures. Figures of another version are counted again."""
 SAVED: Final = ("condensations", "tokens_saved", "cost")
-"""The names of the figures of condensations that are added up by the reasons of the condensations.
-"""
+"""The names of the condensation figures that are added up by reason."""
 NO_CALLS: Final = Calls("", "", {}, None, 0)
 """The usage that is stored for a reply that is not found again."""
 
@@ -36,7 +35,6 @@ FIRST_IS_LOCAL: Final = 1
 LAST_IS_LOCAL: Final = 2
 SEALED: Final = 1
 DIGEST: Final = "\x1f"
-"""The prefix of the digest of a name."""
 _DIGEST_BYTES: Final = 16
 _NAME_MAX: Final = 300
 _COUNT_MAX: Final = 10**15
@@ -65,8 +63,8 @@ class FigureColumns(NamedTuple):
     last_prompt_tokens: int | None
     tokens: int | None
     condensations: int | None
-    """The number of condensations. It is None if an event could not be read, and then all figures
-    are incomplete.
+    """The number of condensations. It is None if an event could not be read. All figures are then
+    incomplete.
     """
     tokens_saved: int | None
     format: Any
@@ -81,7 +79,7 @@ def put_figures(
     keys: KeyRing | None,
     figures: Figures,
 ) -> None:
-    """Write the figures of a conversation, in place of its earlier figures. ``conversation`` is the
+    """Write the figures of a conversation in place of its earlier figures. ``conversation`` is the
     row that ``transaction`` read.
     """
     names = _Names(conversation, data_key, keys)
@@ -89,9 +87,8 @@ def put_figures(
     for statement in ("forget_figure_calls", "forget_figure_counts"):
         transaction.write_sources(statement, key)
     if not conversation.pending:
-        # Replies that other conversations have too: write their present usage. A reply that is no
-        # longer in this conversation is deleted. Figures of a pending source have no single
-        # replies.
+        # Write the present usage of replies that other conversations have too, and delete replies
+        # that have left this conversation. The figures of a pending source have no single replies.
         stored_hashes = [
             unsigned(column) for (column,) in transaction.ask_sources("figure_replies_of", key)
         ]
@@ -128,7 +125,7 @@ def put_replies(
     keys: KeyRing | None,
     replies: Mapping[int, Calls],
 ) -> None:
-    """Write the usage of replies by their hashes. ``replies`` are the replies that both this
+    """Write the usage of replies by their hashes. ``replies`` contains the replies that both this
     conversation and other conversations have.
     """
     names = _Names(conversation, data_key, keys)
@@ -137,10 +134,6 @@ def put_replies(
 
 
 class _Names:
-    """The names of tools, models and other things in the figures of one conversation, and their
-    digests.
-    """
-
     def __init__(
         self, conversation: Conversation, data_key: DataKey | None, keys: KeyRing | None
     ) -> None:
@@ -177,8 +170,8 @@ def digest_of(keys: KeyRing, key_id: str, name: str) -> str:
 
 
 def storable(name: str) -> str:
-    """Return a name without the characters that a text column cannot hold. At most 300 characters
-    are returned.
+    """Return at most 300 characters of a name, without the characters that a text column cannot
+    contain.
     """
     name = name[:_NAME_MAX].replace("\0", "\ufffd").replace(DIGEST, "\ufffd")
     return name.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
@@ -190,12 +183,10 @@ def _signed(reply_hash: int) -> int:
 
 
 def unsigned(column: int) -> int:
-    """Return the unsigned hash of 64 bits from the signed number in a column."""
     return column % (1 << 64)
 
 
 def _row_of(call: Calls, names: _Names) -> tuple[Any, ...]:
-    """Return the columns of a row of calls."""
     tokens = [call.usage.get(name) for name in USAGE]
     return (
         call.day,
@@ -243,7 +234,7 @@ def _is_local(time: EventTime | None) -> bool:
 
 
 def _counts(figures: Figures) -> Iterable[tuple[str, str, float | None]]:
-    """Yield rows of counts: the kind of count, the name that is counted, and the number."""
+    """Yield rows of counts: the kind of count, the counted name, and the number."""
     counts = figures.counts
     overview = figures.overview
     yield from _events_counted(counts)

@@ -1,6 +1,7 @@
-"""Run the tool of a call at most once, or again under one key, and record the outcome of the call.
+"""This module runs the tool of a call at most once, or again under the key of the call, and records
+the outcome of the call.
 
-The state of each call is a fold of the log: ``foldlog.projections.effects``. A tool begins only
+The state of a call is a fold of the log: see ``foldlog.projections.effects``. A tool begins only
 under the lease. The outcome of a tool is always recorded, even if another worker has the lease when
 the tool ends.
 """
@@ -78,8 +79,8 @@ class EffectRule:
 def rule_for(
     tool: Callable[..., Any], repeat: Repeat | None, check: Check | None
 ) -> tuple[Callable[..., Any], EffectRule]:
-    """Return the tool without its mark, and the rule for one run of the tool. The arguments of the
-    caller override the mark. The default rule is ``never``.
+    """Return the tool without its mark, and the rule for a run of the tool. The caller's arguments
+    override the mark. The default rule is ``never``.
     """
     marked_rule = getattr(tool, RULE, None)
     if not isinstance(marked_rule, EffectRule):
@@ -96,7 +97,6 @@ def run(
     by: str | None,
     reason: str,
 ) -> Recorded:
-    """See ``History.run``."""
     if inspect.iscoroutinefunction(tool) or inspect.iscoroutinefunction(rule.check):
         raise TypeError(f"{tool!r} or its check is async; run it with the history of foldlog.aio")
     with alone(history, call):
@@ -123,12 +123,12 @@ def run(
 
 @contextmanager
 def alone(history: History, call: Action) -> Iterator[None]:
-    """Let one thread at a time run this call. A lease stops other workers, but not the other
-    threads of this worker.
+    """Let only one thread at a time run this call. A lease keeps other workers away, but not the
+    other threads of this worker.
     """
     if not isinstance(call, Action):
         raise TypeError(f"run needs a call from history.open_calls(), not {call!r:.60}")
-    # setdefault of a dictionary lets one of two threads win, without a lock.
+    # If two threads call ``setdefault``, only one of them sets the value, without a lock.
     running: dict[int, object] = vars(history).setdefault("_running", {})
     thread = object()
     if running.setdefault(call.id, thread) is not thread:
@@ -143,13 +143,13 @@ def alone(history: History, call: Action) -> Iterator[None]:
 
 
 class Attempt:
-    """One attempt to run the tool of an open call.
+    """An attempt to run the tool of an open call.
 
-    The caller asks ``ended_before``, then ``checked`` if the call ``is_in_doubt`` and its rule has
-    a check, then ``begin``. These three methods return the recorded outcome if the tool must not
-    run. Otherwise the caller runs the tool, and calls ``end`` or ``failed``. The constructor of
-    ``Attempt`` reads the events since the call, and raises ``InvalidEvent`` if the call is not
-    open.
+    The caller asks ``ended_before``. If the call ``is_in_doubt`` and its rule has a check, the
+    caller then asks ``checked``. Last it calls ``begin``. These three methods return the recorded
+    outcome if the tool must not run. Otherwise the caller runs the tool, and calls ``end`` or
+    ``failed``. The constructor reads the events since the call. It raises ``InvalidEvent`` if the
+    call is not open.
     """
 
     def __init__(
@@ -187,12 +187,12 @@ class Attempt:
         return bool(self._trace.marks) or self._is_shared
 
     def ended_before(self) -> Recorded | None:
-        """Record the outcome if the tool must not run: the log has the outcome already, or the tool
-        may have run and must never be repeated.
+        """Record the outcome if the tool must not run. Either the log has the outcome already, or
+        the tool may have run and must never be repeated.
         """
         state = self._trace.state(None)
-        # An open call can have an outcome in the log: a retraction took the result out of the View,
-        # but not what the tool did. A failure without a mark never began, and may run now.
+        # An open call can have an outcome in the log, because a retraction takes the result out of
+        # the View, but cannot undo the tool. A failure without a mark never began, and may run now.
         if state == "done" or (state == "failed" and self._trace.marks):
             return self.end(self._trace.outcome, is_error=state == "failed")
         if self.is_in_doubt and self._rule == EffectRule("never"):
@@ -207,7 +207,7 @@ class Attempt:
 
     def begin(self) -> Recorded | None:
         """Record that the tool begins now, and return None. If the arguments do not fit the tool,
-        record as the outcome that the tool did not begin, and return this outcome.
+        record that the tool did not begin, and return this outcome.
 
         Raises ``LeaseTaken`` if the lease is over, and ``InvalidArgument`` outside of
         ``history.lease()``.
@@ -255,20 +255,22 @@ class Attempt:
         return recorded
 
     def failed(self, error: Exception) -> Recorded:
-        """Record that the tool raised. A timeout does not say whether the tool did its work."""
+        """Record that the tool raised an error. After a timeout, it is unknown whether the tool did
+        its work.
+        """
         problem = f"{type(error).__name__}: {_storable(error)}"
         if isinstance(error, TimeoutError):
             return self._observe(*_doubt(self.key, problem))
         return self.end(f"{problem} (key {self.key})", is_error=True)
 
     def _bind_arguments(self) -> dict[str, Any]:
-        """Return the arguments for the tool, with the key of the call if the tool has an argument
-        ``key``.
+        """Return the arguments for the tool. They include the key of the call if the tool has an
+        argument ``key``.
         """
         if isinstance(self.call.arguments, str):
             raise ValueError("the arguments are not a JSON object")  # noqa: TRY004 - of the model, not of the caller
         arguments = dict(self.call.arguments or {})
-        # A tool that runs under the rule "never" may have an argument 'key' of its own.
+        # A tool under the rule "never" may have an argument 'key' of its own.
         if self._hands_key_on and (self._rule != EffectRule("never") or "key" not in arguments):
             arguments["key"] = self.key
         inspect.signature(self._tool).bind(**arguments)
@@ -288,21 +290,22 @@ def record_outcome(
     fields: Mapping[str, Any] | None = None,
     extras: Mapping[str, Any] | None = None,
 ) -> Recorded:
-    """Record the outcome of a call. The outcome of an open call is recorded as the observation of
-    the call; the outcome of a closed call is recorded as a message of one line that the model is
-    shown. The lease is not checked.
+    """Record the outcome of a call. The outcome of an open call becomes its observation. The
+    outcome of a closed call becomes a message of a single line, which the model is shown. This
+    function does not check the lease.
     """
     extras = {**(extras or {}), MARK: {"key": key, **(fields or {})}}
     generation = _unfenced(history)
     try:
         return history._append_result(call, content, is_error, extras, None, generation)
     except InvalidArgument:
-        # The tool returned a list that only looks like the parts of a message: store its JSON.
+        # The tool returned a list that only looks like the parts of a message, so its JSON is
+        # stored.
         if isinstance(content, str):
             raise
         return record_outcome(history, call, key, as_json(content), is_error, fields, extras)
     except InvalidEvent as error:
-        # Either the call is closed by now, or this content cannot be stored.
+        # Either the call was closed in between, or this content cannot be stored.
         if any(call.id == open_call.id for open_call in history.open_calls()):
             problem = f"the tool returned, but its result cannot be stored: {error}"
             return history._append_result(call, problem, is_error, extras, None, generation)
@@ -347,7 +350,6 @@ def record_overtaken(
 def settle(
     history: History, key: str, outcome: Any, is_error: bool, by: str | None, reason: str
 ) -> Recorded:
-    """See ``History.settle``."""
     traces, keys = read_traces(history)
     call = next((trace.call for trace in each_once(traces) if keys[trace.call.id] == key), None)
     if call is None:
@@ -360,7 +362,6 @@ def settle(
 
 
 def effects(history: History, state: EffectState | None) -> tuple[Effect, ...]:
-    """See ``History.effects``."""
     if state is not None and state not in STATES:
         raise InvalidArgument(
             f"the state of an effect is one of {', '.join(sorted(STATES))}, not {state!r:.60}"
@@ -381,9 +382,8 @@ def effects(history: History, state: EffectState | None) -> tuple[Effect, ...]:
 
 
 def closing(history: History, reason: str, calls: Sequence[Action]) -> list[Observation]:
-    """Return observations that close these open calls. Each observation says what the log shows
-    about its call: that the call may have run, that the call was not begun, or only that the call
-    was interrupted.
+    """Return observations that close these open calls. An observation says what the log shows: the
+    call may have run, it was not begun, or it was interrupted.
     """
     traces, keys = read_traces(history, min(_start_of(history, call) for call in calls))
     tools_with_marks = {call_trace.call.tool for call_trace in traces.values() if call_trace.marks}
@@ -394,7 +394,8 @@ def closing(history: History, reason: str, calls: Sequence[Action]) -> list[Obse
             content, extras = _doubt(keys[call.id], reason)
             extras = {MARK: {"key": keys[call.id], **extras}}
         elif call.tool in tools_with_marks:
-            # Its runtime marks each beginning, so a call without a mark did not begin.
+            # The runtime of this tool marks every beginning, so a call without a mark did not
+            # begin.
             content = f"not begun: {reason or 'the program stopped before it ran'}"
         else:
             content = f"interrupted: {reason or UNKNOWN_OUTCOME}"
@@ -404,8 +405,8 @@ def closing(history: History, reason: str, calls: Sequence[Action]) -> list[Obse
 
 def taken_back(history: History, version: int) -> Message | None:
     """Return a message that tells the model which effects happened although a retraction to
-    ``version`` takes the events of these effects back. Return None if the retraction takes back no
-    effect that happened.
+    ``version`` takes their events back. Return None if the retraction takes back no effect that
+    happened.
     """
     lines = []
     keys_taken_back = []
@@ -426,16 +427,16 @@ def taken_back(history: History, version: int) -> Message | None:
 
 
 def each_once(traces: Mapping[int, CallTrace]) -> Iterator[CallTrace]:
-    """Yield each trace once. If a runtime stored an intent before the call itself, the intent and
-    the call have one trace under both ids. The ``call`` of this trace is the intent.
+    """Yield each trace once. If a runtime stored an intent before the call, the intent and the call
+    have a common trace under both ids. The ``call`` of this trace is the intent.
     """
     return (trace for event_id, trace in traces.items() if event_id == trace.call.id)
 
 
 def read_traces(history: History, start: int = 0) -> tuple[dict[int, CallTrace], dict[int, str]]:
-    """Return two maps: the traces of the calls from ``start`` on, and the keys of these calls. The
-    keys of both maps are the ids of the actions, and the ids of the intents that a runtime stored
-    before the actions. Cost: the function reads the events from ``start`` on.
+    """Return the traces and the keys of the calls from ``start`` on, as two maps. Both maps have
+    the ids of the actions, and the ids of the intents that a runtime stored before the actions.
+    Cost: the function reads the events from ``start`` on.
     """
     keys = dict[int, str]()
 
@@ -462,8 +463,8 @@ def read_traces(history: History, start: int = 0) -> tuple[dict[int, CallTrace],
 
 
 def _start_of(history: History, call: Action) -> int:
-    """Return the id of the intent of a call if a runtime stored an intent before the call,
-    otherwise the id of the call.
+    """Return the id of the intent that a runtime stored before a call. Without an intent, return
+    the id of the call.
     """
     if call.call_id is None:
         return call.id
@@ -472,14 +473,14 @@ def _start_of(history: History, call: Action) -> int:
 
 
 def _storable(content: Any) -> Any:
-    """Return the value that a tool returned if it can be stored as JSON, otherwise its text. The
-    function never raises an error, since the tool has run, whatever value it returned.
+    """Return the value that a tool returned if it can be stored as JSON, and otherwise its text.
+    The function never raises an error, because the tool has already run.
     """
     if content is None or isinstance(content, str | int | float | Mapping | list | tuple):
-        with suppress(Exception):  # for example the keys of a map may not be texts
+        with suppress(Exception):  # The keys of a map may not be texts, for example.
             as_json(content)
             return content
-    with suppress(Exception):  # __str__ is code of the tool
+    with suppress(Exception):  # ``__str__`` is code of the tool, and may raise any error.
         return str(content)
     return f"a {type(content).__name__} that has no text"
 

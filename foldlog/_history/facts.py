@@ -17,13 +17,13 @@ from foldlog.projections import Views, contains, intervals_kept, summary_event
 from foldlog.projections.explain import forgets_of
 
 _WORDS_MAX = 100
-"""The maximum number of characters of the words that an answer repeats."""
+"""An answer repeats at most this number of characters of the searched words."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """Whether ``words`` are known at ``version``: an event or a summary that a model is sent has
-    all of them.
+    """The answer whether ``words`` are known at ``version``. They are known if an event or a
+    summary that a model is sent contains all of them.
 
     ``known_by``      the ids of the shown events with the words; the id of a summary is below -1
     ``events``        the ids of all events and summaries with the words that were ever shown,
@@ -49,7 +49,6 @@ class Fact:
 
     @property
     def is_known(self) -> bool:
-        """Whether the agent knows the words."""
         return bool(self.known_by)
 
     def __repr__(self) -> str:
@@ -133,8 +132,8 @@ def fact(store: Store, views: Views, conversation: str, words: str, at: int | No
 
 
 def _as_shown(event: Event) -> Event | None:
-    """Return the event as a View shows it; a View shows the summary of a condensation. Return None
-    for an event that no View shows.
+    """Return an event as a View shows it, or None if no View shows the event. A View shows a
+    condensation as its summary.
     """
     if isinstance(event, CondensationAction):
         return None if event.summary is None else summary_event(event)
@@ -149,8 +148,8 @@ def _first_version(event_id: int) -> int:
 def _spans(
     events: Iterable[Event], shown_ids: set[int], structural: Sequence[Event]
 ) -> list[_Span]:
-    """Return when each event was shown. Events that were never shown are left out: the source of an
-    import may have forgotten events before the import.
+    """Return at which versions the View showed the events. Events that were never shown are left
+    out, because the source of an import may have forgotten events before the import.
     """
     forgetting_events = [(event, forgets_of(event)) for event in structural]
     spans = []
@@ -167,8 +166,8 @@ def _spans(
 
 
 def _last_gap(spans: Sequence[_Span]) -> _Span | None:
-    """Return the span that ended last. A span does not count if another span covers the version at
-    which it ended.
+    """Return the span that ended last. A span does not count if the words were still shown by
+    another span when it ended.
     """
     ended = [span for span in spans if span.stop is not None]
     ends = sorted(ended, key=lambda span: (span.stop or 0, span.event.id), reverse=True)

@@ -1,5 +1,5 @@
-"""A store of histories for the author of a runtime. ``history.py`` has the class of one history.
-This module contains no rules of the log.
+"""A store of histories, for the author of a runtime. ``history.py`` has the class of a single
+history. This module contains no rules of the log.
 """
 
 from __future__ import annotations
@@ -53,35 +53,36 @@ def open(
     compression: Compression | None = None,
     event_bytes_max: int = EVENT_BYTES_MAX,
 ) -> Histories:
-    """Open a store: a SQLite file, which is created if it does not exist, a PostgreSQL database, or
-    memory.
+    """Open a store in a SQLite file, a PostgreSQL database, or memory. A SQLite file that does not
+    exist is created.
 
     ``url``         the path of a file, as a ``Path`` or a text with a dot or a slash
                     (``"history.db"``), or a URL: ``sqlite:///history.db``,
                     ``postgresql://user@host/database``, ``memory:``
-    ``condenser``   decides which events are forgotten, ``agent_llm`` is the model whose limit a
-                    View must fit: see ``Histories``
-    ``durability``  ``"full"``: events are on disk when ``append`` returns. ``"relaxed"``: a power
-                    cut may lose the newest commits, each as a whole
+    ``condenser``   decides which events are forgotten: see ``Histories``
+    ``agent_llm``   the model whose limit a View must fit: see ``Histories``
+    ``durability``  with ``"full"``, events are on disk when ``append`` returns; with
+                    ``"relaxed"``, a power cut may lose the newest commits, but never a part of a
+                    commit
     ``clock``       returns the present time with its time zone; tests pass a clock of their own
-    ``keys``        the first of these keys encrypts new events; all other keys only decrypt
-    ``compression`` ``"zstd"``, ``"zlib"`` or ``"none"``. The defaults of ``keys`` and
-                    ``compression`` are ``FOLDLOG_KEY``, ``FOLDLOG_KEY_FILE`` and
-                    ``FOLDLOG_COMPRESSION`` of the environment
+    ``keys``        the first of these keys encrypts new events, and the other keys only decrypt;
+                    the default is ``FOLDLOG_KEY`` or ``FOLDLOG_KEY_FILE`` of the environment
+    ``compression`` ``"zstd"``, ``"zlib"`` or ``"none"``; the default is ``FOLDLOG_COMPRESSION`` of
+                    the environment
     ``event_bytes_max``  the largest event that may be appended, in bytes
 
     Close the store when you have finished, or open it in a ``with`` statement. Raises
     ``InvalidCondenser`` if the condenser's description is wrong, and ``InvalidOption`` if another
-    argument is wrong, before anything is opened; ``StoreUnavailable`` if the store cannot be opened
-    now, and ``KeyUnavailable`` if a key is missing or malformed.
+    argument is wrong. Nothing is opened before these checks. Raises ``StoreUnavailable`` if the
+    store cannot be opened now, and ``KeyUnavailable`` if a key is missing or malformed.
     """
     made_condenser = None if condenser is None else _make_condenser(condenser)
     if agent_llm is not None:
         from foldlog.condensers.models.estimate import counting
 
-        counting(agent_llm)  # refuse an object that is not a model before the store is opened
+        counting(agent_llm)  # Refuse an object that is not a model before the store is opened.
     if made_condenser is not None:
-        made_condenser.for_agent(agent_llm)  # also refuse a condenser that lacks a model
+        made_condenser.for_agent(agent_llm)  # Refuse a condenser that lacks a model, too.
     store = open_store(
         url,
         durability=durability,
@@ -94,19 +95,20 @@ def open(
 
 
 class Histories:
-    """The histories of a store, by id: ``histories["c1"]`` is a history even if it has no events
+    """The histories of a store by id. ``histories["c1"]`` is a history even if it has no events
     yet.
 
-    ``in`` and iteration include only histories with events. Any number of threads may use it.
+    The operator ``in`` and the iteration include only histories with events. Many threads may use a
+    single object of this class.
 
-    ``condenser``   decides which events are forgotten when a history takes a step: the name of a
-                    strategy (``"digest"``), the path of a TOML file, which ends in ``.toml``, a
-                    table, or a ``Condenser``. The default needs no model: a digest, by size and on
-                    request
+    ``condenser``   decides which events are forgotten in a step: the name of a strategy
+                    (``"digest"``), the path of a TOML file that ends in ``.toml``, a table, or a
+                    ``Condenser``; the default is a digest, by size and on request, which needs no
+                    model
     ``agent_llm``   the model whose context a View must fit, such as ``foldlog.condensers.LLM``;
-                    without it events are counted, and tokens are estimated if the condenser has a
-                    limit for them. If the model has a ``dialect``, ``view.to_messages()`` has the
-                    form of this dialect
+                    without a model, events are counted, and tokens are estimated if the condenser
+                    has a token limit. If the model has a ``dialect``, ``view.to_messages()``
+                    returns messages in this dialect
     """
 
     def __init__(
@@ -118,16 +120,15 @@ class Histories:
     ) -> None:
         self.store = makes_events(store)
         self.views = Views(store, dialect=getattr(agent_llm, "dialect", "litellm"))
-        store.register(self.views)  # revisions are stored in the transaction of their events
+        store.register(self.views)  # Revisions are stored in the transaction of their events.
         self.agent_llm = agent_llm
-        # Typed Any, since ``foldlog.aio``, which sets it, imports this module.
+        # The type is Any, because ``foldlog.aio``, which sets this attribute, imports this module.
         self._async_face: Any = None
         if condenser is not None:
             self.condenser = _make_condenser(condenser)
 
     @cached_property
     def condenser(self) -> Condenser:
-        """The condenser, which decides which events are forgotten."""
         from foldlog.condensers import default_condenser
 
         return default_condenser()
@@ -140,14 +141,14 @@ class Histories:
         replace_erased: bool = False,
     ) -> History:
         """Begin a history with attributes, and return the history. The attributes are texts, whole
-        numbers, booleans and lists of texts by name, such as app, user, project, title, parent and
-        tags.
+        numbers, booleans and lists of texts by name. Usual names are app, user, project, title,
+        parent and tags.
 
-        The new history has one event, which no View shows. With ``replace_erased`` the new history
-        may use the id of an erased history again. The tombstone of the erased history stays, and a
-        ``History`` object that read or wrote the erased history still raises
-        ``ConversationErased``. Raises ``VersionConflict`` if the history has events already, and
-        the errors that ``History.append`` raises. Durability: the history is on disk when the
+        The new history has an event with the attributes, which no View shows. With
+        ``replace_erased``, the new history may use the id of an erased history again. The tombstone
+        of the erased history stays. A ``History`` object that read or wrote the erased history
+        still raises ``ConversationErased``. Raises ``VersionConflict`` if the history has events
+        already, and the errors of ``History.append``. Durability: the history is on disk when the
         method returns.
         """
         history = self[conversation]
@@ -167,30 +168,30 @@ class Histories:
         after: tuple[int, int] | None = None,
         age_max_s: float = 2.0,
     ) -> RecentConversations:
-        """Return the histories that have all of these attributes, by default all histories, the
-        last active first. For an attribute that is a list, such as tags, pass the texts that the
-        list must contain.
+        """Return the histories that have all of these attributes, with the last active history
+        first. The default is all histories. For an attribute that is a list, such as tags, pass the
+        texts that the list must contain.
 
-        The list may be ``age_max_s`` seconds old, and contains the time at which it was made; new
-        attributes count at once. Pass ``after`` of one page to get the next page. Histories of an
-        encrypted store are found with its keys. Raises ``InvalidArgument``, ``StoreUnavailable``,
-        and ``KeyUnavailable`` if a history that may have the attributes is encrypted under a
-        missing key. Cost: the method reads the rows of the histories that it returns. If the list
-        is older than ``age_max_s``, the method also reads the histories with newer events. The
-        first list of a store reads each history once.
+        The list may be ``age_max_s`` seconds old, and contains the time at which it was made. New
+        attributes count at once. Pass ``after`` of a page to get the next page. Histories of an
+        encrypted store are found with the keys of the store. Raises ``InvalidArgument`` or
+        ``StoreUnavailable``. Raises ``KeyUnavailable`` if a history that may have the attributes is
+        encrypted under a missing key. Cost: the method reads the rows of the histories that it
+        returns. If the list is older than ``age_max_s`` seconds, the method also reads the
+        histories with newer events. The first list of a store reads every history once.
         """
         return recent_conversations(
             self.store.database, attributes or {}, limit=limit, after=after, age_max_s=age_max_s
         )
 
     def to_resume(self) -> Iterator[str]:
-        """Yield the ids of the histories that a dead worker left: no worker drives such a history
-        (``History.lease``), and the history has open calls, or a lease that was not given back. The
-        ids come in the order of their UTF-8 bytes.
+        """Yield the ids of the histories that a dead worker left. Such a history has open calls, or
+        a lease that was not given back, and no worker drives it now: see ``History.lease``. The ids
+        come in the order of their UTF-8 bytes.
 
-        A history that cannot be read is left out, with a message in the log. Cost: the method reads
-        one cached row for each history, and the View of each history with new events since the last
-        call.
+        A history that cannot be read is left out, and a log message names it. Cost: the method
+        reads a cached row of every history, and the View of each history with new events since the
+        last call.
         """
         from foldlog._history.lease import to_resume
 
@@ -202,7 +203,6 @@ class Histories:
 
     @cached_property
     def _handler(self) -> CondenseHandler:
-        """The handler that takes the steps of all histories."""
         from foldlog.condensers import CondenseHandler
 
         return CondenseHandler(self.store, self.views, self.condenser, self.agent_llm)
@@ -223,17 +223,17 @@ class Histories:
         until: datetime | None = None,
         limit: int | None = 20,
     ) -> tuple[Hit, ...]:
-        """Return the first ``limit`` events that contain all the words, in one conversation or in
-        all. If ``limit`` is None, return every such event. The conversation with the latest event
-        comes first, and each conversation begins with its latest event. Imports whose source has no
-        times come last.
+        """Return the first ``limit`` events that contain all the words, in a conversation or in all
+        conversations. If ``limit`` is None, return all such events. The conversation with the
+        latest event comes first. Within a conversation, the latest event comes first. Imports whose
+        source has no times come last.
 
-        A searched word matches the beginning of words; ``"several words"`` in quotes must follow
-        one another. ``kinds`` are ``user``, ``agent``, ``action``, ``observation`` and the other
-        words of ``foldlog._labels.KINDS``. The search has no index: it reads the stored records and
-        events. Raises ``InvalidArgument`` if ``words`` has no word to search for, and
-        ``ConversationNotFound``. A conversation whose key is missing is left out. Cost: the search
-        reads about 400 MB a second, up to the last hit.
+        A searched word matches the beginning of words. ``"Several words"`` in quotes must follow
+        each other in the text. ``kinds`` are ``user``, ``agent``, ``action``, ``observation`` and
+        the other words of ``foldlog._labels.KINDS``. The search has no index: it reads the stored
+        records and events. Raises ``InvalidArgument`` if ``words`` has no word to search for, and
+        ``ConversationNotFound`` if ``conversation`` does not exist. A conversation whose key is
+        missing is left out. Cost: the search reads about 400 MB a second, up to the last hit.
         """
         from foldlog._search import search
 
@@ -252,7 +252,7 @@ class Histories:
             return False
 
     def __len__(self) -> int:
-        """Return the number of histories that have events. Cost: the method reads the list of
+        """Return the number of histories with events. Cost: the method reads the list of
         conversations.
         """
         return sum(1 for _ in self)
@@ -261,14 +261,16 @@ class Histories:
         return True
 
     def __iter__(self) -> Iterator[str]:
-        """Yield the ids of all histories that have events, in the order of their UTF-8 bytes. The
-        list of conversations is read page by page.
+        """Yield the ids of all histories with events, in the order of their UTF-8 bytes. The list
+        of conversations is read page by page.
         """
         return (row.id for row in self.store.iter_conversations() if row.erased_at is None)
 
     @cached_property
     def maintenance(self) -> Maintenance:
-        """The methods of an administrator: verify, rekey, back up, vacuum and copy the store."""
+        """The methods of an administrator, which verify, rekey, back up, vacuum and copy the
+        store.
+        """
         from foldlog._history.lease import lease_that_keeps
         from foldlog._maintenance import Maintenance
 
@@ -283,21 +285,21 @@ class Histories:
         prefix: str = "",
         findings: Callable[[str], object] | None = None,
     ) -> tuple[History, ...]:
-        """Import the histories of other agents in a file, or in a folder and the folders below it.
-        Return the imported histories.
+        """Import the histories of other agents from a file, or from a folder and the folders below
+        it. Return the imported histories.
 
-        The sources are stored as they are; the events of a history are made at its first use.
-        A second import of a source adds only new records. If the source was rewritten, the new text
-        becomes a fork at the first record that differs. The name of each history is ``prefix`` and
-        the name of its source; ``conversation`` names a single history. A record that cannot be
-        read is left out, and ``findings`` is called with the problem; without ``findings`` the
-        problem is logged. ``docs/IMPORTING.md`` lists the formats.
+        The sources are stored unchanged. The events of a history are made at its first use. A
+        second import of a source adds only new records. If the source was rewritten, the new text
+        becomes a fork at the first record that differs. The name of a history is ``prefix`` and the
+        name of its source. ``conversation`` is the name of a single imported history. A record that
+        cannot be read is left out. ``findings`` is called with the problem of such a record, and
+        without ``findings`` the problem is logged. ``docs/IMPORTING.md`` lists the formats.
 
-        Raises ``formats.UnknownFormat``, and ``ValueError`` if the path contains no history, or
-        several histories for one ``conversation``. If a source cannot be imported, all other
-        sources are imported first, and then the error of this source is raised, such as
-        ``formats.SourceRefused`` if redacted content would come back. Durability: the sources are
-        on disk when the method returns. Cost: the method reads the bytes of the sources.
+        Raises ``formats.UnknownFormat`` for an unknown format. Raises ``ValueError`` if the path
+        contains no history, or several histories for a single ``conversation``. If a source cannot
+        be imported, the other sources are imported first, and then its error is raised. An example
+        is ``formats.SourceRefused``, if redacted content would come back. Durability: the sources
+        are on disk when the method returns. Cost: the method reads the bytes of the sources.
         """
         from foldlog._archive.importing import Failed, Import
         from foldlog._formats.conversion import check_callable
@@ -332,10 +334,10 @@ class Histories:
         return tuple(self[name] for name in imported)
 
     def find(self, source_id: Any, *, format: str) -> tuple[FoundEvent, ...]:
-        """Return the events with this source id in any history. Only events that were appended with
-        ``dedupe="origin"`` are found.
+        """Return the events with this source id in any history. The method finds only events that
+        were appended with ``dedupe="origin"``.
 
-        Cost: the method reads the events that it returns, whatever the size of the store.
+        Cost: the method reads the events that it returns. The size of the store does not matter.
         """
         return find(self.store.database, format, source_id)
 
@@ -352,25 +354,26 @@ class Histories:
         """Erase a conversation with its companions for good. Return the tombstone of the
         conversation.
 
-        From the beginning of this call, no reader sees the conversation any more. An append does
-        not use the id of an erased conversation again. ``unconfirmed`` of the tombstone names the
-        files that may still contain the conversation. A second call finishes an interrupted
-        erasure. ``detach_forks`` first gives each fork of the conversation a copy of the shared
-        events; ``with_forks`` erases the forks too. ``expected`` is a row of the conversation: the
+        From the beginning of this call on, no reader sees the conversation. An append does not use
+        the id of an erased conversation again. ``unconfirmed`` of the tombstone lists the files
+        that may still contain the conversation. A second call finishes an interrupted erasure.
+        ``detach_forks`` first gives the forks of the conversation copies of the shared events.
+        ``with_forks`` erases the forks too. ``expected`` is a row of the conversation. The
         conversation is erased only if it has no newer event than this row.
 
-        In a SQLite file the erased bytes (``bytes_pending``) stay until ``maintenance.vacuum``
-        rewrites both files: call ``maintenance.vacuum`` once for many erasures. On PostgreSQL
-        ``erase`` vacuums all tables, ten times a minute at most, and the vacuum costs many times
-        the erasure of a short conversation; an ``erase`` beyond this limit leaves its bytes
-        pending. To erase many conversations, use ``maintenance.expire``, or pass ``complete=False``
-        and call ``maintenance.vacuum`` at the end.
+        In a SQLite file, the erased bytes (``bytes_pending``) stay until ``maintenance.vacuum``
+        rewrites both files. Call ``maintenance.vacuum`` once for many erasures. On PostgreSQL,
+        ``erase`` vacuums all tables, at most ten times a minute. A vacuum costs many times the
+        erasure of a short conversation. An ``erase`` beyond this limit leaves its bytes pending. To
+        erase many conversations, use ``maintenance.expire``, or pass ``complete=False`` and call
+        ``maintenance.vacuum`` at the end.
 
-        Raises ``ConversationNotFound``; ``InvalidArgument`` if ``with_forks`` and ``detach_forks``
-        are both set; ``ConversationHasForks`` if the conversation has forks and neither argument is
-        set; ``VersionConflict`` if the conversation has a newer event than ``expected``; and on
-        PostgreSQL ``StoreUnavailable`` if an earlier transaction does not end. Cost: the method
-        deletes the events of the conversation, and the sums that lists show.
+        Raises ``ConversationNotFound`` if the conversation does not exist. Raises
+        ``InvalidArgument`` if ``with_forks`` and ``detach_forks`` are both set, and
+        ``ConversationHasForks`` if the conversation has forks and neither argument is set. Raises
+        ``VersionConflict`` if the conversation has a newer event than ``expected``. On PostgreSQL,
+        raises ``StoreUnavailable`` if an earlier transaction does not end. Cost: the method deletes
+        the events of the conversation, and the sums that lists show.
         """
         from foldlog._maintenance import erase_conversations
 
@@ -389,8 +392,8 @@ class Histories:
         return rows[conversation]._replace(unconfirmed=(*names,), bytes_pending=pending)
 
     def close(self) -> None:
-        """Close the store. The threads of its async interface end. ``close`` does not wait for the
-        calls in these threads; ``close`` of the async interface waits for them.
+        """Close the store. The threads of its async interface end. This method does not wait for
+        the calls in these threads. ``close`` of the async interface waits for them.
         """
         if self._async_face is not None:
             self._async_face._end_threads(wait=False)

@@ -1,4 +1,6 @@
-"""One history of a store, for the author of a runtime. This module contains no rules of the log."""
+"""A single history of a store, for the author of a runtime. This module contains no rules of the
+log.
+"""
 
 from __future__ import annotations
 
@@ -75,13 +77,13 @@ Appended: TypeAlias = (
 
 
 class History:
-    """One conversation: append events, and read the View that the model is shown. The object itself
-    stores only the version that ``step`` returned last, for ``append_reply``.
+    """A conversation: append events, and read the View that the model is shown. The object itself
+    stores only the version of the View that ``step`` returned last, for ``append_reply``.
 
-    In every method, a history that has no events yet is empty: its View, its events and its tail
-    are empty, and its version is 0. The first append makes the conversation. Every method raises
-    ``ConversationErased`` if the conversation was erased. An object that has read or written a
-    conversation stays bound to this conversation, even if another conversation has the id later.
+    A history without events is empty: its View, its events and its tail are empty, and its version
+    is 0. The first append makes the conversation. Every method raises ``ConversationErased`` if the
+    conversation was erased. An object that has read or written a conversation stays bound to this
+    conversation, even if another conversation has the id later.
     """
 
     def __init__(self, histories: Histories, conversation: str) -> None:
@@ -89,10 +91,12 @@ class History:
         self.id = conversation
         self._bound, self._store = bound_store(histories.store, conversation)
         self._asked_at: int | None = None
-        """The version of the View that ``step`` returned last, until a reply to it is appended."""
+        """The version of the View that ``step`` returned last, until a reply to this View is
+        appended.
+        """
         self._shown_at: int | None = None
-        """The version of the View that ``step`` returned last, until any event that follows this
-        View is appended.
+        """The version of the View that ``step`` returned last, until any event is appended after
+        this View.
         """
 
     @cached_property
@@ -108,19 +112,19 @@ class History:
         self._bound.generation = generation
 
     def version(self) -> int:
-        """Return the number of events of the history; 0 before the first event."""
+        """Return the number of events of the history. It is 0 before the first event."""
         return self._store.version(self.id)
 
     def __len__(self) -> int:
-        """Return ``version``, the number of events of the history, including forgotten events."""
+        """Return the number of events of the history, including forgotten events."""
         return self.version()
 
     def __bool__(self) -> bool:
         return True
 
     def view(self) -> View:
-        """Return the present View. The View is empty before the first event. The View is what the
-        model is shown, unless a condenser hides or masks a part of the View: see ``sent``.
+        """Return the present View. The View is empty before the first event. The model is shown
+        this View, unless a condenser hides or masks a part of it: see ``sent``.
 
         Cost: the method reads the events since the last call. The first call of a program reads the
         events that the View shows. If you need only the last events of the log, call ``tail``.
@@ -131,10 +135,10 @@ class History:
             return View.from_events(())
 
     def at(self, version: int) -> View:
-        """Return the View when the history had ``version`` events: see ``view``. Cost: the method
-        reads the events that this View shows.
+        """Return the View at the time when the history had ``version`` events: see ``view``. Cost:
+        the method reads the events that this View shows.
 
-        Raises ``NoSuchVersion`` for a version that the history never had.
+        Raises ``NoSuchVersion`` if the history never had this version.
         """
         if check_whole("version", version) == 0 and self.version() >= 0:
             return View.from_events(())
@@ -144,15 +148,14 @@ class History:
             raise NoSuchVersion(self.id, version, 0) from None
 
     def sent(self, version: int | None = None) -> View:
-        """Return the View as it is sent to a model, now or at a version: without the events that
-        ``recent`` hides, with the masks of ``observation_masking`` and similar condensers, and with
-        the texts that ``max_tokens`` shortened.
+        """Return the View as it is sent to a model, now or at a version. It lacks the events that
+        ``recent_events`` hides. It has the masks of ``observation_masking`` and similar condensers,
+        and the texts that ``max_tokens`` shortened.
 
-        The steps record in the log by which rules events are hidden, masked or shortened. The rules
-        of a condenser of your own cannot be applied again: the result contains the events that this
-        condenser hides, and ``why`` says that the events that the model was sent are unknown.
-        Raises the errors that ``at`` raises. Cost: the method reads the View, and the last 100
-        events.
+        The log records the rules by which a step hid, masked or shortened events. The rules of a
+        condenser of your own cannot be applied again, so the result contains the events that this
+        condenser hides. ``why`` then says that it is unknown which events the model was sent.
+        Raises the errors of ``at``. Cost: the method reads the View and the last 100 events.
         """
         from foldlog._reports.as_sent import sent
 
@@ -180,19 +183,19 @@ class History:
         notes: Callable[[str], None] | None = None,
     ) -> Iterator[Any]:
         """Yield the records of the history in a format. The default is the format of its source,
-        and ``openhands-v1`` for a history that was not imported. Imported records come out as they
-        came in; other events are written as records of the format. Forgotten events are written,
-        and retracted events are left out.
+        and ``openhands-v1`` for a history that was not imported. Imported records are yielded
+        unchanged, and other events become records of the format. Forgotten events are written, and
+        retracted events are left out.
 
-        With ``view``, the records are what a model would be sent now: the View that ``sent``
-        returns, by default as ``openai-chat``. ``anthropic-messages`` and ``openai-responses`` can
-        represent this View too.
+        With ``view``, the method yields the View that a model would be sent now (see ``sent``), by
+        default as ``openai-chat``. ``anthropic-messages`` and ``openai-responses`` can represent
+        this View too.
 
-        ``notes`` is called with a text for each kind of content that the export leaves out, and for
-        a history that lacks records of its source. Any history can be written as ``openai-chat``.
-        Raises ``formats.UnknownFormat``, also for a format that only histories imported from this
-        format can be written in. Cost: the method reads the events of the history, or with ``view``
-        the events of its View.
+        ``notes`` is called with a text for each kind of content that the export leaves out. It is
+        also called for a history that lacks records of its source. Any history can be written as
+        ``openai-chat``. Raises ``formats.UnknownFormat`` for an unknown format, or if this history
+        cannot be written in the format. Cost: the method reads the events of the history, or with
+        ``view`` the events of its View.
         """
         from foldlog._formats.conversion import (
             ANY_HISTORY,
@@ -225,15 +228,12 @@ class History:
         return encode_standing(self.events(0, version), version, retractions, chosen, notes, stored)
 
     def _all_records(self, start: int = 0) -> HistoryRecords:
-        """Return the records of this history from the event ``start`` on: see
-        ``HistoryRecords``.
-        """
         from foldlog._archive.stored import HistoryRecords
 
         return HistoryRecords(self._store, self.id, start)
 
     def _stored_records(self, query: Query | None = None) -> Records:
-        """Return the source records of this history by the events that were made of them: see
+        """Return the source records of this history, by the events that were made of them: see
         ``Records``.
         """
         from foldlog._archive.stored import Records
@@ -259,33 +259,31 @@ class History:
         documents: Mapping[str, Any] | None = None,
         dedupe: Literal["origin"] | None = None,
     ) -> tuple[Recorded, ...]:
-        """Append one event or several events: either all events are appended or none. Return the
-        recorded events with their ids.
+        """Append an event or several events: either all of them or none. Return the recorded events
+        with their ids.
 
-        A chat message, ``{"role": "user", "content": "hi"}``, is appended as its events: see
-        ``foldlog.from_openai``. A ``Condensation``, as a condenser returns it, is appended as its
-        action.
+        A chat message, such as ``{"role": "user", "content": "hi"}``, is appended as its events:
+        see ``foldlog.from_openai``. A ``Condensation`` is appended as its action.
 
-        ``expected_version`` is the version on which the decision was made, 0 for a new history, or
-        ``ANY_VERSION``. A repeated ``idempotency_key`` with the same events appends nothing and
-        returns the recorded events. ``documents`` are new values of documents by name: JSON, bytes
-        or ``DELETED``. Documents are written in the transaction of the events, and an append of
-        documents may have no events: see ``foldlog.eventstore.Documents.append``.
-        ``dedupe="origin"`` leaves out imported events whose source id the history already has: see
-        ``foldlog.eventstore.Store.append``.
+        ``expected_version`` is the version on which you decided to append, 0 for a new history, or
+        ``ANY_VERSION``. If ``idempotency_key`` was used before with the same events, nothing is
+        appended, and the recorded events are returned. ``documents`` maps the names of documents to
+        their new values: JSON, bytes or ``DELETED``. Documents are written in the transaction of
+        the events, and an append may have documents without events: see
+        ``foldlog.eventstore.Documents.append``. With ``dedupe="origin"``, imported events whose
+        source id the history already has are left out: see ``foldlog.eventstore.Store.append``.
 
-        If other programs appended since the last ``prepare`` or ``step`` of this object, the
-        ``meta`` of a model's reply notes which View it answers, so that no condenser forgets an
-        event that came while the model answered. If an event that is not a reply follows the View
-        of a step first, the ``meta`` of this event notes the View, so that the View counts as shown
-        without a reply.
+        If other programs appended after the last ``prepare`` or ``step`` of this object, the
+        ``meta`` of a model's reply names the View that it answers. So no condenser forgets an event
+        that came while the model answered. If the first event after a step is not a reply, its
+        ``meta`` names the View of the step. So this View counts as shown, even without a reply.
 
-        Raises ``VersionConflict`` (read again, decide again), ``InvalidEvent`` (the message says
-        which rule is broken), ``IdempotencyConflict`` (the key stands for other events),
-        ``ConversationErased``, ``StoreUnavailable``; ``TypeError`` for an argument of a wrong type.
-        Durability: the events are on disk when the method returns. Cost: the method writes the
-        appended events, whatever the length of the history; for a chat message with calls or
-        results it also reads the View.
+        Raises ``VersionConflict`` (read and decide again), ``InvalidEvent`` (the message names the
+        broken rule), ``IdempotencyConflict`` (the key belongs to other events),
+        ``ConversationErased`` or ``StoreUnavailable``. Raises ``TypeError`` for an argument of a
+        wrong type. Durability: the events are on disk when the method returns. Cost: the method
+        writes the appended events, and the length of the history does not matter. For a chat
+        message with calls or results, it also reads the View.
         """
         appended = self._appendable(events, idempotency_key)
         how: dict[str, Any] = {
@@ -306,7 +304,7 @@ class History:
         dedupe: Literal["origin"] | None = None,
     ) -> tuple[Recorded, ...]:
         """Append events as ``append`` does, together with the records from which ``recorder`` made
-        some of these events.
+        some of them.
         """
         how: dict[str, Any] = {
             "generation": self._generation,
@@ -319,9 +317,7 @@ class History:
         return recorded
 
     def _recorder(self, format: str, version: int | None = None) -> HistoryRecorder:
-        """Return the decoder of the next records at a version, by default the present version.
-        Raises ``ConversationErased``.
-        """
+        """Return the decoder of the next records at a version, by default the present version."""
         from foldlog._formats.registry import format_named
 
         return self._histories._recording.recorder(self, format_named(format), version)
@@ -333,8 +329,8 @@ class History:
         how: dict[str, Any],
         documents: Mapping[str, Any] | None,
     ) -> tuple[Recorded, ...]:
-        """Append events. Note in the ``meta`` of one event which View the events follow (see
-        ``append``).
+        """Append events. The ``meta`` of an event then names the View that the events follow: see
+        ``append``.
         """
 
         def append(
@@ -371,12 +367,13 @@ class History:
         return recorded
 
     def _appendable(self, events: Appended, idempotency_key: str | None) -> Event | list[Event]:
-        """Return the events to append: the action of a ``Condensation``, and the events of chat
-        messages. Raises ``TypeError`` for another object.
+        """Return the events to append. They are the action of a ``Condensation``, or the events of
+        chat messages. Raises ``TypeError`` for another object.
         """
         if isinstance(events, Event):
             return events
-        # The class Condensation is not imported here: most programs that append do not condense.
+        # The class Condensation is not imported here, because most programs that append do not
+        # condense.
         action = getattr(events, "action", None)
         if isinstance(action, CondensationAction):
             return action
@@ -385,7 +382,7 @@ class History:
         if isinstance(events, str | bytes | type | Mapping) or not isinstance(events, Iterable):
             raise _not_appended(events)
         result: list[Event] = []
-        item: Any  # a caller may pass anything
+        item: Any  # A caller may pass an object of any type.
         for item in events:
             if isinstance(item, Event):
                 result.append(item)
@@ -401,8 +398,8 @@ class History:
         """Return the events of a chat message to append after the View and the events ``before``.
 
         A result gets the id of the call that it answers. A reply gets a response id of its own if
-        its server repeats response ids: see ``set_apart``. Raises ``InvalidEvent`` for the result
-        of a call that no event made.
+        its server repeats response ids: see ``set_apart``. Raises ``InvalidEvent`` for a result
+        whose call no event made.
         """
         from foldlog._history.replies import (
             answered,
@@ -451,12 +448,12 @@ class History:
         return set_apart(reply, newest_first, view.version + len(before))
 
     def _view_before(self, key: str | None) -> View:
-        """Return the View that an append under an idempotency key follows: the present View, or if
-        the key was used before, the View when the key was used. So a repeated append makes the
-        events of the first append again.
+        """Return the View that an append under an idempotency key follows. It is the present View,
+        or the View at the time when the key was first used. So a repeated append makes the events
+        of the first append again.
         """
-        # The View is read before the key is looked up, since another writer may append under it
-        # in between.
+        # The View is read before the key is looked up, since another writer may append under the
+        # key in between.
         view = self.view()
         if not isinstance(key, str):
             return view
@@ -477,39 +474,38 @@ class History:
         Return the recorded events.
 
         The records are stored with the events, and ``export`` returns them. With
-        ``dedupe="origin"``, records whose source id the history already has are left out; records
-        without an id are appended. Other writers and other processes may append at the same time.
+        ``dedupe="origin"``, records whose source id the history already has are left out. Records
+        without an id are always appended. Other writers and other processes may append at the same
+        time.
 
-        Raises ``formats.UnknownFormat``; ``InvalidEvent`` for a record of another format; and the
-        errors that ``append`` raises. Durability: the records are on disk when the method returns.
-        Cost: the method decodes and writes the records. The first call of a process also reads all
-        earlier records, about 40 MB a second.
+        Raises ``formats.UnknownFormat`` for an unknown format, ``InvalidEvent`` for a record of
+        another format, and the errors of ``append``. Durability: the records are on disk when the
+        method returns. Cost: the method decodes and writes the records. The first call of a process
+        also reads all earlier records, about 40 MB a second.
         """
         return self._histories._recording.append(self, records, format, expected_version, dedupe)
 
     def document(self, name: str, default: Any = None, *, version: int | None = None) -> Any:
-        """Return the value of a document, now or when the history had ``version`` events. Return
-        ``default`` if the history has no document with this name.
+        """Return the value of a document, now or at the time when the history had ``version``
+        events. Return ``default`` if the history has no document with this name.
 
-        Raises the errors that ``foldlog.eventstore.Documents.get`` raises, except
-        ``ConversationNotFound``. Cost: the method reads one event and at most 64 differences.
+        Raises the errors of ``foldlog.eventstore.Documents.get``, except ``ConversationNotFound``.
+        Cost: the method reads an event and at most 64 differences.
         """
         return _or_empty(
             partial(Documents(self._store).get, self.id, name, default, version=version), default
         )
 
     def documents(self, version: int | None = None) -> dict[str, Any]:
-        """Return all documents by name, as they are now, or as they were when the history had
-        ``version`` events. Cost: the method reads one event and at most 64 differences for each
-        document.
+        """Return all documents by name, now or at the time when the history had ``version`` events.
+        Cost: for each document, the method reads an event and at most 64 differences.
         """
         return _or_empty(partial(Documents(self._store).all, self.id, version=version), {})
 
     def attributes(self) -> dict[str, Any]:
-        """Return the attributes of the history, perhaps an empty dictionary: see
-        ``Histories.create``. An imported history also has the attributes ``program``, ``cwd``,
-        ``branch``, ``model`` and ``title``, if its source contains them. Cost: the method
-        reads two events.
+        """Return the attributes of the history: see ``Histories.create``. The dictionary may be
+        empty. An imported history also has the attributes ``program``, ``cwd``, ``branch``,
+        ``model`` and ``title``, if its source contains them. Cost: the method reads two events.
         """
         return {**self._place(), **self.document(ATTRIBUTES, {})}
 
@@ -521,12 +517,12 @@ class History:
         return _or_empty(lambda: dict[str, Any](place_of(self._store, self.id)), nowhere)
 
     def set_attributes(self, /, **changed: Any) -> dict[str, Any]:
-        """Change attributes by name; None removes an attribute. Attributes that are not named stay
-        as they are. Return all attributes. The event of the newest change contains all attributes,
-        so redacting this event removes all attributes.
+        """Change attributes by name. The value None removes an attribute. Attributes that you do
+        not name stay unchanged. Return all attributes. The event of the newest change contains all
+        attributes, so redacting this event removes all attributes.
 
-        Other writers may append during the call. Raises the errors that ``append`` raises.
-        Durability: the attributes are on disk when the method returns.
+        Other writers may append during the call. Raises the errors of ``append``. Durability: the
+        attributes are on disk when the method returns.
         """
         while True:
             version = self.version()
@@ -542,8 +538,8 @@ class History:
             return {**self._place(), **attributes}
 
     def _conversation_key(self) -> int | None:
-        """Return the key of the conversation that this object is bound to. Bind the object first if
-        it is not bound yet. Return None before the first append.
+        """Bind this object to a conversation if it is not bound yet, and return the key of this
+        conversation. Return None before the first append.
         """
         if self._generation.key is None:
             self.version()
@@ -551,28 +547,29 @@ class History:
 
     def open_calls(self) -> tuple[Action, ...]:
         """Return the actions that have no observation yet, in order: see ``View.open_calls``. After
-        a crash the open calls are the calls whose outcome is unknown; ``docs/RESUMING.md`` says
-        what to do. A redacted call is left out, since it has no arguments to run with;
-        ``close_open_calls`` closes redacted calls too. Cost: the method reads the View.
+        a crash, the outcome of the open calls is unknown: see ``docs/RESUMING.md``. A redacted call
+        is left out, because it has no arguments to run with. ``close_open_calls`` closes redacted
+        calls too. Cost: the method reads the View.
         """
         return tuple(filter(has_content, self.view().open_calls))
 
     def close_open_calls(
         self, reason: str = "", *, older_than: timedelta | None = None
     ) -> tuple[Recorded, ...]:
-        """Append an observation with the reason for every open call, or append nothing if the
-        append fails. Return the observations in the order of the calls; an empty tuple if no call
-        is open.
+        """Append an observation with the reason for every open call. If the append fails, no
+        observation is appended. Return the observations in the order of the calls. The tuple is
+        empty if no call is open.
 
         The observation of a call that ``run`` began says "unknown: this call may have run", with
         the key of the call. The observation says "not begun" if ``run`` has begun other calls of
-        the tool, but not this call. In all other cases the observation says "interrupted".
+        the tool, but not this call. In all other cases, the observation says "interrupted".
 
-        Close calls only when no program works on the calls any more: a later result belongs to no
-        open call. ``older_than`` leaves out younger calls. Other writers may append at the same
-        time. Raises ``LeaseTaken`` while another worker drives the history (``lease``), and the
-        errors that ``append`` raises. Durability: the observations are on disk when the method
-        returns. Cost: the method reads the View, and writes one observation for each open call.
+        Close calls only when no program works on them any more, because a later result belongs to
+        no open call. With ``older_than``, younger calls are left out. Other writers may append at
+        the same time. Raises ``LeaseTaken`` while another worker drives the history (see
+        ``lease``), and the errors of ``append``. Durability: the observations are on disk when the
+        method returns. Cost: the method reads the View, and writes an observation for each open
+        call.
         """
         from foldlog._history.effects import closing
         from foldlog._history.lease import check_free
@@ -605,28 +602,28 @@ class History:
         lease``.
 
         The block waits for the lease up to ``wait_s`` seconds. If ``wait_s`` is 0, the block raises
-        ``LeaseTaken`` at once. Waiting workers have no order: a worker that takes the lease again
-        at once keeps others out, so pause between turns. The lease is renewed while the block runs.
-        If nothing renews the lease for ``ttl_s`` seconds, because the process died or stood still,
-        another worker may take the lease over. After a takeover every append of this ``History`` in
-        the block is refused with ``LeaseTaken``, except redactions and outcomes of tools. Programs
-        without a lease may still append, for example messages of the user. ``worker`` is the name
-        that other workers see, by default the machine and the number of the process. The name of
-        the worker is stored as plain text.
+        ``LeaseTaken`` at once. Waiting workers have no order. A worker that takes the lease again
+        at once keeps other workers out, so pause between turns. The lease is renewed while the
+        block runs. If the process died or stood still and so did not renew the lease for ``ttl_s``
+        seconds, another worker may take over the lease. After a takeover, every append of this
+        ``History`` in the block raises ``LeaseTaken``, except redactions and outcomes of tools.
+        Programs without a lease may still append, for example messages of the user. ``worker`` is
+        the name that other workers see. The default is the name of the machine and the number of
+        the process. The name of the worker is stored as plain text.
 
         Raises ``LeaseTaken`` if another worker has the lease, ``InvalidArgument`` inside another
-        block of the same ``History``, ``ConversationErased``, ``StoreUnavailable``. The block holds
-        no connection and no lock. Cost: the block makes one commit to take the lease, one to give
-        the lease back, and three commits within ``ttl_s``; each append of the block reads a row.
+        block of the same ``History``, ``ConversationErased`` or ``StoreUnavailable``. The block
+        holds no connection and no lock. Cost: a block makes a commit at its beginning, a commit at
+        its end, and three commits within ``ttl_s``. Each append in the block also reads a row.
         """
         from foldlog._history.lease import LeaseBlock
 
         return LeaseBlock(self, ttl_s, wait_s, worker)
 
     def current_lease(self) -> Lease | None:
-        """Return the lease of the worker that drives this history now (``lease``), or None if no
-        worker does. An erased history keeps its lease until the worker leaves; a new history with
-        the id of an erased history has a lease of its own.
+        """Return the lease of the worker that drives this history now (see ``lease``). Return None
+        if no worker drives it. An erased history keeps its lease until its worker leaves. A new
+        history with the same id has a lease of its own.
         """
         from foldlog._history.lease import lease_of
 
@@ -643,24 +640,24 @@ class History:
         idempotency_key: str | None = None,
     ) -> tuple[Recorded, ...]:
         """Append the reply of a model: a chat completion or one of its messages, a response of
-        OpenAI, or an Anthropic message. Return the recorded events: the ``Action`` of each tool
+        OpenAI, or an Anthropic message. Return the recorded events: an ``Action`` for each tool
         call, or the agent's ``Message``. If the provider compacted the context, a condensation
         comes before these events.
 
-        ``cost`` is the cost of the call in US dollars; a reply of litellm contains its cost.
+        ``cost`` is the cost of the call in US dollars. A reply of litellm contains its cost.
         ``meta`` is stored with the first event, and overrides the model, usage and cost of the
-        reply. ``timestamp`` is when the events happened.
+        reply. ``timestamp`` is the time at which the events happened.
 
-        If another program appended a user's message while the model answered, this message stands
-        before the reply, and the next prompt ends with the assistant. With ``view.version`` as
-        ``expected_version``, ``append_reply`` raises ``VersionConflict`` instead: prepare, and ask
-        the model again. If every program takes the lease before it appends, a user's message never
-        comes between the View and the reply.
+        If another program appends a user's message while the model answers, the message stands
+        before the reply. The next prompt then ends with the assistant. To prevent this, pass
+        ``view.version`` as ``expected_version``. ``append_reply`` then raises ``VersionConflict``:
+        prepare, and ask the model again. If every program takes the lease before it appends, a
+        user's message never comes between the View and the reply.
 
         See ``foldlog.from_openai`` for the conversion. Raises ``InvalidEvent`` for a reply with
-        neither a text nor a call, and for a message of the user or the system, ``InvalidArgument``
-        for any other object, and the errors that ``append`` raises. If an error is raised, nothing
-        is appended.
+        neither a text nor a call, and for a message of the user or the system. Raises
+        ``InvalidArgument`` for any other object, and the errors of ``append``. If an error is
+        raised, nothing is appended.
         """
         from foldlog._history.replies import events_of_reply
 
@@ -681,26 +678,26 @@ class History:
     ) -> Recorded:
         """Append the observation of the open call with this id. If several open calls have this id,
         the observation belongs to the first of these calls in the newest reply. ``call_id`` may
-        also be a call of ``open_calls``.
+        also be a call from ``open_calls``.
 
-        ``content`` is a text, parts in OpenAI's form (each has a ``type``), or other JSON. JSON is
-        shown as text, with NaN and infinities as texts. ``extras`` are stored and not shown. A
-        repeated ``idempotency_key`` with an unchanged result appends nothing, and returns the
-        recorded event.
+        ``content`` is a text, a list of parts in OpenAI's form (with a ``type``), or other JSON.
+        JSON is shown as text, with NaN and infinities as texts. ``extras`` are stored and not
+        shown. If ``idempotency_key`` was used before for the same result, nothing is appended, and
+        the recorded event is returned.
 
         Raises ``InvalidEvent`` if no action opened a call with this id, or if the call already has
-        its result (``append`` accepts such an observation, as imports do); ``InvalidArgument`` for
-        a part of type text without a text; and the errors that ``append`` raises. If the lease of
-        this history was lost, the result is still recorded, even if the other worker has recorded a
-        result, and then ``LeaseTaken`` is raised. Durability: the observation is on disk when the
-        method returns. Cost: the method reads the View, and the open calls; after a lost lease it
-        reads all events.
+        its result. (``append`` accepts such an observation, because imports need it.) Raises
+        ``InvalidArgument`` for a part of type text without a text, and the errors of ``append``. If
+        the lease of this history was lost, the result is still recorded, even after a result from
+        the new worker. Then ``LeaseTaken`` is raised. Durability: the observation is on disk when
+        the method returns. Cost: the method reads the View and the open calls. After a lost lease,
+        it reads all events.
         """
         try:
             return self._append_result(
                 call_id, content, is_error, extras, idempotency_key, self._generation
             )
-        except EventStoreError:  # perhaps another worker has the lease, and has closed the call
+        except EventStoreError:  # Another worker may have the lease, and may have closed the call.
             from foldlog._history.effects import record_overtaken
 
             record_overtaken(self, call_id, content, is_error, extras)
@@ -718,7 +715,7 @@ class History:
         if isinstance(content, list | tuple) and all(
             isinstance(part, Mapping) and "type" in part for part in content
         ):
-            # Raises InvalidArgument if the parts have a wrong form.
+            # This raises ``InvalidArgument`` if the parts have a wrong form.
             _chat_events({"role": "tool", "content": [*content]})
         elif content is None or isinstance(content, Mapping | list | tuple | int | float):
             content = as_json(content)
@@ -748,30 +745,31 @@ class History:
         the recorded outcome: an observation, or a late outcome if the call was closed before the
         tool ended.
 
-        Before the tool runs, an event marks that it begins, under the lease of this history.
+        Before the tool runs, an event marks its beginning, under the lease of this history.
         ``repeat`` decides what happens if an earlier worker began the tool and recorded no outcome:
 
-        - ``"never"``, the default: the tool does not run, and the call is closed as unknown. The
-          tool runs at most once, always.
+        - ``"never"``, the default: the tool does not run, and the call is closed as unknown. So the
+          tool never runs twice.
         - ``"same key"``: the tool runs again with the same ``key``, an argument that it passes to
-          the outside system. The tool takes effect once, if the outside system keeps keys longer
-          than you retry.
+          the outside system. If this system remembers keys longer than you retry, the tool takes
+          effect once.
         - ``"safe"``: the tool runs again, without a mark and without a lease. Use this rule for
-        tools that only read.
+          tools that only read.
 
         ``check(key, call)`` asks the outside system whether the tool ran. ``check`` returns the
         outcome, or None if the outside system does not know the key. If ``check`` returns None, the
         tool runs. With a check, a tool takes effect once if the former worker is dead. If ``check``
-        raises, nothing is recorded. ``@foldlog.effect`` marks a tool with ``repeat`` and ``check``.
-        ``by`` and ``reason`` say who approved this attempt, and are stored with its mark.
+        raises an error, nothing is recorded. ``@foldlog.effect`` marks a tool with ``repeat`` and
+        ``check``. ``by`` and ``reason`` say who approved this attempt, and are stored with its
+        mark.
 
-        A tool that raises has failed; after a ``TimeoutError`` it is unknown whether it ran. In a
-        fork, a call that the parent history also has counts as begun. An outcome is recorded even
-        if the lease was lost; ``LeaseTaken`` is raised after that. Raises ``InvalidEvent`` if the
-        call is not open, ``InvalidArgument`` outside of ``history.lease()``, and the errors that
-        ``append`` raises. Durability: the mark is on disk before the tool runs. Cost: the method
-        makes one more append than ``append_tool_result``, and reads the View and the events since
-        the call.
+        A tool that raises an error has failed. After a ``TimeoutError``, it is unknown whether the
+        tool ran. In a fork, a call that the parent history also has counts as begun. An outcome is
+        recorded even if the lease was lost, and then ``LeaseTaken`` is raised. Raises
+        ``InvalidEvent`` if the call is not open, ``InvalidArgument`` outside of
+        ``history.lease()``, and the errors of ``append``. Durability: the mark is on disk before
+        the tool runs. Cost: the method makes one more append than ``append_tool_result``, and reads
+        the View and the events since the call.
         """
         from foldlog._history import effects
 
@@ -780,9 +778,9 @@ class History:
     def effects(
         self, state: Literal["intended", "begun", "done", "failed", "unknown"] | None = None
     ) -> tuple[Effect, ...]:
-        """Return each call of the log with the state of its effect, in order, including calls that
-        were forgotten or retracted. With ``state``, such as ``"unknown"``, return only the calls in
-        this state.
+        """Return the calls of the log with the state of their effects, in order. They include calls
+        that were forgotten or retracted. With ``state``, such as ``"unknown"``, return only the
+        calls in this state.
 
         The states are ``intended`` (the call is not begun), ``begun`` (the call runs now),
         ``done``, ``failed`` and ``unknown`` (the call began, and its outcome was never recorded).
@@ -805,8 +803,8 @@ class History:
         key.
 
         If the call is open, the outcome becomes its observation. The outcome of a closed call
-        becomes a message of one line, which the model is shown. No lease is needed. Raises
-        ``InvalidArgument`` if no call has this key, and the errors that ``append`` raises.
+        becomes a message of a single line, which the model is shown. This method needs no lease.
+        Raises ``InvalidArgument`` if no call has this key, and the errors of ``append``.
         Durability: the outcome is on disk when the method returns. Cost: the method reads all
         events.
         """
@@ -815,21 +813,21 @@ class History:
         return effects.settle(self, key, outcome, is_error, by, reason)
 
     def recorded(self, idempotency_key: str) -> tuple[Recorded, ...]:
-        """Return the events that were appended under an idempotency key; an empty tuple if no event
-        was. Cost: the method reads the events that it returns.
+        """Return the events that were appended under an idempotency key. The tuple is empty if the
+        key was never used. Cost: the method reads the events that it returns.
         """
         return _or_empty(lambda: self._store.recorded(self.id, idempotency_key), ())
 
     def once(self, idempotency_key: str, work: Callable[[], Any]) -> tuple[Recorded, ...]:
-        """Return the events that are recorded under the key. If no events are recorded under the
-        key, do ``work``, append the result of ``work`` under the key, and return the appended
-        events. ``work`` returns the reply of a model, or events to append.
+        """Return the events that are recorded under the key. If the key was never used, do
+        ``work``, append its result under the key, and return the appended events. ``work`` returns
+        the reply of a model, or events to append.
 
         So a step of a durable engine that runs again gets the recorded events, even if the model
-        would answer differently now. ``work`` may be done again after a crash before the append, or
-        by two workers at once; one of the two results is recorded, and both workers get this
-        result. Raises the errors that ``work``, ``append`` and ``append_reply`` raise. Cost:
-        ``once`` costs as much as ``append``.
+        would answer differently now. ``work`` may run again after a crash before the append. Two
+        workers may also run it at once, and then both workers get the result that was recorded
+        first. Raises the errors of ``work``, ``append`` and ``append_reply``. Cost: the call costs
+        as much as ``append``.
         """
         from foldlog._history.once import append_once
 
@@ -840,10 +838,10 @@ class History:
         path)``.
 
         Offer ``tool.schema()`` to the model, and answer a call with ``append_tool_result(call,
-        tool(call))``. A result has at most ``max_tokens`` estimated tokens; ``max_tokens`` is at
-        least 300. Nothing is read before a call. Cost: a call of the tool reads the events of the
-        conversation; a call with ids reads only the events with these ids, and the calls of
-        results.
+        tool(call))``. A result has at most ``max_tokens`` estimated tokens. ``max_tokens`` must be
+        at least 300. Nothing is read before the model calls the tool. Cost: a call of the tool
+        reads the events of the conversation. A call with ids reads only the events with these ids,
+        and the calls of results.
         """
         from foldlog._history.recall import RecallTool
 
@@ -853,12 +851,12 @@ class History:
         """Take steps until a View can be sent, and return this View. A step appends a condensation
         if a condensation is due.
 
-        ``llm`` is the model to which the View is sent, if it is not ``agent_llm`` of the store: the
-        View is within the limit of this model, under any condenser, and in its dialect. If a
-        requested condensation is impossible, the request is declined in the log, and the View is
-        returned. If the agent requests a condensation again without a turn in between, its prompt
-        is too long, and ``NoCondensationAvailable`` is raised. Raises the errors that ``step``
-        raises, mainly ``NoCondensationAvailable`` if a condensation is required and impossible.
+        ``llm`` is the model to which the View is sent, if it is not ``agent_llm`` of the store. The
+        View fits into the limit of this model under any condenser, and has the dialect of this
+        model. If a requested condensation is impossible, the request is declined in the log, and
+        the View is returned. If the agent requests a condensation again without a turn in between,
+        its prompt is too long. Then ``NoCondensationAvailable`` is raised. Raises the errors of
+        ``step``, mainly ``NoCondensationAvailable`` if a condensation is required and impossible.
         Cost: the method reads the View, and the condenser may call a model.
         """
         from foldlog.condensers import NoCondensationAvailable
@@ -877,12 +875,12 @@ class History:
 
     def step(self, llm: AgentModel | None = None) -> View | Condensation:
         """Prepare the call of the agent's model. Return the View to send, or a condensation that
-        was due and has been appended. After a condensation, call ``step`` again.
+        was due and is already appended. After a condensation, call ``step`` again.
 
-        Any number of threads may step while other threads append. Raises the errors that
-        ``foldlog.condensers.CondenseHandler.handle`` raises, mainly ``NoCondensationAvailable``, if
-        a condensation is required and impossible. ``llm`` is the model to which the View is sent:
-        see ``prepare``. Cost: the method reads the View, and the condenser may call a model.
+        Many threads may step while other threads append. Raises the errors of
+        ``foldlog.condensers.CondenseHandler.handle``, mainly ``NoCondensationAvailable`` if a
+        condensation is required and impossible. ``llm`` is the model to which the View is sent: see
+        ``prepare``. Cost: the method reads the View, and the condenser may call a model.
         """
         handler = self._histories._handler.reading(self._store, self._views)
         try:
@@ -902,8 +900,8 @@ class History:
         )
 
     def request_condensation(self, reason: str = "") -> Recorded:
-        """Request a condensation: the View's ``unhandled_condensation_request`` is set until the
-        next condensation.
+        """Request a condensation. Until the next condensation, ``unhandled_condensation_request``
+        of the View is true.
         """
         (recorded,) = self.append(CondensationRequest(reason=check_text("reason", reason)))
         return recorded
@@ -911,9 +909,9 @@ class History:
     def condense(self, reason: str = "") -> View | Condensation:
         """Request a condensation, and take the step that fulfils the request.
 
-        Raises ``InvalidCondenser``, a ``ValueError``, if the condenser does not handle requests,
-        and ``NoCondensationAvailable`` if the history is empty; in both cases nothing is appended.
-        Also raises the errors that ``step`` raises.
+        Raises ``InvalidCondenser`` (a ``ValueError``) if the condenser does not handle requests,
+        and ``NoCondensationAvailable`` if the history is empty. In both cases, nothing is appended.
+        Also raises the errors of ``step``.
         """
         self._histories._handler.check_handles_requests()
         if self.version() == 0:
@@ -928,18 +926,18 @@ class History:
     def retract(
         self, version: int, reason: str = "", *, expected_version: ExpectedVersion = ANY_VERSION
     ) -> Recorded:
-        """Take back all events after ``version``. The View is again the View of ``version``. The
-        events stay in the log.
+        """Take back all events after ``version``. The View is then the View of ``version`` again.
+        The events stay in the log.
 
-        If the taken-back events have effects that happened, or may have happened, a message after
-        the retraction tells the model so, with one line for each effect. Documents and attributes
-        stay as they are; a fork at ``version`` has the documents and attributes of that version.
+        If these events have effects that happened or may have happened, a message after the
+        retraction lists the effects for the model. Documents and attributes do not change. A fork
+        at ``version`` has the documents and attributes of that version.
         ``history.retract(recorded.id)`` reverses a retraction. A requested condensation stays
         requested. Raises ``InvalidEvent`` if the history has no events after ``version``, and the
-        errors that ``append`` raises. Durability: the retraction is on disk when the method
-        returns. Cost: the method reads the events that are taken back, and copies the View in
-        memory. If no View is in memory, or if ``version`` is before a condensation, the View is
-        read twice: as it is now, and as it was at ``version``.
+        errors of ``append``. Durability: the retraction is on disk when the method returns. Cost:
+        the method reads the events that are taken back, and copies the View in memory. If no View
+        is in memory, or if ``version`` is before a condensation, the method reads both the present
+        View and the View at ``version``.
         """
         from foldlog._history.effects import taken_back
 
@@ -960,12 +958,12 @@ class History:
     def pop(self, count: int = 1, reason: str = "") -> tuple[Event, ...]:
         """Take back the newest ``count`` events that the View shows. Return these events in order.
 
-        ``pop`` appends a retraction to the version before the first of the ``count`` events. So a
-        later condensation is taken back too. All events stay in the log. If a summary is among the
+        ``pop`` appends a retraction to the version before the first of these events. So a later
+        condensation is taken back too. All events stay in the log. If a summary is among the
         ``count`` events, only the events after the summary are taken back. If the View has fewer
         events than ``count``, all its events are taken back. Raises ``InvalidArgument`` for a
-        negative number, and the errors that ``append`` raises. Durability: the retraction is on
-        disk when the method returns. Cost: ``pop`` costs as much as ``view`` and ``retract``.
+        negative number, and the errors of ``append``. Durability: the retraction is on disk when
+        the method returns. Cost: the method costs as much as ``view`` and ``retract``.
         """
         while True:
             view = self.view()
@@ -981,7 +979,7 @@ class History:
             try:
                 self.retract(popped[0].id, reason, expected_version=view.version)
             except VersionConflict:
-                continue  # other writers appended: the newest events are theirs
+                continue  # Other writers appended events, which are now the newest events.
             return popped
 
     def redact(
@@ -993,30 +991,31 @@ class History:
         with_summaries: bool = False,
         complete: bool = True,
     ) -> RedactionReceipt:
-        """Erase the content of one or several events for good: either of all events or of none.
-        ``event`` is an event, the id of an event, or several events or ids. Return the receipt.
+        """Erase the content of an event or of several events for good: either of all events or of
+        none. ``event`` is an event, the id of an event, or several events or ids. Return the
+        receipt of the redaction.
 
-        The id, kind, position, times, size and head of the event stay: published heads still
+        The id, kind, position, times, size and head of the event stay, so published heads still
         verify. Readers and the model see ``[redacted]``. The receipt is the next event of the
-        history. The receipt names the condensations whose summaries may quote the event;
-        ``with_summaries`` redacts these condensations too. The receipt also names copies of the
-        content in companions of the conversation; these copies are redacted too. ``by`` is the name
-        of the person who redacts, by default the user of the operating system.
+        history. The receipt lists the condensations whose summaries may quote the event.
+        ``with_summaries`` redacts these condensations too. The receipt also lists copies of the
+        content in companions of the conversation. These copies are redacted too. ``by`` is the name
+        of the person who redacts. The default is the user of the operating system.
 
-        In a SQLite file the redacted bytes (``bytes_pending``) stay until ``maintenance.vacuum``:
-        call ``maintenance.vacuum`` once for many redactions. On PostgreSQL ``redact`` vacuums all
-        tables, unless ``complete`` is False. A second call of ``redact`` finishes an interrupted
-        redaction. Redacting an event that set attributes removes all attributes. Redacting an event
-        that set a document removes the newest value of the document: set the documents in
-        ``documents_lost`` again.
+        In a SQLite file, the redacted bytes (``bytes_pending``) stay until you call
+        ``maintenance.vacuum``. Call it once for many redactions. On PostgreSQL, ``redact`` vacuums
+        all tables, unless ``complete`` is False. A second call of ``redact`` finishes an
+        interrupted redaction. Redacting an event that set attributes removes all attributes.
+        Redacting an event that set a document removes the newest value of the document, so set the
+        documents in ``documents_lost`` again.
 
-        Raises ``CannotRedact`` for a receipt of a redaction, ``InvalidArgument`` if the history has
-        no such event of its own, ``ConversationNotFound``, and on PostgreSQL ``StoreUnavailable``
-        if an earlier transaction does not end. Events that other programs append during the call
-        are searched as well. Source records that repeat the content of an imported event are
-        redacted too, and a record that cannot be read is named in ``unconfirmed``. Cost: the method
-        reads the condensations, the idempotency keys and the companions of the history. For an
-        imported event, it reads all events of the history and its forks.
+        Raises ``CannotRedact`` for the receipt of a redaction, ``InvalidArgument`` if the history
+        has no such event of its own, and ``ConversationNotFound``. On PostgreSQL, raises
+        ``StoreUnavailable`` if an earlier transaction does not end. Events that other programs
+        append during the call are searched as well. Source records that repeat the content of an
+        imported event are redacted too. ``unconfirmed`` lists the records that cannot be read.
+        Cost: the method reads the condensations, the idempotency keys and the companions of the
+        history. For an imported event, the method reads all events of the history and its forks.
         """
         from foldlog._maintenance import cleared
         from foldlog._redacting import redacted
@@ -1034,9 +1033,9 @@ class History:
         return receipt
 
     def why(self, event_id: int, at: int | None = None) -> Why:
-        """Return why the present View, or the View at a version, shows or does not show the event
-        or summary with this id. The result also says whether the event or summary is sent to a
-        model (see ``sent``). Raises ``NoSuchEvent``, and the errors that ``at`` raises.
+        """Return why the View shows or does not show the event or summary with this id, now or at a
+        version. The result also says whether the event or summary is sent to a model: see ``sent``.
+        Raises ``NoSuchEvent`` if the history has no such event, and the errors of ``at``.
         """
         from foldlog._reports.as_sent import why_sent
 
@@ -1054,14 +1053,14 @@ class History:
 
     def fact(self, words: str, at: int | None = None) -> Fact:
         """Return whether the agent knows some words, now or at a version. If the agent knows the
-        words, the result names an event or summary that has the words and is sent to the model. If
-        the agent does not know the words, the result says at which version they were forgotten,
-        which event forgot them, and whether the summary of this event has them.
+        words, the result names an event or summary that contains the words and is sent to the
+        model. If the agent does not know the words, the result names the version at which they were
+        forgotten, and the event that forgot them. It also says whether the summary of this event
+        contains the words.
 
-        The words are searched as in ``Histories.search``: one event must contain all the words.
-        Raises ``InvalidArgument`` if ``words`` has no word, ``ConversationNotFound``, and the
-        errors that ``at`` raises. Cost: the method reads the View, and all stored bytes of the
-        history.
+        The words are searched as in ``Histories.search``: a single event must contain all the
+        words. Raises ``InvalidArgument`` if ``words`` has no word, ``ConversationNotFound``, and
+        the errors of ``at``. Cost: the method reads the View, and all stored bytes of the history.
         """
         from foldlog._history.facts import fact
 
@@ -1070,14 +1069,14 @@ class History:
         )
 
     def dropped(self, condensation: int | None = None) -> Dropped | None:
-        """Return what a condensation took out of the View: the events, their estimated tokens, and
-        the terms that no shown event contains any more. For each lost term that the agent wrote
-        again later, the result names the event.
+        """Return what a condensation took out of the View. The result has the events, their
+        estimated tokens, and the lost terms, which no shown event contains any more. If the agent
+        wrote a lost term again later, the result names the event.
 
-        ``condensation`` is the id of a condensation, by default of the newest one. Return None if
-        the history has no condensation. Raises ``InvalidArgument`` if the event with this id is not
-        a condensation. Cost: the method reads two Views, and at most the 10,000 events after the
-        condensation.
+        ``condensation`` is the id of a condensation. The default is the newest condensation. Return
+        None if the history has no condensation. Raises ``InvalidArgument`` if the event with this
+        id is not a condensation. Cost: the method reads two Views, and at most 10,000 events after
+        the condensation.
         """
         from foldlog._reports.dropped import dropped_by
 
@@ -1088,12 +1087,12 @@ class History:
 
     def stats(self, *, prices: str | os.PathLike[str] | None = None) -> Stats:
         """Return the figures of this history: events by kind and tool, errors, tokens and cost by
-        model and day, condensations by strategy. Cost: the method reads all events once, and the
-        structural events once more.
+        model and day, and condensations by strategy. Cost: the method reads all events once, and
+        the structural events once more.
 
-        The cost of a call that records no cost comes from the file ``prices``. Without a file, the
+        The file ``prices`` gives the cost of calls that record no cost. Without this file, the
         prices of litellm or genai-prices are used if one of these packages is installed.
-        ``docs/COMMAND.md`` describes the file. Raises ``InvalidArgument`` for a file that cannot be
+        ``docs/COMMAND.md`` describes the file. Raises ``InvalidArgument`` if the file cannot be
         read.
         """
         from foldlog._figures.prices import Prices
@@ -1105,9 +1104,9 @@ class History:
         return _or_empty(collected, Stats(conversations=1))
 
     def lifetimes(self) -> Lifetimes:
-        """Return for each event and summary at which versions the View shows it, when a model is
-        sent it, why it left the View, and its estimated tokens. Cost: the method reads all events
-        once.
+        """Return the lifetimes of the events and summaries: at which versions the View shows them,
+        when a model is sent them, why they left the View, and their estimated tokens. Cost: the
+        method reads all events once.
         """
         from foldlog._figures.sizes import event_tokens
         from foldlog.projections import Lifetimes
@@ -1119,21 +1118,20 @@ class History:
     def fork(
         self, at: int | None = None, id: str | None = None, *, at_source: str | int | None = None
     ) -> History:
-        """Begin a history that shares the events of this history up to version ``at``, by default
-        the present version.
+        """Begin a history that shares the events of this history up to version ``at``. The default
+        is the present version.
 
-        ``id`` is the name of the fork; the default is the name of this history with a random
-        ending. ``at_source`` names the version by an id of the imported source instead, such as a
-        ``uuid`` of Claude Code: the fork begins after this record, even if the record ends a branch
-        that the source left. Later events of the fork are not in this history, and later events of
-        this history are not in the fork.
+        ``id`` is the name of the fork. The default is the name of this history with a random
+        ending. ``at_source`` is an id of the imported source, such as a ``uuid`` of Claude Code.
+        The fork then begins after the record with this id, even if the record ends a branch that
+        the source left. The fork and this history do not see each other's later events.
 
         Raises ``InvalidArgument`` if this history does not have the version ``at`` or the source id
-        ``at_source``, ``VersionConflict`` if ``id`` exists, and ``ConversationNotFound`` if this
-        history has no events. Durability: the fork is on disk when the method returns. Cost: the
-        method writes one row; with ``at_source`` it also reads the events from the record with this
-        id to the end. If this history is an import that lacks records, the fork begins with an
-        event that says so, and is at version ``at + 1``.
+        ``at_source``. Raises ``VersionConflict`` if ``id`` exists, and ``ConversationNotFound`` if
+        this history has no events. Durability: the fork is on disk when the method returns. Cost:
+        the method writes a row. With ``at_source``, it also reads all events from the record with
+        this id on. If this history is an import that lacks records, the fork begins with an event
+        that says so. The version of the fork is then ``at + 1``.
         """
         self._conversation_key()
         if at is not None and at_source is not None:
@@ -1155,7 +1153,7 @@ class History:
 
     def difference(self, before: int, after: int) -> Difference:
         """Return the events that entered and left the View between two versions, and the events
-        that were summarized. Raises ``NoSuchVersion``.
+        that were summarized. Raises ``NoSuchVersion`` if the history never had one of the versions.
         """
         try:
             return self._views.difference(
@@ -1171,7 +1169,7 @@ class History:
 
 
 def _table(history: History) -> Table:
-    """Return the View of a history as a table, or the reason for which the View cannot be read."""
+    """Return the View of a history as a table, or the reason why the View cannot be read."""
     try:
         table = view_table(history.view())
     except EventStoreError as error:
@@ -1212,9 +1210,9 @@ def _chat_events(message: Mapping[str, Any]) -> tuple[Event, ...]:
 
 
 def _note_shown_view(events: Sequence[Event], shown_at: int) -> list[Event] | None:
-    """Return ``events``, in which the first shown event notes the version of the View that a step
-    returned before. Return None if no event can have the note. An unknown event is stored as its
-    writer wrote it, so it notes nothing.
+    """Return ``events``. In the result, the first shown event notes the version of the View that a
+    step returned before. Return None if no event can have this note. An unknown event is stored as
+    its writer wrote it, so it gets no note.
     """
     for index, event in enumerate(events):
         if event.shown and not isinstance(event, UnknownEvent):
@@ -1224,8 +1222,8 @@ def _note_shown_view(events: Sequence[Event], shown_at: int) -> list[Event] | No
 
 
 def _note_answered_view(events: Sequence[Event], asked_at: int, version: int | None) -> list[Event]:
-    """Return ``events`` to append at ``version``. If a model's reply answers an earlier View, this
-    View is noted in the reply, since the model was not shown the events in between.
+    """Return ``events`` to append at ``version``. If a model's reply answers an earlier View, the
+    reply notes this View, because the model was not shown the events in between.
     """
     noted_events = [*events]
     if asked_at == version:
@@ -1240,7 +1238,6 @@ def _note_answered_view(events: Sequence[Event], asked_at: int, version: int | N
 
 
 def described(value: object) -> str:
-    """Describe a value, for an error that refuses the value."""
     if isinstance(value, type):
         return f"the class {value.__name__}"
     return f"of type {type(value).__name__}"

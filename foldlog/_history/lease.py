@@ -1,10 +1,9 @@
 """At most one worker drives a conversation. The lease of the worker is a row beside the events, and
 every append of the worker checks this row.
 
-The row has a random token and the time when the lease ends, by the clock of the database. Each
-append compares the token in its own transaction. So clocks decide only when another worker may take
-a lease over, never whether an append is valid. See
-``docs/internals/decisions/0095-leases.md``.
+The row has a random token and the time when the lease ends, by the clock of the database. An append
+compares the token in its own transaction. So clocks decide only when another worker may take over a
+lease, and never whether an append is valid. See ``docs/internals/decisions/0095-leases.md``.
 """
 
 from __future__ import annotations
@@ -49,23 +48,23 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _OF_THE_STORE: Final = 0
-"""The key under which leases are stored. No conversation has this key. So one statement reads all
-leases, and a lease can exist before the first event of its conversation.
+"""The key under which leases are stored. No conversation has this key. So a single statement reads
+all leases, and a lease can exist before the first event of its conversation.
 """
 _CODEC: Final = RowCodec("")
 _CODE: Final = 1
 _PAUSE_S = 0.005
 _PAUSE_MAX_S = 0.1
 _RENEWALS: Final = 3
-"""The number of times that a lease is renewed within its time to live."""
+"""How often a lease is renewed within its time to live."""
 _BLOCK: Final = "_lease_block"
 """The attribute of a ``History`` that stores its present lease block."""
 
 
 class LeaseTaken(EventStoreError):
-    """Another worker has the lease of the conversation. Nothing was appended: end this work, and
+    """Another worker has the lease of the conversation. Nothing was appended. End this work, and
     begin it again in another ``history.lease()``. ``worker`` has the lease until the time
-    ``until``; ``worker`` and ``until`` are None if the lease is free again.
+    ``until``. Both are None if the lease is free again.
     """
 
     def __init__(self, conversation: str, problem: str, row: _Row | None, remedy: str) -> None:
@@ -81,13 +80,13 @@ class LeaseTaken(EventStoreError):
 
 
 def _this_process() -> str:
-    """Return the name of a worker whose program does not name it."""
+    """Return the default name of a worker."""
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
 class Lease:
-    """The lease of a worker on a conversation. ``worker`` is the worker's name. ``until`` is when
-    the lease ends by the clock of the database, unless it is renewed before.
+    """The lease of a worker on a conversation. ``until`` is the time when the lease ends, by the
+    clock of the database, unless the lease is renewed before.
     """
 
     def __init__(self, worker: str) -> None:
@@ -97,9 +96,9 @@ class Lease:
 
     @property
     def held(self) -> bool:
-        """Whether the worker still has the lease, as far as this process knows. The process
-        measures the time to live with its own clock, from before its last request to the database.
-        Check ``held`` before an effect outside the store, since an outside system cannot check a
+        """Whether the worker still has the lease, according to this process. The process measures
+        the time to live with its own clock. It begins before its last request to the database.
+        Check ``held`` before an effect outside the store, because an outside system cannot check a
         token.
         """
         return time.monotonic() < self._ends
@@ -109,7 +108,7 @@ class Lease:
 
 
 class _Row(msgspec.Struct, frozen=True):
-    """A lease as stored. Times are in microseconds; ``until`` is by the clock of the database."""
+    """A stored lease. The times are in microseconds. ``until`` is by the clock of the database."""
 
     token: int
     worker: str
@@ -128,12 +127,12 @@ def record_name(conversation: str, generation: int) -> str:
     """Return the name of the record that stores the lease of a conversation. ``generation`` counts
     the erased conversations that had this id before.
     """
-    # A hash, since an id may be longer than an entry of an index.
+    # The name is a hash, because an id may be longer than an entry of an index.
     return f"lease {sha256(utf8(f'{generation} {conversation}')).hexdigest()}"
 
 
 def _find_record_name(database: Database, reader: Reader, conversation: str) -> str:
-    """Return the name of the record for the conversation that has this id now. Raises
+    """Return the record name for the conversation that has this id now. Raises
     ``ConversationErased`` or ``ConversationNotFound`` if ``database`` is bound to an earlier
     conversation with this id.
     """
@@ -148,7 +147,7 @@ def _decode_row(name: str, stored: Record) -> _Row | None:
 
 
 def _read_row(reader: Reader, name: str) -> _Row | None:
-    """Return the stored lease. A damaged row counts as no lease: the appends of its holder are
+    """Return the stored lease. A damaged row counts as no lease: the appends of its worker are
     refused, and the next worker takes the lease.
     """
     for record in reader.records(_OF_THE_STORE, name, 0, 1):
@@ -167,14 +166,15 @@ def _find_living(database: Database, conversation: str, reader: Reader) -> tuple
     row = _read_row(reader, _find_record_name(database, reader, conversation))
     if row is None:
         return None
-    # At most its time to live: somebody may have set the clock of the database back.
+    # A lease never lasts longer than its time to live, even if the clock of the database was set
+    # back.
     remaining = min(row.until - _now(database, reader), row.ttl)
     return (row, remaining) if remaining > 0 else None
 
 
 def lease_of(store: Store, conversation: str) -> Lease | None:
-    """Return the lease of the worker that drives the conversation now, or None if no worker
-    does.
+    """Return the lease of the worker that drives the conversation now. Return None if no worker
+    drives it.
     """
     asked_at = time.monotonic()
     living = _query_living(store, conversation)
@@ -188,7 +188,7 @@ def lease_of(store: Store, conversation: str) -> Lease | None:
 
 
 def token_of(store: Store, conversation: str) -> str | None:
-    """Return the public token of the present lease, or None if no worker has a lease."""
+    """Return the public token of the present lease. Return None if no worker has a lease."""
     living = _query_living(store, conversation)
     return None if living is None else _public_token(living[0].token)
 
@@ -205,7 +205,6 @@ def _public_token(token: int) -> str:
 
 
 def check_free(database: Database, conversation: str, reader: Reader) -> None:
-    """Raise ``LeaseTaken`` if a worker has the lease now."""
     living = _find_living(database, conversation, reader)
     if living is not None:
         remedy = "nothing was appended; leave its calls to this worker"
@@ -213,8 +212,8 @@ def check_free(database: Database, conversation: str, reader: Reader) -> None:
 
 
 def lease_that_keeps(store: Store, conversation: str) -> LeaseTaken | None:
-    """Return the reason for which an old conversation is not erased if a worker has the lease of
-    the conversation now. Return None if no worker has the lease.
+    """Return the error that explains why an old conversation is not erased: a worker has its lease
+    now. Return None if no worker has the lease.
     """
     living = _query_living(store, conversation)
     if living is None:
@@ -224,9 +223,9 @@ def lease_that_keeps(store: Store, conversation: str) -> LeaseTaken | None:
 
 
 def _read_ends(database: Database, reader: Reader) -> dict[str, datetime | None]:
-    """Return when each lease of the store ends, by the name of its record. The end is None for a
-    lease whose time is over and that was not released. Cost: the function reads all leases of the
-    store.
+    """Return the end times of all leases in the store, by the names of their records. The end time
+    is None for a lease that is over and was not released. Cost: the function reads all leases of
+    the store.
     """
     now = _now(database, reader)
     ends: dict[str, datetime | None] = {}
@@ -240,8 +239,8 @@ def _read_ends(database: Database, reader: Reader) -> dict[str, datetime | None]
 
 
 def ends_of_leases(store: Store) -> list[datetime]:
-    """Return the end times of all present leases, the earliest first. Cost: the function reads all
-    leases of the store.
+    """Return the end times of all present leases, with the earliest time first. Cost: the function
+    reads all leases of the store.
     """
     ends = store.database.recorder.query(partial(_read_ends, store.database))
     return sorted(end for end in ends.values() if end is not None)
@@ -272,13 +271,13 @@ def to_resume(
                     if was_left or open_calls[row.id]:
                         yield row
                 except (ConversationErased, ConversationNotFound):
-                    continue  # it was erased after it was listed
+                    continue  # The conversation was erased after it was listed.
                 except EventStoreError as error:
                     unread(conversation=row.id, problem=str(error))
 
 
 class _Driven(Protocol):
-    """A ``History``, as far as this module uses it."""
+    """The attributes and methods of ``History`` that this module uses."""
 
     id: str
     _store: Store
@@ -288,13 +287,13 @@ class _Driven(Protocol):
 
 
 def block_of(history: object) -> LeaseBlock | None:
-    """Return the block of ``history.lease()`` that this ``History`` object is in."""
+    """Return the present lease block of this ``History`` object, or None."""
     return vars(history).get(_BLOCK)
 
 
 class LeaseBlock:
-    """One block of ``History.lease``. Call ``attempt`` until ``attempt`` takes the lease, and call
-    ``leave`` at the end of the block.
+    """A block of ``History.lease``. Call ``attempt`` until it takes the lease, and call ``leave``
+    at the end of the block.
     """
 
     def __init__(self, history: _Driven, ttl_s: float, wait_s: float, worker: str | None) -> None:
@@ -309,8 +308,8 @@ class LeaseBlock:
         self._pid = os.getpid()
         self._pause_s = _PAUSE_S
         self._seen: tuple[_Row | None, float] = None, 0.0
-        """The lease of another worker, and the time since which that lease is unchanged, by the
-        clock of this process.
+        """The lease of another worker, and the time since which it is unchanged, by the clock of
+        this process.
         """
         self._former: _Row | None = None
         """The lease that this block took over. It is None after the takeover is reported."""
@@ -349,9 +348,9 @@ class LeaseBlock:
     def attempt(self) -> float | None:
         """Take the lease and return None. If another worker has the lease, return the number of
         seconds after which to try again. Raises ``LeaseTaken`` if another worker still has the
-        lease after ``wait_s``.
+        lease after ``wait_s`` seconds.
         """
-        # setdefault of a dictionary lets one of two threads win, without a lock.
+        # If two threads call ``setdefault``, only one of them sets the value, without a lock.
         block_of_history: LeaseBlock = vars(self._history).setdefault(_BLOCK, self)
         if block_of_history is not self:
             raise InvalidArgument(
@@ -360,7 +359,7 @@ class LeaseBlock:
             )
         self._history._conversation_key()
         started = time.monotonic()
-        # Reading first costs other writers nothing while this one waits.
+        # While this worker waits, a read costs other writers nothing.
         other = self._database.recorder.query(self._other)
         if other is None:
             self._may_have_it = True
@@ -421,8 +420,8 @@ class LeaseBlock:
         return self._database.recorder.transact(work, any_thread=True)
 
     def _take(self, transaction: Transaction) -> _Row | None:
-        """Take the lease and return None, or return the lease of another worker that has not
-        ended.
+        """Take the lease and return None. If another worker has a lease that has not ended, return
+        that lease.
         """
         self._lock_conversation(transaction)
         self._name = _find_record_name(self._database, transaction, self._id)
@@ -437,8 +436,8 @@ class LeaseBlock:
 
     def _other(self, reader: Reader) -> _Row | None:
         """Return the lease of another worker, unless this lease has ended. A lease ends by the
-        clock of the database. A lease also ends if it was unchanged during its time to live by the
-        clock of this process, since somebody may have set the clock of the database back.
+        clock of the database. Because the clock of the database may be set back, a lease also ends
+        by the clock of this process. It must be unchanged during its time to live.
         """
         living = _find_living(self._database, self._id, reader)
         if living is None or living[0].token == self._token:
@@ -450,8 +449,8 @@ class LeaseBlock:
         return row
 
     def _again(self, transaction: Transaction) -> None:
-        """Renew the lease. Locking the conversation calls ``_fence``, which raises if the lease was
-        taken over.
+        """Renew the lease. Locking the conversation calls ``_fence``, which raises ``LeaseTaken``
+        if the lease was taken over.
         """
         self._lock_conversation(transaction)
         self._write(transaction)
@@ -468,7 +467,7 @@ class LeaseBlock:
         self.lease.until = row.ends
 
     def _give_back(self, transaction: Transaction) -> None:
-        # This locks the id, and unlike _lock_conversation it does not call the fence.
+        # This locks the id. Unlike ``_lock_conversation``, it does not call the fence.
         transaction.conversation(self._id)
         row = _read_row(transaction, self._name)
         if row is not None and row.token == self._token:
@@ -480,8 +479,8 @@ class LeaseBlock:
         """Raise ``LeaseTaken`` if another lease is stored. A forked child process has no lease."""
         if self._history._generation.key is None:
             # The History has not read its conversation yet. If the conversation of ``_name`` was
-            # erased since, this append begins the next conversation with this id, which has its own
-            # lease.
+            # erased since then, this append begins the next conversation with this id. The next
+            # conversation has its own lease.
             name = _find_record_name(self._database, reader, self._id)
         else:
             name = self._name

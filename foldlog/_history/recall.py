@@ -35,8 +35,8 @@ _LENGTH_LEAST = 40
 _LENGTH_GOOD = 480
 _LENGTHS_TRIED = 512
 _ANSWERED_WITHIN = 200
-"""The number of events before a result in which its call is searched, if the result does not name
-the event of its call; also the number of events after a call in which its result is searched.
+"""How many events before a result are searched for its call, if the result does not name the event
+of its call. Equally many events after a call are searched for its result.
 """
 _OWN_NAME = re.compile(r"recall|.*foldlog\W*_*(recall|why|dropped|knew|sessions)")
 """The names that runtimes and programs give the recall tool, and the names of the tools of
@@ -78,14 +78,14 @@ class _Hit(NamedTuple):
 
 
 class RecallTool:
-    """The tool ``recall(query | ids | path)`` over one conversation. ``History.recall_tool`` makes
-    the tool.
+    """The tool ``recall(query | ids | path)`` for a conversation. ``History.recall_tool`` makes the
+    tool.
 
     Offer ``schema()`` to the model, and answer the model's call with
     ``history.append_tool_result(call, tool(call))``. For an SDK that makes tools from functions,
-    use ``tool.recall``. The search for words is as in ``Histories.search``; files in base64 can
-    only be read by the ids of their events. The tool does not find events that were taken back or
-    redacted, system prompts, and earlier results of this tool and of ``foldlog mcp``.
+    use ``tool.recall``. Words are searched as in ``Histories.search``. Files in base64 can only be
+    read by the ids of their events. The tool does not find events that were taken back or redacted,
+    system prompts, and earlier results of this tool and of ``foldlog mcp``.
     """
 
     name = "recall"
@@ -119,7 +119,7 @@ class RecallTool:
         text that the model wrote.
 
         If the arguments of the call cannot be used, the result tells the model what is wrong.
-        Raises the errors that ``recall`` raises.
+        Raises the errors of ``recall``.
         """
         arguments: Any = call.arguments if isinstance(call, Action) else call
         if isinstance(arguments, str):
@@ -168,7 +168,7 @@ class RecallTool:
                 hits = self._by_words(query, unread_problems)
         except ConversationNotFound:
             hits = []
-        except InvalidArgument:  # the query has no word to search for
+        except InvalidArgument:  # The query has no word to search for.
             hits = []
         match len(hits):
             case 0:
@@ -195,8 +195,9 @@ class RecallTool:
         return self._fit([*hits.values()], note) if hits else note
 
     def _by_words(self, query: str, unread_problems: list[str]) -> list[_Hit]:
-        """Return the events that contain words of the query. Events with more of the words come
-        first, then forgotten events before shown ones, then newer events before older ones.
+        """Return the events that contain words of the query. Events with more of these words come
+        first. After that, forgotten events come before shown events, and newer events before older
+        events.
         """
         words = SearchTerms(query, every=False)
         shown_ids = {event.id for event in self._views.current(self._id)}
@@ -212,8 +213,8 @@ class RecallTool:
         return [hit for _, hit in ranked]
 
     def _by_path(self, path: str, unread_problems: list[str]) -> list[_Hit]:
-        """Return the calls that name this file, the newest first, each followed by its result. Only
-        as many results are read as can be shown.
+        """Return the calls that name this file with their results. The newest call comes first, and
+        a result follows its call. Cost: the method reads only as many results as can be shown.
         """
         names_path = re.compile(rf"(?<![\w.-]){re.escape(path)}(?!\w)").search
         with_words = self._readable(
@@ -232,9 +233,8 @@ class RecallTool:
         return [_Hit(event, _text(event), 0) for event in events]
 
     def _readable(self, events: Iterable[Event]) -> list[Event]:
-        """Return the events among ``events`` that the tool may show: a model was shown such an
-        event, the event was not taken back, and the event is neither a call nor a result of this
-        tool.
+        """Return the events that the tool may show. A model was shown such an event, it was not
+        taken back, and it is neither a call nor a result of this tool.
         """
         kept_intervals = self._kept_intervals(self._store.conversation(self._id).version)
         shown_events = (
@@ -285,7 +285,7 @@ class RecallTool:
 
     def _fit(self, hits: Sequence[_Hit], note: str) -> str:
         """Return the texts of the first events that fit into ``max_tokens``, and the ids of the
-        events that do not fit. All texts are cut to one common length.
+        events that do not fit. All texts are cut to a common length.
         """
         from foldlog.condensers.models.estimate import estimated
 
@@ -303,8 +303,8 @@ class RecallTool:
         def count_tokens(count: int, length: int) -> int:
             return estimated(text_with(count, length))
 
-        # Fewer events with more text each are better than many short fragments. Stop at the first
-        # count at which each event gets enough text, or all its text.
+        # A few long texts are better than many short fragments. Stop at the first count at which
+        # every event gets enough text, or all its text.
         for count in range(min(_SHOWN_MOST, len(hits)), 0, -1):
             longest = max(len(hit.text) for hit in hits[:count])
             lengths = [
@@ -344,8 +344,8 @@ def _block(hit: _Hit, length: int) -> str:
 
 
 def _cut(hit: _Hit, length: int) -> str:
-    """Return at most ``length`` characters of the text of an event: its beginning and its end, or
-    the text around the match if the match is further in.
+    """Return at most ``length`` characters of an event's text: its beginning and its end, or the
+    text around a match that is further in.
     """
     from foldlog.condensers.prompts.rendering import truncated
 

@@ -1,5 +1,5 @@
-"""Convert a model's reply to events: chat completions, OpenAI's Responses, litellm's objects,
-Anthropic's messages.
+"""This module converts a model's reply to events: chat completions, OpenAI's Responses, litellm's
+objects, and Anthropic's messages.
 
 ``foldlog._formats.messages`` reads the messages, as for an import. Three things differ here: values
 of another form are refused, arguments become maps, and ``meta`` stores the fields that events do
@@ -53,24 +53,25 @@ from foldlog.projections import View
 
 
 def from_openai(message_or_response: Any) -> tuple[Event, ...]:
-    """Return the events of a model's reply or of messages. Append all of them, in this order.
+    """Return the events of a model's reply or of messages. Append all of these events in this
+    order.
 
-    The argument is an object of an SDK, a plain dict or a list: a chat completion (OpenAI's or
-    litellm's) or a chat message, a response of OpenAI's Responses API or its items, an Anthropic
-    message, a ``foldlog.condensers.Reply``, or a list of messages or items.
+    The argument is an object of an SDK, a plain dict or a list. It may be a chat completion (of
+    OpenAI or litellm), a chat message, a response of OpenAI's Responses API or its items, an
+    Anthropic message, a ``foldlog.condensers.Reply``, or a list of messages or items.
 
-    The text becomes a ``Message`` of the agent. Each tool call becomes an ``Action``. The arguments
-    of an action are a map if they are a JSON object, and otherwise the text that the model wrote. A
-    call without an id gets the name of its tool as its id. A call of
-    ``request_condensation_tool()`` becomes a ``CondensationRequest``. Model, finish reason and
-    usage are in ``meta`` of the first message or action. Fields of a message, its items, blocks or
-    calls that no event has are in ``meta`` too, under ``message``, ``items``, ``item``, ``blocks``,
-    ``block`` or ``call``; ``History.export`` writes the fields of chat messages back.
+    The text becomes a ``Message`` of the agent. A tool call becomes an ``Action``. The arguments of
+    an action are a map if they are a JSON object. Otherwise they are the text that the model wrote.
+    A call without an id gets the name of its tool as its id. A call of
+    ``request_condensation_tool()`` becomes a ``CondensationRequest``. The model, finish reason and
+    usage are in ``meta`` of the first message or action. Fields that no event has are in ``meta``
+    too, under ``message``, ``items``, ``item``, ``blocks``, ``block`` or ``call``.
+    ``History.export`` writes the fields of chat messages back.
 
     A reply without text and calls becomes an annotation with its model and usage. Raises
-    ``InvalidArgument`` for content, parts and calls of another form, and for other objects, such as
-    a stream (collect its chunks first); ``InvalidEvent`` for a value that is nested too deep to be
-    stored.
+    ``InvalidArgument`` for content, parts and calls of another form, and for other objects. A
+    stream is such an object, so collect its chunks first. Raises ``InvalidEvent`` for a value that
+    is nested too deep to be stored.
     """
     try:
         reply = _plain_data(message_or_response)
@@ -82,8 +83,8 @@ def from_openai(message_or_response: Any) -> tuple[Event, ...]:
         and isinstance(hidden, Mapping)
         and usage_of(reply.get("usage")).get("prompt_tokens")
     ):
-        # litellm stores the cost beside the data. If there is no usage, as in some streams, this
-        # cost is for an empty prompt and would be wrong.
+        # Litellm stores the cost beside the data. Without usage, as in some streams, this cost is
+        # for an empty prompt and would be wrong.
         reply = {"cost": hidden.get("response_cost"), **reply}
     return answered(View.from_events(()), (), tuple(_events(reply)))
 
@@ -123,8 +124,8 @@ def behind_compaction(
     view: View, before: Sequence[Event], events: tuple[Event, ...]
 ) -> tuple[Event, ...]:
     """Return the events of a reply, with a condensation before the newest compaction in the reply.
-    The condensation forgets the events that the compaction replaces: all events but the system
-    prompts. If the program asked for the compaction alone (``responses.compact``), the condensation
+    A compaction replaces all events except system prompts, and the condensation forgets these
+    events. If the program asked only for the compaction (``responses.compact``), the condensation
     does not forget the user's messages.
     """
     index = max(index for index, event in enumerate(events) if compacts(event))
@@ -163,9 +164,9 @@ def events_of_reply(
     meta: Mapping[str, Any] | None = None,
     timestamp: datetime | None = None,
 ) -> tuple[Event, ...]:
-    """Return the events of a model's reply with this cost, ``meta`` and time. Raises the errors
-    that ``from_openai`` raises, and ``InvalidEvent`` for a message of the user or the system, and
-    for a reply with neither a text nor a call.
+    """Return the events of a model's reply with this cost, ``meta`` and time. Raises the errors of
+    ``from_openai``. Raises ``InvalidEvent`` for a message of the user or the system, and for a
+    reply with neither a text nor a call.
     """
     if cost is not None and (type(cost) not in (int, float) or not 0 <= cost < float("inf")):
         raise InvalidArgument(
@@ -210,11 +211,12 @@ def events_of_reply(
 def set_apart(
     events: tuple[Event, ...], newest_first: Callable[[], Iterable[Event]], version: int
 ) -> tuple[Event, ...]:
-    """Return the events of a reply. If the last calls before the reply have the response id of the
-    reply, the calls of the reply get a unique response id.
+    """Return the events of a reply. If the reply and the last calls before it have a common
+    response id, the calls of the reply get a unique response id.
 
-    Stubs and a few servers return one id for all replies. With one id, the calls of all replies
-    would be one message, and no condenser could forget only some of these calls.
+    Stubs and a few servers return the same response id for all replies. Without unique ids, the
+    calls of all replies would be a single message, and no condenser could forget only some of these
+    calls.
     """
     response_ids = [
         event.response_id
@@ -280,8 +282,8 @@ def _events(value: Any) -> Iterator[Event]:
 
 
 def _events_of_list(values: list[Any]) -> Iterator[Event]:
-    """Yield the events of messages or items, in their order. The items before the results of the
-    items' calls are one response.
+    """Yield the events of messages or items, in their order. Items up to the results of their calls
+    belong to a single response.
     """
     items = list[Part]()
     earlier_events = list[Event]()
@@ -340,8 +342,8 @@ def _completion_events(completion: Part) -> Iterator[Event]:
 
 
 def _chat_events(message: Part, response_id: str | None, meta: dict[str, Any]) -> Iterator[Event]:
-    """Yield the events of a message. Fields of the message that an export of its events would lose
-    or change are in the ``meta`` of the first event that is not an annotation.
+    """Yield the events of a message. The first event that is not an annotation gets a ``meta`` with
+    the fields of the message that an export would lose or change.
     """
     events = _reader.chat(message, response_id, meta)
     main_event = next(
@@ -358,11 +360,11 @@ def _chat_events(message: Part, response_id: str | None, meta: dict[str, Any]) -
 
 
 def _fields_not_exported(message: Part, event: Event | None) -> dict[str, Any]:
-    """Return the ``meta`` with the fields of a chat message that its export lacks or has in another
-    form. A field that only the export has is None in this ``meta``. Calls keep their own fields.
+    """Return a ``meta`` with the fields of a chat message that its export lacks or changes. A field
+    that only the export has is None in this ``meta``. Calls keep their own fields.
     """
     if specific_fields := dict_or_empty(message.get("provider_specific_fields")):
-        # litellm repeats some of these fields in the message itself.
+        # Litellm repeats some of these fields in the message itself.
         specific_fields = {
             key: value for key, value in specific_fields.items() if message.get(key) != value
         }
@@ -398,8 +400,8 @@ def _response_events(
     meta: dict[str, Any],
     answered_call_ids: Container[str] = (),
 ) -> Iterator[Event]:
-    """Yield the events of one response. The annotations of calls that the server itself ran, and of
-    other unknown items, come first.
+    """Yield the events of a response. The annotations of unknown items, and of calls that the
+    server itself ran, come first.
     """
     texts = list[Content]()
     calls = list[Action]()
@@ -450,9 +452,9 @@ class _Reader(MessageReader):
         return {name: rest} if rest else {}
 
     def arguments(self, arguments: Part | str | None) -> Part | str | None:
-        """Return the arguments as a map if possible. The text of a JSON object becomes a map if
-        every parser reads one and the same map in this text; any other text stays a text. A map
-        that the store cannot hold, with an infinity or too many levels, becomes its text.
+        """Return the arguments as a map if possible. The text of a JSON object becomes a map if all
+        parsers would read equal maps from it. Any other text stays a text. A map that the store
+        cannot contain, because of an infinity or too many levels, becomes its text.
         """
         value = arguments
         try:
@@ -483,8 +485,8 @@ def _without_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _reply_meta(reply: Part, finish_reason: Any) -> dict[str, Any]:
-    """Return the model, finish reason, usage and cost that a reply contains. Some servers put the
-    cost into the usage.
+    """Return the model, finish reason, usage and cost in a reply. Some servers put the cost into
+    the usage.
     """
     usage = reply.get("usage")
     if isinstance(usage, dict) and "service_tier" in reply:
@@ -526,7 +528,6 @@ def _plain_data(value: Any) -> Any:
 
 
 def _not_a_reply(value: object, description: str = "") -> InvalidArgument:
-    """Return the error that says that an object is not the reply of a model."""
     description = description or f"an object of type {type(value).__name__}"
     return InvalidArgument(
         f"{description} is not the reply of a model; pass a chat completion or one of its messages,"

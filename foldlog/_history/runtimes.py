@@ -1,9 +1,9 @@
-"""Run tools at most once inside another agent runtime, which decides when a tool runs and when a
-call is stored.
+"""This module runs tools at most once inside another agent runtime. The runtime decides when a tool
+runs and when a call is stored.
 
-The adapter of the runtime sets ``CURRENT`` to the call around its tool. A tool that
+The adapter of the runtime sets ``CURRENT`` to the call whose tool it runs. A tool that
 ``foldlog.effect`` marks asks this module before it runs. If the runtime has not stored the call
-yet, one append records both the intent and the beginning.
+yet, a single append records both the intent and the beginning.
 """
 
 from __future__ import annotations
@@ -38,9 +38,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _PROCESS: Final = secrets.token_hex(8)
 _REMEMBERED: Final = 1_000
-"""The number of calls that this process remembers, to recognize a call that its runtime tries
-again.
-"""
+"""How many calls this process remembers, to recognize a call that its runtime tries again."""
 
 CURRENT: ContextVar[RuntimeCall | None] = ContextVar("foldlog.tool_call", default=None)
 """The call whose tool runs now, in the context of the tool."""
@@ -66,7 +64,7 @@ class RuntimeCall:
         """Record that the tool begins, and return the key of the call and None. If the tool must
         not run, return the key and the answer that the model gets instead of a result.
 
-        The first call of ``begin`` in a process also reads which effects other processes left
+        The first call of this method in a process also reads which effects other processes left
         without an outcome. The model is told about these effects once, before any other tool with
         effects runs.
         """
@@ -77,11 +75,11 @@ class RuntimeCall:
         intent_id = begun_ids.get((history.id, self.call_id))
         if intent_id is not None:
             traces, keys = effects.read_traces(history, intent_id)
-            if traces[intent_id].observation is None:  # the runtime tries the same call again
+            if traces[intent_id].observation is None:  # The runtime tries this call again.
                 return self._repeat(history, rule, keys[intent_id], traces[intent_id])
         if history.recorded(key_of_intent(self.call_id)):
-            # Another process began this call, perhaps after this process read the effects of
-            # others: read them again.
+            # Another process began this call, perhaps after this process read the effects of other
+            # processes. So read them again.
             vars(self.histories).setdefault("_left_behind", {}).pop(history.id, None)
         left_traces = _left_behind(self.histories, history)
         left_key = next(
@@ -103,8 +101,8 @@ class RuntimeCall:
     def _repeat(
         self, history: History, rule: effects.EffectRule, key: str, trace: CallTrace
     ) -> tuple[str, Any]:
-        """Decide whether a tool may run again for a call that was begun before. Return the values
-        that ``begin`` returns.
+        """Decide whether a tool may run again for a call that was begun before. The result is the
+        result of ``begin``.
         """
         if rule.check is not None:
             outcome = rule.check(key, trace.call)
@@ -142,7 +140,7 @@ class RuntimeCall:
         try:
             (recorded,) = history.append(mark, idempotency_key=key_of_intent(self.call_id))
         except IdempotencyConflict:
-            # In this runtime several calls may have the same id. The key belongs to the first of
+            # In this runtime, several calls may have the same id. The key belongs to the first of
             # their intents, from which all of them are read.
             (recorded,) = history.append(mark)
         return recorded.id, _read_key(history, recorded.id)
@@ -155,9 +153,9 @@ def effect(
     ``History.run`` and the adapters for agent runtimes run a marked tool by the rule of its mark.
     See ``History.run`` for ``repeat`` and ``check``.
 
-    The argument ``key`` of the tool is for the outside system: neither a model nor a runtime sees
+    The argument ``key`` of the tool is for the outside system. Neither a model nor a runtime sees
     it. Write this decorator below the decorator of a runtime. A marked tool raises
-    ``InvalidArgument`` if neither ``History.run`` nor an adapter calls it.
+    ``InvalidArgument`` if it is not called by ``History.run`` or by an adapter.
     """
     rule = effects.EffectRule(repeat, check)
 
@@ -212,9 +210,9 @@ def _this_process() -> str:
 
 
 def note_left_behind(histories: Histories, conversation: str) -> None:
-    """Record which effects of other processes have an unknown outcome, before a runtime appends its
-    own results for the calls of these effects. The model is told about these effects before the
-    next tool with effects runs in this process.
+    """Record which effects of other processes have an unknown outcome. Call this before a runtime
+    appends its own results for their calls. The model is told about these effects before the next
+    tool with effects runs in this process.
     """
     history = histories[conversation]
     with suppress(ConversationErased):
