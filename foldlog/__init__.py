@@ -6,36 +6,39 @@
     with foldlog.open("history.db", condenser="digest") as histories:
         history = histories["c1"]
         history.append(Message(source="user", content="hi"))
-        messages = history.prepare().to_messages()          # what the model is to be shown
+        messages = history.prepare().to_messages()          # the messages for the model
         reply = client.chat.completions.create(model=..., messages=messages, tools=...)
-        history.append_reply(reply)                         # a message, or an action for each call
+        history.append_reply(reply)                         # a message, or an action for every call
         for call in history.open_calls():
             history.append_tool_result(call, run(call.tool, call.arguments))
 
-Open        open -> Histories -> History; Maintenance; KeyRing (encryption), Compression, Store;
-            Lease (which worker drives a history)
-Events      Message, Action, Observation, SystemMessage, Annotation, Retraction, Redaction, Erased,
-            CondensationAction, CondensationRequest, CondensationSummary; Event is any of them;
-            from_openai makes events of a model's reply. ANY_VERSION appends whatever others
-            appended; DELETED removes a document
-Views       View (the events that the model is shown), Difference, Why, Fact, Dropped
-Forgetting  Condenser, Condensation, LLM, LLMConfig (its limits), RecallTool,
-            request_condensation_tool, is_context_window_error
-Effects     effect (mark a tool), Effect (the state of a call)
-Errors      EventStoreError is the base of all: VersionConflict, ConversationNotFound,
-            ConversationErased, StoreUnavailable, LeaseTaken, NoCondensationAvailable;
-            foldlog.errors has all of them
-More        foldlog.types and foldlog.maintenance (arguments and results that programs seldom name),
-            foldlog.aio (the same names for asyncio and trio), foldlog.formats (import and export,
-            with their errors), foldlog.otel (traces and metrics), foldlog.replays (another
-            condenser over a history), foldlog.commands (for a command of your own); the packages
-            foldlog.eventstore, foldlog.projections and foldlog.condensers.
-            help(foldlog.History) lists the methods.
+The public names:
+
+    Open        open returns Histories, and histories["c1"] is a History; Maintenance; Store;
+                KeyRing for encryption; Compression; Lease says which worker drives a history
+    Events      Message, Action, Observation, SystemMessage, Annotation, Retraction, Redaction,
+                Erased, CondensationAction, CondensationRequest, CondensationSummary; an Event is
+                any of them; from_openai makes events of a model's reply; ANY_VERSION appends
+                after the appends of other writers; DELETED removes a document
+    Views       View (the events that the model is shown), Difference, Why, Fact, Dropped
+    Forgetting  Condenser, Condensation, LLM, LLMConfig for its limits, RecallTool,
+                request_condensation_tool, is_context_window_error
+    Effects     effect marks a tool; Effect is the state of a call
+    Errors      EventStoreError is the base of VersionConflict, ConversationNotFound,
+                ConversationErased, StoreUnavailable, LeaseTaken, NoCondensationAvailable and all
+                other errors in foldlog.errors
+    More        foldlog.types and foldlog.maintenance: arguments and results that programs seldom
+                name; foldlog.aio: the same names for asyncio and trio; foldlog.formats: import
+                and export; foldlog.otel: traces and metrics; foldlog.replays: another condenser
+                over a history; foldlog.commands: a command of your own; the packages
+                foldlog.eventstore, foldlog.projections and foldlog.condensers
+
+``help(foldlog.History)`` lists the methods of a history.
 
 The files of this package:
 
     _history/ _bound_store.py         the interface for runtimes
-    aio.py _aio.py _threads.py        the same for async code
+    aio.py _aio.py _threads.py        the interface for async code
     _companions.py                    conversations that store more data of another conversation
     _maintenance.py                   the tasks of an administrator
     _cli/ commands.py                 the command
@@ -43,24 +46,23 @@ The files of this package:
     _words/ _labels.py                events in words
     _page/ _web/                      pages for a browser, and their server
     formats.py _formats/              histories of other agents
-    adapters/ runtimes.py             agent runtimes that keep their history here
-    _archive/                         imported records, as they came
-    _redacting.py                     redact events
+    adapters/ runtimes.py             agent runtimes that store their history in foldlog
+    _archive/                         imported records, byte for byte
+    _redacting.py                     redaction of events
     _written_files.py                 files that may still hold an erased text
-    _matching.py                      find a text wherever a conversation has it
-    _prompt_changes.py                what a change of the prompt is: more, less, or a summary in
-                                      the place of a part
-    _telemetry.py                     messages of the log, and the hook of telemetry
-    _usage.py                         the tokens of a call
-    _values.py                        what is in a value of JSON, at any depth
+    _matching.py                      search for a text wherever a conversation has it
+    _prompt_changes.py                the event for a change of the prompt
+    _telemetry.py                     log messages, and the hook for telemetry
+    _usage.py                         the tokens of a model's call
+    _values.py                        search in a value of JSON at any depth
     _lazy.py                          names that are imported at first use
     _open_files.py                    read a file that may be open in this process
     _compressed.py                    read a file that is compressed with zstd
     _whole_file.py                    write a file as a whole or not at all
-    _programs/                        what coding agents call, and their settings
+    _programs/                        questions of coding agents, and their settings
     _secrets.py                       keys and tokens in texts
     _figures/                         figures in the store, lists and totals of them
-    _cached_values.py                 values kept beside conversations
+    _cached_values.py                 values that are cached beside conversations
     _reports/ _search.py              comparisons, audits and search
     _derived.py _follower.py          tables that follow a store, in a thread of their own
     _unreadable.py                    read a damaged conversation without the damaged events
@@ -71,7 +73,7 @@ __version__ = "0.1.0"
 from foldlog import _lazy
 
 _HOMES = _lazy.homes_of(__path__[0])
-"""The module of each public name. Type checkers read the same names in ``__init__.pyi``."""
+"""The module of a public name. Type checkers read the same names in ``__init__.pyi``."""
 
 # ``from foldlog import *`` imports no submodules, and does not replace Python's own ``open``.
 __all__ = [name for name, home in _HOMES.items() if home != "foldlog" and name != "open"]

@@ -1,4 +1,4 @@
-"""Run the command by ``python -m foldlog``, for example if its script is not on the path."""
+"""Run the command as ``python -m foldlog``, for example if its script is not on the path."""
 
 from foldlog._cli import main
 

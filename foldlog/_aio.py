@@ -1,4 +1,4 @@
-"""The async interface, ``foldlog.aio``. Each method runs the sync method in a thread. Appends that
+"""The async interface, ``foldlog.aio``. Every method runs the sync method in a thread. Appends that
 wait at the same time share a commit.
 """
 
@@ -44,26 +44,26 @@ _T = TypeVar("_T")
 
 _PAGE = 500
 _THREADS = 32
-"""The maximum number of calls that run at the same time, without steps and appends that share
+"""The maximum number of calls at the same time, not counting steps and appends that share
 commits.
 """
 _STEPPING_THREADS = 256
-"""The maximum number of steps at the same time. A step uses 50 KB while it waits for a model, and a
-connection while it reads.
+"""The maximum number of steps at the same time. A step uses 50 KB of memory while it waits for a
+model, and a connection while it reads.
 """
 _POLL_S = 0.005
 _POLL_MAX_S = 0.1
 _EVENTS_MAX: Final = 100
-"""The maximum number of events of an append that may share a commit. All appends of the commit wait
-for about a millisecond while these events are encoded.
+"""The maximum number of events of an append that may share a commit. Encoding this number of events
+delays all appends of the commit by about a millisecond.
 """
 _OF_SHORT: Final = {"expected_version", "idempotency_key"}
-"""The arguments of an append that may share a commit."""
+"""An append that may share a commit has no other arguments than these."""
 _faces_lock = Lock()
 
 
 class _Opening:
-    """A store that is being opened. Await the opening, or use it in ``async with``."""
+    """A store that is being opened. A program awaits this object, or uses it in ``async with``."""
 
     def __init__(self, opened: Callable[[], sync.Histories]) -> None:
         self._opened = opened
@@ -95,10 +95,6 @@ class _Opening:
 def _method(
     method: Callable[Concatenate[_S, _P], _T], *, writes: bool = False, steps: bool = False
 ) -> Callable[Concatenate[Any, _P], Coroutine[Any, Any, _T]]:
-    """Return the async form of a method of a history, or of histories, with the same arguments and
-    docstring.
-    """
-
     def call(self: Any, /, *args: _P.args, **kwargs: _P.kwargs) -> Coroutine[Any, Any, _T]:
         histories: AsyncHistories = self._histories
         work = partial(method, self.sync, *args, **kwargs)
@@ -111,8 +107,6 @@ def _method(
 def _pages(
     method: Callable[Concatenate[_S, _P], Iterator[_T]],
 ) -> Callable[Concatenate[Any, _P], _Pages[_T]]:
-    """Return the async form of a generator method, with the same arguments and docstring."""
-
     def call(self: Any, /, *args: _P.args, **kwargs: _P.kwargs) -> _Pages[_T]:
         return _Pages(self._histories.pool, partial(method, self.sync, *args, **kwargs))
 
@@ -122,8 +116,8 @@ def _pages(
 def _append(
     method: Callable[Concatenate[SyncHistory, _P], _T],
 ) -> Callable[Concatenate[AsyncHistory, _P], Coroutine[Any, Any, _T]]:
-    """Return the async form of ``History.append``, in which appends that wait at the same time
-    share a commit.
+    """Return the async form of ``History.append``. Appends that wait at the same time share a
+    commit.
     """
 
     def call(
@@ -150,8 +144,6 @@ def _described(call: _C, method: Callable[..., Any]) -> _C:
 
 
 def _opening(opened: Callable[_P, sync.Histories]) -> Callable[_P, _Opening]:
-    """Return the async form of ``foldlog.open``, with the same arguments."""
-
     given = signature(opened)
 
     def call(*args: _P.args, **kwargs: _P.kwargs) -> _Opening:
@@ -169,8 +161,6 @@ arguments of ``foldlog.open``, and raises its errors.
 
 
 class PendingAppend:
-    """An append to a history, with the arguments of ``History.append``."""
-
     def __init__(self, history: SyncHistory, events: Any, **how: Any) -> None:
         self.history = history
         self.events = events
@@ -181,12 +171,13 @@ class PendingAppend:
 
     @property
     def is_short(self) -> bool:
-        """Whether the append may share a commit with others, which wait for it: it has few events,
-        reads nothing before, and runs only foldlog's code.
+        """Whether the append may share a commit. The other appends of the commit wait for it.
+
+        Such an append has few events, reads nothing before, and runs only foldlog's code.
         """
         events = self.events
         few = type(events) in (list, tuple) and len(events) <= _EVENTS_MAX
-        # a chat message may need the View
+        # A chat message may need the View.
         few = few and not any(isinstance(each, Mapping) for each in events)
         if _telemetry.telemetry is not None:  # it has its own span
             return False
@@ -207,8 +198,8 @@ class PendingAppend:
 def append_all(
     store: Store, appends: Sequence[PendingAppend]
 ) -> list[Outcome[tuple[Recorded, ...]]]:
-    """Make short appends to histories of a store, in their order. Return an outcome for each
-    append. If an append fails, all other appends are still made.
+    """Make short appends to histories of a store, in order, and return their outcomes. If an append
+    fails, all other appends are still made.
     """
     prepared = [Outcome.of(append.prepare) for append in appends]
     works = [outcome.value for outcome in prepared if outcome.value is not None]
@@ -234,8 +225,8 @@ class _Pages(Generic[_T]):
     at a time.
 
     The iterator stores a page, or the error of reading the page, until ``__anext__`` returns it. So
-    a cancelled ``__anext__`` loses no item. The iterator is a class because an async generator that
-    a loop leaves early must be closed in the loop that ran it.
+    a cancelled ``__anext__`` loses no item. An async generator would not do: if a loop leaves it
+    early, only the loop that ran it can close it.
     """
 
     def __init__(self, pool: ThreadPool, iterate: Callable[[], Iterator[_T]]) -> None:
@@ -265,8 +256,8 @@ class _Pages(Generic[_T]):
         raise StopAsyncIteration
 
     async def aclose(self) -> None:
-        """End the iteration and drop the stored page. Nothing else has to be closed, since each
-        page is read in its own transaction.
+        """End the iteration and drop the stored page. Nothing else is open, because a page is read
+        in its own transaction.
         """
         self._is_closed, self._page, self._iterator, self._read_ahead = True, iter(()), None, None
 
@@ -312,8 +303,8 @@ class _Following(_Pages[Recorded]):
         return page
 
 
-def _elsewhere(of: type, remedy: str) -> Callable[[Any, str], Any]:
-    """Return a ``__getattr__`` whose error names the way to an attribute that only the objects of
+def _hint_for_missing(of: type, remedy: str) -> Callable[[Any, str], Any]:
+    """Return a ``__getattr__`` whose error shows how to reach an attribute that only objects of the
     class ``of`` have.
     """
 
@@ -327,12 +318,11 @@ def _elsewhere(of: type, remedy: str) -> Callable[[Any, str], Any]:
 
 
 def face_of(histories: sync.Histories) -> AsyncHistories:
-    """Return the async interface of open histories. Open histories have only one async interface.
-    Closing this interface also closes the histories, and closing the histories closes the
+    """Return the async interface of open histories. The same histories always have the same async
     interface.
 
-    Cost: only the first call costs time. The interface starts threads when its methods are first
-    called.
+    Closing the interface closes the histories, and closing the histories closes the interface. The
+    interface starts threads when its methods are first called.
     """
     with _faces_lock:
         face: AsyncHistories | None = histories._async_face
@@ -346,8 +336,8 @@ _forked = _method(SyncHistory.fork, writes=True)
 class AsyncHistories:
     """The histories of a store, by id. ``sync`` is the same ``Histories`` with sync methods.
 
-    Any number of tasks, in any number of loops, may use one ``AsyncHistories``. To use ``sync`` in
-    a function ``work``, call ``await histories.pool.run(work)``, which runs ``work`` in a thread;
+    Many tasks, in many event loops, may use the same ``AsyncHistories``. To use ``sync`` in a
+    function ``work``, call ``await histories.pool.run(work)``. The pool runs ``work`` in a thread;
     see ``ThreadPool.run``.
     """
 
@@ -384,22 +374,26 @@ class AsyncHistories:
         return True
 
     if not TYPE_CHECKING:
-        __getattr__ = _elsewhere(
+        __getattr__ = _hint_for_missing(
             sync.Histories, "await histories.pool.run(lambda: histories.sync.{}…)"
         )
 
     def __aiter__(self) -> _Pages[str]:
-        """Yield the ids of all histories that have events, in the order of their UTF-8 bytes."""
+        """Yield the ids of all histories that have events, in the order of the UTF-8 bytes of the
+        ids.
+        """
         return _Pages(self.pool, lambda: iter(self.sync))
 
     def follow(self, after_position: int = 0, *, forever: bool = True) -> _Pages[Recorded]:
         """Yield the events of all histories that were recorded after a position, in the order of
         positions.
 
-        With ``forever``, the iteration waits for more events; otherwise the iteration ends like
-        ``Store.follow``. To resume without a missed or repeated event, store the last position and
-        begin after it. Raises the errors that ``Store.follow`` raises. Cost: the iteration reads
-        the events; while it waits, it also makes a query of some microseconds every 5 to 100 ms.
+        With ``forever``, the iteration waits for more events. Without ``forever``, the iteration
+        ends like ``Store.follow``. To resume without a missed or repeated event, store the last
+        position and begin after it. Raises the errors of ``Store.follow``.
+
+        Cost: the iteration reads the events. While it waits, it makes a query of some microseconds
+        every 5 to 100 ms.
         """
         follow = self.sync.store.follow
         if not forever:
@@ -428,8 +422,8 @@ class AsyncHistories:
 
     async def close(self) -> None:
         """Wait for the running calls, then close the store."""
-        # A thread of the pool waits until the others have ended. To start another thread for this
-        # took a tenth of the time of an opening.
+        # A thread of the pool waits until the other threads have ended. Starting another thread for
+        # this took a tenth of the time of an opening.
         if self.pool.is_open:
             closing = self.pool
         else:
@@ -493,7 +487,9 @@ class _AsyncLeaseBlock:
 
 
 class AsyncHistory:
-    """One conversation. ``sync`` is its ``History``, which describes every method."""
+    """One conversation. ``sync`` is the conversation's ``History``, and ``History`` describes every
+    method.
+    """
 
     def __init__(self, histories: AsyncHistories, conversation: str) -> None:
         self._histories = histories
@@ -578,7 +574,7 @@ class AsyncHistory:
                 content = await self._called(partial(tool, **attempt.arguments))
             except Exception as error:  # noqa: BLE001 - whatever it is, it is how the call ended
                 return await pool.run(partial(attempt.failed, error), may_withdraw=False)
-            # it has run, even if the task was cancelled
+            # The call has run, even if the task was cancelled.
             return await pool.run(partial(attempt.end, content), may_withdraw=False)
 
     run.__doc__ = SyncHistory.run.__doc__
@@ -592,9 +588,6 @@ class AsyncHistory:
     once.__doc__ = SyncHistory.once.__doc__
 
     async def _called(self, work: Callable[[], Any]) -> Any:
-        """Return the result of ``work``. Await ``work`` if it is async; otherwise run ``work`` in a
-        thread.
-        """
         if iscoroutinefunction(getattr(work, "func", work)):
             return await work()
         return await self._histories._stepping.run(work)

@@ -1,5 +1,5 @@
-"""The store of one ``History``. The id of the history always means the same conversation, even if
-this conversation is erased and a new one gets the id: see
+"""The store of one ``History``. The id of the history always means the same conversation, also
+after this conversation is erased and a new conversation gets the id. See
 ``docs/internals/decisions/0036-generations.md``.
 """
 
@@ -16,8 +16,8 @@ from foldlog.projections import Views
 
 
 class BoundDatabase(Database):
-    """A database in which an id always means the first conversation that was read or appended to.
-    Each read and each change of a ``History`` finds its conversation here, in its own transaction.
+    """A database in which an id always means the conversation that was read or appended to first.
+    Every read and change of a ``History`` finds its conversation here, in its own transaction.
     """
 
     def __init__(self, database: Database, conversation: str) -> None:
@@ -34,7 +34,7 @@ class BoundDatabase(Database):
         if key is not None:  # another conversation has the id
             not_erased(reader.conversation(key), found)
             raise ConversationNotFound(conversation)
-        # a transaction may be rolled back
+        # A transaction may be rolled back.
         if found.erasure is None and not isinstance(reader, Transaction):
             self.generation.key = found.key
         return found
@@ -47,7 +47,7 @@ class BoundDatabase(Database):
 
 
 def bound_store(store: Store, conversation: str) -> tuple[BoundDatabase, Store]:
-    """Return a database and a store in which the id ``conversation`` always means one and the same
+    """Return a database and a store in which the id ``conversation`` always means the same
     conversation.
     """
     own = copy(store)
@@ -56,9 +56,7 @@ def bound_store(store: Store, conversation: str) -> tuple[BoundDatabase, Store]:
 
 
 def views_of(own: Store, views: Views) -> Views:
-    """Return the Views of a store that ``bound_store`` made. The returned Views share the memory of
-    ``views``.
-    """
+    """Return the Views of a bound store. They share the memory of ``views``."""
     made = copy(views)
     made._store = own
     return made

@@ -1,8 +1,9 @@
-"""Values that reports cache beside conversations, so that they read only changed conversations.
+"""Values that reports cache beside conversations, so that a report reads only changed
+conversations.
 
-Cached values are stored like the records of a projection, encrypted with the key of the
-conversation. Each change of a stored history deletes its cached values, or changes the version of
-the conversation. The next report makes these values again.
+A cached value is stored like a projection's record, encrypted with the key of its conversation. A
+change of a stored history deletes its cached values, or changes the version of the conversation.
+The next report makes these values again.
 """
 
 from __future__ import annotations
@@ -32,21 +33,21 @@ from foldlog.eventstore.recorders.types import utf8
 _TOGETHER = 200
 """The maximum number of conversations in one transaction."""
 _FEW = 100
-"""Up to this number of conversations are read one by one. If there are more, they are read as one
+"""At most this number of conversations are read one by one. More conversations are read as one
 range of ids.
 """
 _decoder = cache(Decoder)
 
 
 class KeptBeside:
-    """The cached values of one report. Each value belongs to the present version of a
-    conversation.
-    """
+    """The cached values of a report. A value belongs to the present version of its conversation."""
 
     def __init__(self, store: Store, projection: str, code: int, *, at_once: bool = True) -> None:
-        """``code`` is the version of the code that makes the values; values of another version are
-        made again. With ``at_once=False``, ``flush`` waits for other writers. Use ``at_once=False``
-        for values that cannot be made again.
+        """Values with another ``code`` are made again, so change ``code`` with the code that makes
+        the values.
+
+        With ``at_once=False``, ``flush`` waits for other writers. Use ``at_once=False`` for values
+        that cannot be made again.
         """
         self._store = store
         self._projection = projection
@@ -60,12 +61,14 @@ class KeptBeside:
     def load(
         self, rows: Sequence[ConversationRow], kind: Any = Any, *, of_any_version: bool = False
     ) -> dict[str, Any]:
-        """Return the cached values of these conversations by id, if they belong to the present
-        version. With ``of_any_version``, also return values of earlier versions; this is for values
-        that do not depend on later events. ``kind`` is the type of the values.
+        """Return the cached values of conversations by id, as far as they belong to the present
+        version.
 
-        Cost: the method reads the conversations from the first of these ids to the last one; for a
-        few ids it runs one statement for each id.
+        With ``of_any_version``, also return values of earlier versions. Use this for values that do
+        not depend on later events. ``kind`` is the type of the values.
+
+        Cost: all conversations from the first id to the last id are read. For a few ids, one
+        statement for an id is run instead.
         """
         records = self._records([row.id for row in rows])
         values = dict[str, Any]()
@@ -75,7 +78,7 @@ class KeptBeside:
                 continue
             if of_any_version or record.version == row.version:
                 values[row.id] = value_of(record.body, kind)
-        # Values in memory are newer than the stored ones.
+        # Values in memory are newer than stored values.
         for row in rows:
             row_then, value = self._held.get(row.id, (None, None))
             if row_then is None:
@@ -97,11 +100,10 @@ class KeptBeside:
         return records
 
     def below(self, start: str) -> Iterator[tuple[str, Any, bool]]:
-        """Yield the ids that begin with ``start``, in any order, without erased conversations. An
-        id comes with the newest cached value of its conversation or None, and with whether this
-        value belongs to the present version.
+        """Yield the ids that begin with ``start``, in any order, without erased conversations.
 
-        Cost: one statement, which reads these conversations.
+        An id comes with the newest cached value of its conversation or None. A boolean says whether
+        this value belongs to the present version. Cost: one statement reads these conversations.
         """
         end = start[:-1] + chr(ord(start[-1]) + 1)
         for name, (version, record) in kept_records(
@@ -115,16 +117,18 @@ class KeptBeside:
                 yield name, value_of(record.body), record.version == version
 
     def keep(self, row: ConversationRow, value: Any) -> None:
-        """Cache a value of the conversation in ``row``. ``flush`` writes the value."""
+        """Cache a value of the conversation ``row``. ``flush`` writes the value."""
         self._held[row.id] = row, to_builtins(value, str_keys=True)
         self._new.add(row.id)
         if len(self._new) % _TOGETHER == 0:
             self.flush()
 
     def flush(self) -> None:
-        """Write the new values, some in each transaction. A value whose conversation has changed is
-        dropped, and made again later. Values stay in memory if another process writes, the store is
-        read-only, its disk is full, or a conversation is still to be encrypted.
+        """Write the new values in small transactions.
+
+        If a conversation has changed, its value is dropped and made again later. Values stay in
+        memory if another process writes, if the store is read-only, or if the disk is full. A value
+        also stays in memory until its conversation is encrypted.
         """
         while self._wrote(
             {name: value for name in [*self._new][:_TOGETHER] if (value := self._held.get(name))}
@@ -175,9 +179,11 @@ class KeptBeside:
 def kept_records(
     store: Store, projection: str, first: str, last: str
 ) -> dict[str, tuple[int, Record | None]]:
-    """Return the conversations from ``first`` to ``last`` that are not erased, by id: the version,
-    and the newest record of a projection. The record is None if it is damaged or if its key is
-    missing; the caller then makes the record again. Cost: the function reads these conversations.
+    """Return the conversations from ``first`` to ``last`` that are not erased. By id, the result
+    has the version and a projection's newest record.
+
+    The record is None if it is damaged or if its key is missing. The caller then makes the record
+    again. Cost: these conversations are read.
     """
     database = store.database
 

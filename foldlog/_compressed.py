@@ -12,7 +12,7 @@ from typing import Any
 from foldlog.eventstore.errors import install_command
 
 ZSTD = b"\x28\xb5\x2f\xfd"
-"""The first bytes of each compressed file."""
+"""Every compressed file begins with these bytes."""
 _PART_BYTES = 4096
 """The number of compressed bytes that are unpacked at once. With this number, even a file that
 repeats one character needs at most a hundred megabytes of memory.
@@ -20,7 +20,7 @@ repeats one character needs at most a hundred megabytes of memory.
 
 
 def unpacked(path: Path | str) -> Iterator[bytes]:
-    """Yield the unpacked bytes of a file. Raises the errors that ``unpacked_of`` raises."""
+    """Yield the unpacked bytes of a file. Raises the errors of ``unpacked_of``."""
     with open(path, "rb") as file:
         yield from unpacked_of(iter(partial(file.read, _PART_BYTES), b""))
 
@@ -39,7 +39,7 @@ def unpacked_of(parts: Iterable[bytes]) -> Iterator[bytes]:
             while packed:
                 frame = frame or zstandard.ZstdDecompressor().decompressobj()
                 yield frame.decompress(packed)
-                # A file may have several frames, one behind the other.
+                # A file may have several consecutive frames.
                 packed = frame.unused_data
                 if frame.eof:
                     frame = None
@@ -50,8 +50,8 @@ def unpacked_of(parts: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def open_unpacked(path: Path, buffer_bytes: int) -> BufferedReader:
-    """Open the unpacked content of a file, to be read once from its beginning. Reading raises the
-    errors that ``unpacked`` raises.
+    """Open the unpacked content of a file for one read from the beginning. The read raises the
+    errors of ``unpacked``.
     """
     return BufferedReader(_Unpacked(unpacked(path)), buffer_bytes)
 

@@ -1,7 +1,7 @@
 """Update tables that are derived from a store, with the runner of the eventsourcing library.
 
-New events and the position of the last event are written in one transaction. So each event is added
-exactly once, even after a crash.
+One transaction writes new events and the position of the last event. So an event is added exactly
+once, even after a crash.
 """
 
 from __future__ import annotations
@@ -27,17 +27,19 @@ from foldlog.eventstore.integrations.eventsourcing import (
 )
 
 _LAG_MAX_S = 60.0
-"""The age of the oldest event that was not followed above which a message is logged, in seconds."""
+"""A message is logged if the oldest event that was not followed is older than this number of
+seconds.
+"""
 _MESSAGE_EVERY_S = 60.0
-"""The shortest time between two messages about late events, in seconds."""
+"""The shortest time in seconds between two messages about late events."""
 
 
 D = TypeVar("D", bound=Derived[Any])
 
 
 class DerivedView(TrackingRecorder, Generic[D]):
-    """The derived tables as a view of the library. ``events`` is the number of events that were
-    added since the view was opened.
+    """The derived tables as a view of the eventsourcing library. ``events`` counts the events that
+    were added since the view was opened.
     """
 
     def __init__(self, derived: D) -> None:
@@ -69,9 +71,11 @@ class _DerivedProjection(Projection[DerivedView[D]]):
 
 
 class Follower(Generic[D]):
-    """Updates tables that are derived from a store, such as an audit database, in its own thread.
-    As a context manager, it closes the tables at the end, but not the store. Other processes may
-    change the tables too. Cost: the follower reads the new events.
+    """Updates tables that are derived from a store, in a thread of its own. An audit database has
+    such tables.
+
+    As a context manager, the follower closes the tables at the end, but not the store. Other
+    processes may change the tables too. Cost: the new events are read.
     """
 
     def __init__(self, store: Store, derived: D) -> None:
@@ -96,12 +100,14 @@ class Follower(Generic[D]):
             raise
 
     def catch_up(self, timeout_s: float) -> None:
-        """Wait until every present event of the store is in the view. Raises ``TimeoutError``."""
+        """Wait until the view has every present event of the store. Raises ``TimeoutError`` after
+        ``timeout_s`` seconds.
+        """
         self._runner.wait(self._runner.app.recorder.max_notification_id(), timeout=timeout_s)
 
     def run(self, every_s: float, on_events: Callable[[int], object]) -> None:
-        """Follow until Ctrl-C or an error. Every ``every_s`` seconds, refresh the view and report
-        the added events.
+        """Follow the store until Ctrl-C or an error. Every ``every_s`` seconds, refresh the view
+        and report the number of added events.
         """
         while not self._runner.is_interrupted.is_set():
             self._runner.run_forever(timeout=every_s)
@@ -119,7 +125,7 @@ class Follower(Generic[D]):
                 is_due = seconds > _LAG_MAX_S and time.monotonic() >= self._silent_until
                 if is_due:
                     self._silent_until = time.monotonic() + _MESSAGE_EVERY_S
-                # ``tell`` logs a message beside the measurement.
+                # ``tell`` logs a message in addition to the measurement.
                 report = tell if is_due else measure
                 report(
                     "foldlog.follower.behind",

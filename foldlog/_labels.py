@@ -29,7 +29,7 @@ all messages.
 """
 
 WIDER = {"user": "message", "agent": "message", "environment": "message", "error": "observation"}
-"""The wider kinds of some labels."""
+"""The wider kind of a label, for labels that have a wider kind."""
 
 _STORED = {
     "document_changes": "documents",
@@ -52,8 +52,8 @@ def label(event: Event) -> str:
 
 
 def kind_words(given: Iterable[str]) -> frozenset[str]:
-    """Return the word for each kind in ``given``. Raises ``InvalidArgument`` for a word that names
-    no kind.
+    """Return the words for the kinds ``given``. Raises ``InvalidArgument`` for a word that names no
+    kind.
     """
     if isinstance(given, str | bytes) or not hasattr(given, "__iter__"):
         raise TypeError(f"kinds is a list of words, such as ['user', 'agent'], not {given!r}")
@@ -64,9 +64,7 @@ def kind_words(given: Iterable[str]) -> frozenset[str]:
 
 
 def narrowed(kinds: Iterable[str]) -> frozenset[str]:
-    """Return the labels that the given kinds stand for: the kind ``message`` stands for three
-    labels.
-    """
+    """Return the labels that kinds stand for. The kind ``message`` stands for three labels."""
     chosen = frozenset(kinds)
     return frozenset(word for word in KINDS if word in chosen or WIDER.get(word) in chosen) - {
         "message"

@@ -1,5 +1,5 @@
 """Find a text in everything that a store has about a conversation: events, summaries, documents,
-attributes, records of imports.
+attributes and records of imports.
 
 The text is for example a person's name. So a match ignores case, accents, Unicode forms, white
 space and invisible hyphens, and may span several parts of a message. Encoded text, such as base64,
@@ -40,12 +40,12 @@ _NOT_SEARCHED = ("id", "timestamp", "redacted")
 _NAMES = frozenset(
     (*_NOT_SEARCHED, "origin", "meta", "name", "tool", "call_id", "response_id", "source")
 )
-"""Fields whose texts do not identify the content of an event: a redaction does not erase them, or
-many records have them.
+"""Fields whose texts do not identify the content of an event. A redaction does not erase these
+texts, or many records have the same text.
 """
 _REPEATED_MIN = 8
-"""The minimum length of a text that identifies content. Shorter texts are in many records. Records
-of one call are found even if their texts are shorter.
+"""A text with fewer characters does not identify content, because many records have it. Records of
+a single call are found even if their texts are shorter.
 """
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{12,}")
@@ -88,15 +88,17 @@ def events_with(
     *,
     redacted: bool = False,
 ) -> list[Event]:
-    """Return the events from ``start`` on that contain a match. The match may be in the event
-    itself, in the document to which the event stores a difference, or in the source record whose
-    first event it is. Without ``holds``, return all events except system prompts and documents.
-    With ``before``, return only events that were recorded before this time. Redacted events are
-    left out. With ``redacted``, redacted events are included, and records are not searched. Raises
-    ``CorruptEvent`` for a block of records that cannot be unpacked.
+    """Return the events from ``start`` on that contain a match. Without ``holds``, return all
+    events except system prompts and documents.
 
-    Cost: the function reads the events, and unpacks their records. The events of an import that is
-    younger than ``before`` are not made.
+    An event contains a match if the event itself, its document, or its source record does. Only the
+    first event of a source record is returned for the record. With ``before``, return only events
+    that were recorded before this time. With ``redacted``, redacted events are returned too, and
+    records are not searched. Raises ``CorruptEvent`` for a block of records that cannot be
+    unpacked.
+
+    Cost: the events are read, and their records are unpacked. No events are made of an import that
+    is younger than ``before``.
     """
     row = store.conversation(conversation, pending=True)
     if before is not None and row.pending and row.version == 0 and row.created_at >= before:
@@ -132,8 +134,8 @@ def events_with(
 
 
 def _events_of_records_with(store: Store, conversation: str, holds: Holds) -> Iterator[Event]:
-    """Yield the first event of each source record that contains a match."""
-    # Events that a fork shares are redacted in the conversation that they belong to.
+    """Yield the first event of every source record that contains a match."""
+    # An event that a fork shares is redacted in the conversation to which it belongs.
     begins = store.conversation(conversation).parent_version or 0
     for first, record in Records(store, conversation).all():
         if first >= begins and _holds_any(holds, record):
@@ -141,8 +143,8 @@ def _events_of_records_with(store: Store, conversation: str, holds: Holds) -> It
 
 
 def source_with(store: Store, conversation: str, holds: Holds) -> str | None:
-    """Return the conversation whose source contains a match beside its records: this conversation,
-    or the parent of a fork. Return None if no source contains a match.
+    """Return the conversation whose source has a match outside its records. It is this
+    conversation, or the parent of a fork. Return None if no source has a match.
     """
     name, texts = beside_records(store, conversation)
     return name if _holds_any(holds, texts) else None
@@ -158,9 +160,7 @@ class _Changes:
         self._documents = Documents(store)
         self._conversation = conversation
         self._matching: dict[str, int] = {}
-        """Maps a document to the event of its newest value if this value contains a match, and
-        otherwise to -1.
-        """
+        """By document, the event of the newest value if this value contains a match, or -1."""
         if start:
             newest = store.query(conversation, partial(newest_documents, version=start))
             documents = self._documents.all(conversation, version=start)
@@ -171,10 +171,12 @@ class _Changes:
             }
 
     def hold(self, event: DocumentChanges) -> bool:
-        """Return whether the next event has to be redacted, for one of three reasons. The event
-        contains a match. The event changes a value that contains a match, so it may store a part of
-        this value. Or the event stores a difference to a value that contains a match, and cannot be
-        read after this value is erased.
+        """Return whether the next event must be redacted.
+
+        An event must be redacted if it contains a match, or if it changes a value that contains a
+        match. Such an event may store a part of this value. An event that stores a difference to a
+        value with a match must be redacted too. After this value is erased, the event cannot be
+        read.
         """
         is_match = _holds_any(self._holds, _searched_values(event)) or any(
             change.get("base") == self._matching.get(name, -1)
@@ -189,7 +191,7 @@ class _Changes:
 
 def _content_of(event: Event) -> Iterator[tuple[str, str]]:
     """Yield the texts and numbers that a redaction of the event removes, with the names of their
-    parts: see ``named_in``.
+    parts; see ``named_in``.
     """
     values = {name: value for name, value in asdict(event).items() if name not in _NAMES}
     with suppress(
@@ -203,16 +205,18 @@ def texts_of(
     redacted_events: Iterable[Event], staying_events: Iterable[Event]
 ) -> set[tuple[str, str]]:
     """Return the texts and numbers of the messages, calls and results in ``redacted_events``, with
-    the names of their parts. Texts that are also in ``staying_events`` are left out, since they
-    stay readable in these events.
+    the names of their parts.
+
+    Texts that are also in ``staying_events`` are left out, because they stay readable there.
     """
     return {*_contents(redacted_events)}.difference(_contents(staying_events))
 
 
 def copies_of(texts: Collection[tuple[str, str]], events: Iterable[Event]) -> list[Event]:
-    """Return the events that contain one of ``texts``. The events belong to a companion, in which a
-    runtime stores texts in its own form. A short text may be a common word, so a short text counts
-    only after the name of its part.
+    """Return the events of a companion that contain one of ``texts``. In a companion, a runtime
+    stores texts in its own form.
+
+    A short text may be a common word. So a short text counts only after the name of its part.
     """
     long_texts = [text for _, text in texts if len(text) >= _REPEATED_MIN]
     short_pairs = (map(re.escape, pair) for pair in texts if 2 < len(pair[1]) < _REPEATED_MIN)
@@ -242,8 +246,8 @@ def _contents(events: Iterable[Event]) -> Iterator[tuple[str, str]]:
 def keep_documents(
     store: Store, conversation: str, redacted_ids: Collection[int], holds: Holds
 ) -> None:
-    """If events to redact store the newest values of documents, append these values again, except
-    values that contain a match. Other writers may append at the same time.
+    """Append the newest values of documents again, if events to redact store these values. Values
+    that contain a match are not appended. Other writers may append at the same time.
     """
     while True:
         version = store.version(conversation)
@@ -297,7 +301,7 @@ def _in_base64(text: str) -> Iterator[str]:
 
 def _texts(value: Any) -> Iterator[str]:
     """Yield the texts in a value, and the keys of its maps. A text that is JSON is also yielded
-    unescaped. Lines of a list and texts of parts are also yielded joined.
+    unescaped. The lines of a list, and the texts of parts, are also yielded joined.
     """
     for _, item in values_in(value):
         if isinstance(item, str):
@@ -318,12 +322,11 @@ def _texts(value: Any) -> Iterator[str]:
             texts_here = (str(item),) if type(item) in (int, float) else ()
         for text in texts_here:
             yield text
-            # The strings of JSON may be JSON again.
+            # A string of JSON may be JSON again.
             while "\\" in text and (plain := unescaped(text)) != text:
                 yield (text := plain)
 
 
 def _texts_of_parts(parts: Iterable[Any]) -> list[str]:
-    """Return the texts of the parts of a message, in the order in which a model reads them."""
     texts = (part.get("text") for part in parts if isinstance(part, dict))
     return [text for text in texts if isinstance(text, str)]

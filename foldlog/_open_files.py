@@ -1,9 +1,9 @@
 """Read a file, even if this process has it open as a database.
 
-A process that closes any descriptor of a file loses all its locks on that file. So a database that
-this process has open, such as the store itself in an imported folder, is read with SQLite's
-descriptor. Otherwise another process would see no lock and remove the log, while this process still
-writes to the log.
+If a process closes any descriptor of a file, it loses all its locks on that file. Then another
+process would see no lock and remove the log, while this process still writes to the log. So a
+database that this process has open is read with SQLite's descriptor. An example is the store itself
+in an imported folder.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from pathlib import Path
 from foldlog.eventstore.recorders.sqlite.store_file import descriptors_of
 
 SQLITE = b"SQLite format 3\0"
-"""The first bytes of a database."""
+"""A database begins with these bytes."""
 _INDEX = (3_007_000).to_bytes(4, sys.byteorder)
-"""The first bytes of the index of a database's log."""
+"""The index of a database's log begins with these bytes."""
 
 
 def is_store(path: Path) -> bool:
-    """Return whether a file is a store of foldlog: a database with its mark."""
+    """Return whether a file is a store of foldlog: a database with foldlog's mark."""
     if path.is_file() and os.access(path, os.R_OK):
         begin = next(parts_of(path, 72), b"")
     else:
@@ -32,7 +32,7 @@ def is_store(path: Path) -> bool:
 
 
 def parts_of(path: Path | str, size: int) -> Iterator[bytes]:
-    """Yield the bytes of a file in parts of ``size``, the last of which may be shorter. Raises
+    """Yield the bytes of a file in parts of ``size`` bytes. The last part may be shorter. Raises
     ``OSError``.
     """
     descriptor = open_database(path)
@@ -43,15 +43,17 @@ def parts_of(path: Path | str, size: int) -> Iterator[bytes]:
             yield part
             at += len(part)
     finally:
-        # otherwise it was opened since, so this descriptor stays open
+        # Otherwise the database was opened since, so this descriptor stays open.
         if own >= 0 and open_database(path, besides=own) is None:
             os.close(own)
 
 
 def open_database(path: Path | str, besides: int = -1) -> int | None:
-    """Return the descriptor with which this process has a database open, or the index of its log.
-    Return None if the database is not open, or if the system does not show open files. Opening and
-    closing an open database again would release SQLite's locks.
+    """Return the descriptor with which this process has a database open, or has the index of its
+    log open.
+
+    Return None if the database is not open, or if the system does not show open files. The
+    descriptor is needed because opening and closing an open database would release SQLite's locks.
     """
     for descriptor in descriptors_of(path):
         with suppress(OSError):  # it is open for writing only, or closed since

@@ -1,8 +1,8 @@
 """Decide which event a change of the prompt becomes: *the prompt was A, it is now B, because C*.
-docs/MESSAGES.md has the rules.
+``docs/MESSAGES.md`` has the rules.
 
-Formats and adapters only report what a source says about its prompts. If a source names the moment
-to which it returns, as a tree of messages does, no decision is needed: this is a retraction to that
+Formats and adapters only report what a source says about its prompts. A tree of messages names the
+moment to which it returns. In this case, no decision is needed: the event is a retraction to that
 moment.
 """
 
@@ -35,12 +35,12 @@ def change_of_prompt(
     """Return the event that changes a View of ``before`` into a View of ``after``. Return None if
     the View does not change.
 
-    ``before``        the ids of the events and summaries in the prompt, in order
-    ``after``         the ids of the events that stay, in order, and a new summary as a text in its
-                      place. Later events append everything else that is new in the prompt
-    ``because``       the cause according to the source; None if it names none
-    ``condensed_at``  the id of the newest earlier condensation; a retraction must not take it back
-    ``metadata``      more about the change; a retraction records only the ``reason``
+        before        the ids of the events and summaries in the prompt, in order
+        after         the ids of the events that stay, in order; a new summary is a text in its
+                      place; the caller appends everything else that is new
+        because       the cause according to the source; None if the source names no cause
+        condensed_at  the id of the newest earlier condensation; a retraction must not undo it
+        metadata      more about the change; a retraction stores only the ``reason``
     """
     staying = set(after)
     gone = tuple(event_id for event_id in before if event_id not in staying)
@@ -60,15 +60,17 @@ def change_of_prompt(
 
 def _is_end(gone: tuple[int, ...], before: Sequence[int], condensed_at: int) -> bool:
     """Return whether the View before the first event of ``gone`` showed exactly the events that
-    stay. This View showed them if the events of ``gone`` are the last events of ``before``, and are
-    newer than the newest condensation.
+    stay.
+
+    The events of ``gone`` must be the last events of ``before``, and newer than the newest
+    condensation.
     """
     return gone == tuple(before[len(before) - len(gone) :]) and min(gone) > condensed_at
 
 
 def staying(old: Sequence[Any], new: Sequence[Any]) -> list[int]:
-    """Return the indexes of the entries of an old prompt that stay, in order. The entries that stay
-    are the first entries of the new prompt.
+    """Return the indexes of an old prompt's entries that stay, in order. These entries are the
+    first entries of the new prompt.
     """
     places: list[int] = []
     for place, entry in enumerate(old):

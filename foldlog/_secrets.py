@@ -1,9 +1,9 @@
-"""Find keys and tokens in texts by their known shapes. A secret is reported by its kind; its value
-is never stored.
+"""Find keys and tokens in texts by their known shapes. A secret is reported by its kind, and its
+value is never stored.
 
 A regular expression finds the lines that may contain a secret. Only these lines are checked by the
-rules of ``detect-secrets``, which take a hundred times as long. This module checks a few shapes
-that ``detect-secrets`` does not know.
+rules of ``detect-secrets``, because the rules take a hundred times as long. This module checks a
+few shapes that ``detect-secrets`` does not know.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MAY_HOLD = re.compile(
     rb"|\bsg\.[\w-]{22}\.|[rs]k_live_\w{24}|_authtoken=\s*npm_|\bnpm_[a-z0-9]{36}|pypi-ageic|accountkey=|sq0csp-|\b\d{8,10}:[\w-]{35}"
     rb"|lin_api_\w{30}"
 )
-"""A pattern that finds a part of each shape of a secret, in lower case."""
+"""A pattern that finds a part of every shape of a secret, in lower case."""
 _MORE = {
     "Anthropic API Key": re.compile(r"\bsk-ant-[\w-]{20,}"),
     "OpenAI Project Key": re.compile(r"\bsk-(?:proj|svcacct|admin)-[\w-]{20,}"),
@@ -60,8 +60,8 @@ _ESCAPED_BYTES = re.compile(_ESCAPE.pattern.encode())
 
 
 def may_hold_secrets(data: bytes) -> bool:
-    """Return whether bytes in lower case may contain a secret. The function excludes nearly all
-    bytes quickly.
+    """Return whether bytes in lower case may contain a secret. Nearly all bytes are excluded
+    quickly.
     """
     return _MAY_HOLD.search(_ESCAPED_BYTES.sub(b" ", data)) is not None
 
@@ -85,14 +85,11 @@ def kinds_in(text: str) -> tuple[str, ...]:
 
 
 def holds_secret(text: str) -> bool:
-    """Return whether a text contains a secret. Raises the errors that ``kinds_in`` raises."""
     return bool(kinds_in(text))
 
 
 def is_secret(record: bytes) -> bool:
-    """Return whether a record of a source contains a secret. Raises the errors that ``kinds_in``
-    raises.
-    """
+    """Return whether a record of a source contains a secret. Raises the errors of ``kinds_in``."""
     return may_hold_secrets(record.lower()) and holds_secret(record.decode("utf-8", "replace"))
 
 
@@ -100,8 +97,10 @@ def secrets_in(
     store: Store, conversation: str, unread: list[str]
 ) -> Iterator[tuple[Event, tuple[str, ...]]]:
     """Yield the events of a conversation that contain secrets, in order, with the kinds of the
-    secrets. Problems of events that cannot be read are added to ``unread``. Cost: the function
-    reads the stored bytes of the conversation.
+    secrets.
+
+    A problem of an unreadable event is added to ``unread``. Cost: the stored bytes of the
+    conversation are read.
     """
     found: dict[int, tuple[Event, tuple[str, ...]]] = {}
     try:
@@ -134,8 +133,8 @@ def _rules() -> tuple[Any, ...]:
 
 
 def secret_finder() -> Callable[[bytes], bool]:
-    """Return ``is_secret``. If the package ``detect-secrets`` is not installed, raise
-    ``InvalidOption`` now, before the work.
+    """Return ``is_secret``. If ``detect-secrets`` is not installed, raise ``InvalidOption`` now,
+    before the caller's work.
     """
     kinds_in("")
     return is_secret

@@ -1,10 +1,10 @@
-"""The only module that observes work: log messages of the standard ``logging``, and a hook for a
+"""The only module that observes work: messages of the standard ``logging``, and a hook for a
 program's telemetry.
 
-Other modules call ``tell``, ``span`` and the decorators, and do not depend on the observer. Each
-message has its own logger with a stable name, and its values are attributes of the log record. No
-message contains the content of an event. ``foldlog.otel`` is a telemetry; without a telemetry, an
-append calls nothing in this file.
+Other modules call ``tell``, ``span`` and the decorators, and do not depend on the observer. A
+message has a logger with a stable name, and its values are attributes of the log record. No message
+contains the content of an event. ``foldlog.otel`` is a telemetry. Without a telemetry, an append
+calls nothing in this module.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 TRACEPARENT: Final = "traceparent"
-"""The key in the ``meta`` of an event for the trace context of its append, in W3C's form."""
+"""The key in an event's ``meta`` for the trace context of its append, in W3C's form."""
 SHOWN: Final = "shown_version"
-"""The key in the ``meta`` of an event for the version of a View. The version in a reply is the
-version of the View that the reply answers, if other programs appended in between. The version in
-any other event is the version of the View that ``prepare`` or ``step`` returned before the event.
+"""The key in an event's ``meta`` for the version of a View.
+
+A reply has the version of the View that it answers, if other programs have appended since. Any
+other event has the version of the View that ``prepare`` or ``step`` returned before the event.
 """
 OF_APPENDS: Final = frozenset((TRACEPARENT, SHOWN))
-"""The keys in ``meta`` that an append adds. The values of these keys may differ if the append is
+"""The keys in ``meta`` that an append adds. The values of these keys may differ when the append is
 repeated.
 """
 
@@ -107,10 +108,10 @@ MESSAGES: Final[Mapping[str, tuple[int, str]]] = {
     ),
     "foldlog.import.finding": (_WARNING, "%(of)s: %(finding)s"),
 }
-"""The messages by the names of their loggers; ``docs/OBSERVING.md`` lists them."""
+"""The messages by the names of their loggers. ``docs/OBSERVING.md`` lists the messages."""
 
 _LONG_S: Final = 1.0
-"""The number of seconds above which a wait is reported."""
+"""A wait of more than this number of seconds is reported."""
 
 
 class Telemetry(Protocol):
@@ -120,25 +121,27 @@ class Telemetry(Protocol):
         """Receive a message of ``MESSAGES``, or a measured value such as ``foldlog.view``."""
 
     def span(self, name: str, values: Mapping[str, Any]) -> AbstractContextManager[dict[str, Any]]:
-        """Observe a piece of work. The block adds the results of the work to the map."""
+        """Observe a piece of work. The block adds the results of the work to the yielded map."""
 
     def store(self, *given: Any, **named: Any) -> Any:
-        """Return a ``Store`` with the arguments of its class, whose appends are observed."""
+        """Return a ``Store`` whose appends are observed. The arguments are the arguments of
+        ``Store``.
+        """
 
 
 telemetry: Telemetry | None = None
-"""The telemetry of this process, or None if the process has no telemetry."""
+"""The telemetry of this process. None if the process has no telemetry."""
 
 
 def tell(name: str, **values: Any) -> None:
-    """Log a message with its values as attributes of the log record, and pass it to the
-    telemetry.
+    """Log a message, and pass it to the telemetry. The values become attributes of the log
+    record.
     """
     logger, (level, text) = logging.getLogger(name), MESSAGES[name]
-    # without a handler, Python prints only the text on stderr
+    # Without a handler, Python prints only the text on stderr.
     text = text if logger.hasHandlers() else f"{name}: note: {text}"
     cost = values.get("cost")
-    # leave out an unknown cost
+    # An unknown cost is left out.
     if cost:
         paid = f"; cost {cost:.4g} USD"
     else:
@@ -148,8 +151,8 @@ def tell(name: str, **values: Any) -> None:
 
 
 def is_told(name: str) -> bool:
-    """Return whether a message would be logged or passed to a telemetry. The values of a message
-    that is not received need not be computed.
+    """Return whether a logger or a telemetry receives a message. If nothing receives the message,
+    its values need not be computed.
     """
     return telemetry is not None or logging.getLogger(name).isEnabledFor(MESSAGES[name][0])
 
@@ -163,7 +166,7 @@ def measure(name: str, **values: Any) -> None:
 @contextmanager
 def span(name: str, **values: Any) -> Iterator[dict[str, Any]]:
     """Let the telemetry observe a piece of work. The block adds the results of the work to the
-    map.
+    yielded map.
     """
     if telemetry is None:
         yield {}

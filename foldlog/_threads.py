@@ -1,8 +1,8 @@
-"""Threads that run blocking calls for asyncio and trio, and finish the calls that have begun.
+"""Threads that run blocking calls for asyncio and trio. A call that has begun is finished.
 
-Each call costs two switches of threads, to a thread and back. Calls that are made together share
-two switches. Threads are started when they are needed, up to a limit. The threads are daemon
-threads; closing their pool waits for the running calls.
+A call costs two switches of threads, to a thread and back. Calls that are made together share two
+switches. Threads are started when they are needed, up to a limit. The threads are daemon threads.
+Closing their pool waits for the running calls.
 """
 
 from __future__ import annotations
@@ -25,16 +25,17 @@ from foldlog.eventstore.inside import Outcome
 T = TypeVar("T")
 _Work = Callable[[], Any]
 _Post = Callable[[Callable[[], object]], object]
-"""A function by which any thread makes an event loop call another function. Raises ``RuntimeError``
-if the loop has ended.
+"""Any thread can use this function to make an event loop call another function. Raises
+``RuntimeError`` if the loop has ended.
 """
 
 _PAUSE_S: Final = 0.005
-"""The longest time that a thread waits, after it made calls together, for their tasks to continue.
+"""After a thread made calls together, it waits at most this number of seconds for their tasks to
+continue.
 """
 _TURNS: Final = 2
-"""The number of turns of a loop after which a woken task has continued, since trio runs the tasks
-of one turn in any order.
+"""A woken task has continued after this number of turns of its loop. Trio runs the tasks of one
+turn in any order.
 """
 
 
@@ -50,12 +51,12 @@ class _Call(Generic[T]):
         self.outcome: Outcome[T] | None = None
         self.post: _Post
         self.wake: Callable[[], object]
-        """Wake the task that made the call. ``wake`` is called in the loop of this task."""
+        """Wakes the task that made the call. ``wake`` is called in the event loop of this task."""
         self._unclaimed = [True]
 
     def claim(self) -> bool:
-        """Return True only for the first caller of this method. The first caller is either a thread
-        that begins the call, or the task that withdraws the call.
+        """Return True only for the first caller. The first caller is a thread that begins the call,
+        or the task that withdraws the call.
         """
         try:
             return self._unclaimed.pop()
@@ -70,11 +71,10 @@ class _Call(Generic[T]):
 
 
 class ThreadPool:
-    """A pool of at most ``threads_max`` threads, for the calls of any number of tasks and loops.
+    """A pool of at most ``threads_max`` threads, for the calls of many tasks and event loops.
 
-    ``together`` does several pieces of work at once and returns the outcome of each. If
-    ``together`` is set, a thread takes all waiting calls, and the tasks of these calls are woken
-    together.
+    ``together`` does several pieces of work at once and returns their outcomes. If ``together`` is
+    set, a thread takes all waiting calls, and wakes their tasks together.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class ThreadPool:
         _pools.add(self)
 
     def _begin(self) -> None:
-        """Begin without threads and calls. A forked child process calls ``_begin`` too, since it
+        """Begin without threads and calls. A forked child process calls ``_begin`` too, because it
         has no threads of its parent.
         """
         self._calls: SimpleQueue[_Call[Any] | None] = SimpleQueue()
@@ -104,17 +104,17 @@ class ThreadPool:
     ) -> T:
         """Run ``work`` in a thread. Return its result, or raise its error.
 
-        If the task is cancelled before the call begins and ``may_withdraw`` is true, the call is
-        withdrawn. If the task is cancelled later and ``finish`` is true, the task waits for the
-        call, and the cancellation is raised with the ``outcome`` of the call. Without ``finish``,
-        for example for a call that only reads, the task does not wait.
+        If the task is cancelled before the call begins, the call is withdrawn, unless
+        ``may_withdraw`` is false. If the task is cancelled later, the task waits for the call. Then
+        the cancellation is raised with the ``outcome`` of the call. If ``finish`` is false, the
+        task does not wait; use this for a call that only reads.
         """
         call = _Call(work, may_withdraw=may_withdraw)
         run = _run_in_trio if _in_trio() else _run_in_asyncio
         return (await run(self, call, finish)).unwrap()
 
     def submit(self, call: _Call[Any]) -> None:
-        """Run the call in a thread as soon as a thread is free."""
+        """Run the call as soon as a thread is free."""
         with self._lock:
             if self._closed:
                 raise StoreUnusable("the store is closed; open the store again", kind="closed")
@@ -137,9 +137,10 @@ class ThreadPool:
         self._calls.put(call)
 
     def close(self, *, wait: bool = True) -> None:
-        """End the threads after they have run all submitted calls. ``close`` blocks until the
-        threads end, unless ``wait`` is False. If a thread of the pool calls this method, the thread
-        ends after its present call.
+        """End the threads after they have run all submitted calls.
+
+        ``close`` blocks until the threads have ended, unless ``wait`` is False. If a thread of the
+        pool calls ``close``, this thread ends after its present call.
         """
         with self._lock:
             self._closed = True
@@ -165,7 +166,7 @@ class ThreadPool:
             if self._together is None or len(begun) < 2:
                 for call in begun:
                     call.run()
-                # before the wake, since a woken task may submit its next call at once
+                # This comes before the wake: a woken task may submit its next call at once.
                 self._be_free_for(len(taken))
                 for call in begun:
                     _post(call.post, call.wake)
@@ -193,11 +194,10 @@ class ThreadPool:
 def _run_together(
     together: Callable[[Sequence[_Work]], Sequence[Outcome[Any]]], calls: Sequence[_Call[Any]]
 ) -> None:
-    """Make several calls, and wake their tasks. Tasks of one loop are woken together.
+    """Make several calls, and wake the tasks of one event loop together.
 
-    Then wait until the woken tasks have continued, so that the next calls of these tasks are made
-    together too. Without this wait, two groups of tasks would alternate for ever, for example one
-    task alone, and then all other tasks.
+    Then wait until the woken tasks have continued, so that their next calls are made together too.
+    Without this wait, two groups of tasks would alternate for ever.
     """
     try:
         outcomes = together([call.work for call in calls])

@@ -1,4 +1,6 @@
-"""Read a damaged store. For an event that cannot be read, its problem is returned instead."""
+"""Read a damaged store. In the place of an event that cannot be read, the problem of the event is
+returned.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,8 @@ DAMAGED = "damaged"
 def logged(
     store: Store, conversation: str, start: int = 0, stop: int | None = None
 ) -> Iterator[Logged | CorruptEvent]:
-    """Yield the events of a conversation with ``start <= id < stop``. For an event that cannot be
-    read, yield its error. Raises all other errors that ``Store.log`` raises.
+    """Yield the events of a conversation with ``start <= id < stop``, or the error of an event that
+    cannot be read. Raises all other errors of ``Store.log``.
     """
     while stop is None or start < stop:
         try:
@@ -31,8 +33,8 @@ def logged(
 def sound(
     store: Store, conversation: str, start: int, stop: int, findings: list[str]
 ) -> Iterator[Logged]:
-    """Yield the events of ``logged`` that can be read. Add findings about the events that cannot be
-    read. Successive events with one problem have one finding.
+    """Yield the events of ``logged`` that can be read. Consecutive unreadable events with the same
+    problem become one finding in ``findings``.
     """
     first: CorruptEvent | None = None
     """The id of the first event in the newest series of unreadable events."""
@@ -43,30 +45,29 @@ def sound(
             yield item
             continue
         if first is not None and item.event_id == next_id and item.problem == first.problem:
-            findings[-1] = _finding_of_row(first, item)
+            findings[-1] = _finding_of_series(first, item)
         else:
             first = item
             findings.append(str(item))
         next_id = item.event_id + 1
 
 
-def _finding_of_row(first: CorruptEvent, last: CorruptEvent) -> str:
-    """Return the text of an error, with the ids of the first and the last event of a series."""
+def _finding_of_series(first: CorruptEvent, last: CorruptEvent) -> str:
     name = f"conversation {first.conversation!r}, event"
     rest = str(first).removeprefix(f"{name} {first.event_id}: ")
     return f"{name}s {first.event_id} to {last.event_id}: {rest}"
 
 
 def placeholder(error: CorruptEvent) -> UnknownEvent:
-    """Return the placeholder for an event that cannot be read. No View shows it."""
+    """Return the placeholder for an event that cannot be read. No View shows the placeholder."""
     return UnknownEvent(id=error.event_id, stored_kind=DAMAGED, stored_schema=0, body=b"")
 
 
 def problems_of(
     found: Iterable[Logged | CorruptEvent], problems: dict[int, str]
 ) -> Iterator[Event]:
-    """Yield the events of ``logged``, and a placeholder for each event that cannot be read. Add the
-    problems by id to ``problems``.
+    """Yield the events of ``logged``, and a placeholder for an event that cannot be read.
+    ``problems`` gets the problems by event id.
     """
     for entry in found:
         if isinstance(entry, CorruptEvent):
@@ -79,8 +80,8 @@ def problems_of(
 def sound_view(
     store: Store, conversation: str, version: int | None, problems: dict[int, str]
 ) -> View:
-    """Return the View of a version without the events that cannot be read. Add the problems by id
-    to ``problems``. Cost: the function reads the events before ``version``.
+    """Return the View of a version without the events that cannot be read. ``problems`` gets the
+    problems by event id. Cost: the events before ``version`` are read.
     """
     stop = store.version(conversation) if version is None else version
     return View.from_events(problems_of(logged(store, conversation, 0, stop), problems))

@@ -1,4 +1,6 @@
-"""Read the tokens of a model's call from the forms of servers, SDKs and logs into one form."""
+"""Read the tokens of a model's call. Servers, SDKs and logs have different forms of usage, and this
+module has one form.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +8,13 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 IMPORTED: Final = "imported usage"
-"""The name of the document with the usage that a source has beside its records: see
-``Format.beside``.
-"""
+"""The document with usage that a source stores outside its records; see ``Format.beside``."""
 OF_NO_MODEL: Final = "<synthetic>"
-"""The model name in replies that Claude Code itself wrote."""
+"""Claude Code names this model in replies that Claude Code itself wrote."""
 
 OF_A_CONDENSER: Final = "condenser_meta"
-"""The name of the annotation in which a condenser reports its own calls, and of the map in the
-annotation's data.
+"""The annotation in which a condenser reports its own calls has this name. The map in the
+annotation's data has this name too.
 """
 USAGE_MAPS: Final = ("usage", "accumulated", "metrics", "response", OF_A_CONDENSER)
 """The keys of the usage of model calls in ``meta`` and in the metadata of a condensation."""
@@ -60,33 +60,33 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     ),
 }
 _PARTS = ("details", "cache_creation")
-"""The endings of the keys of objects with a part of the counts."""
+"""The keys of objects with some of the counts end like this."""
 _OUR_NAMES = [
     (source_name, name) for name, names in _NAMES.items() for source_name in reversed(names)
 ]
-"""Pairs of a source's name and foldlog's name for a count. If a source has several counts for one
-name of foldlog, the last of these pairs decides.
+"""Pairs of a source's name and foldlog's name for a count. If a source has several counts for a
+name of foldlog, the last pair decides.
 """
 _BESIDE_THE_INPUT = ("cache_read_input_tokens", "cache_creation_input_tokens")
-"""Anthropic's names of cached tokens, which its ``input_tokens`` do not include."""
+"""Anthropic's names of cached tokens. Anthropic's ``input_tokens`` do not include cached tokens."""
 _COUNTS = {"total_tokens", *(name for names in _NAMES.values() for name in names)}
 _MAY_BE_BESIDE = {
     "completion_tokens": ["reasoning_tokens"],
     "prompt_tokens": ["cached_tokens", "cache_write_tokens"],
 }
-"""The parts that some sources do not include in the count of a prompt or a reply. The total of a
-source shows whether the source includes these parts.
+"""Parts that some sources do not include in the count of a prompt or a reply. The total of a source
+shows whether the source includes these parts.
 """
 _COUNT_MAX: Final = 2**40
-"""The largest number of tokens of a call. Sums of millions of such counts fit in 64 bits, which
-files and databases have for a number.
+"""The largest number of tokens of a call. Sums of millions of such counts fit in the 64 bits of a
+number in files and databases.
 """
 _BY_AGE = ("ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens")
 
 
 def count_of(value: Any) -> int | None:
-    """Return a count: a whole number from 0 to 2^40, also as a float or a text, since some
-    languages write all numbers so. None for any other value.
+    """Return a count: a whole number from 0 to 2^40. Some languages write all numbers as floats or
+    texts, so both are read. Return None for any other value.
     """
     try:
         number = float(value) if type(value) is str else value
@@ -111,7 +111,6 @@ def cost_of(value: Any) -> float | None:
 
 
 def _counts_in(fields: Mapping[Any, Any]) -> dict[Any, int]:
-    """Return the counts of an object, without the counts that cannot be read."""
     counts: dict[Any, int] = {}
     for name, value in fields.items():
         if type(value) is int and 0 <= value <= _COUNT_MAX:
@@ -124,11 +123,15 @@ def _counts_in(fields: Mapping[Any, Any]) -> dict[Any, int]:
 def usage_of(source: Any) -> dict[str, int]:
     """Return the tokens of a call in foldlog's form, from the form of a server, an SDK or a log.
 
-    ``prompt_tokens`` are all tokens of the prompt. Among them, ``cached_tokens`` came from the
-    provider's cache, and ``cache_write_tokens`` were written to the cache.
-    ``cache_write_1h_tokens`` is the part that was written for an hour. ``reasoning_tokens`` are
-    part of ``completion_tokens``. If a count is missing or cannot be read, it is left out and not
-    0. The result is empty if no token was counted.
+        prompt_tokens          all tokens of the prompt
+        cached_tokens          the tokens of the prompt that came from the provider's cache
+        cache_write_tokens     the tokens of the prompt that were written to the cache
+        cache_write_1h_tokens  the written tokens that the cache keeps for an hour
+        completion_tokens      all tokens of the reply
+        reasoning_tokens       the tokens of the reply that were reasoning
+
+    A count that is missing or cannot be read is left out, and is not 0. The result is empty if no
+    token was counted.
     """
     if not source or not isinstance(source, Mapping):
         return {}
@@ -156,8 +159,8 @@ def usage_of(source: Any) -> dict[str, int]:
 
 
 def whole(usage: Mapping[str, int]) -> dict[str, int]:
-    """Return the tokens of a call. If the prompt has fewer tokens than its parts, correct the
-    tokens of the prompt, since some proxies leave out the tokens that were written to the cache.
+    """Return the tokens of a call with a corrected prompt. Some proxies leave out the tokens that
+    were written to the cache, so the prompt has fewer tokens than its parts.
     """
     written = usage.get("cache_write_tokens", 0)
     prompt = usage.get("prompt_tokens", 0)

@@ -17,10 +17,12 @@ _PLAIN: Final = frozenset((str, int, float, bool, type(None)))
 
 
 def values_in(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield pairs of a name and a value: the value itself, and all values in it, in their order. A
-    value comes before the values in it. The name of a value is its key in the map around the value,
-    even if the value is in a list; the outermost value has an empty name. The fields of a msgspec
-    object count as keys. Cost: a step for each value.
+    """Yield pairs of a name and a value: the value itself, and all values in it, in order. A value
+    comes before the values in it.
+
+    The name of a value is its key in the map around it, also if the value is in a list. The
+    outermost value has an empty name. The fields of a msgspec object count as keys. Cost: a step
+    for every value.
     """
     remaining: list[tuple[str, Any]] = [("", value)]
     while remaining:
@@ -32,13 +34,13 @@ def values_in(value: Any) -> Iterator[tuple[str, Any]]:
         elif isinstance(value, _ARRAYS):
             remaining += zip(repeat(name), reversed(value))
         elif type(value) not in _PLAIN and isinstance(value, Struct):
-            # The test for a Struct is slow, so plain values do not come to it.
+            # The test for a Struct is slow, so plain values are tested before.
             remaining += reversed(asdict(value).items())
 
 
 def texts_in(value: Any, length_min: int = 0) -> list[str]:
-    """Return the texts in a value that have at least ``length_min`` characters, in their order.
-    Keys are left out.
+    """Return the texts in a value that have at least ``length_min`` characters, in order. Keys are
+    left out.
     """
     return [
         text for _, text in values_in(value) if isinstance(text, str) and len(text) >= length_min
@@ -46,8 +48,8 @@ def texts_in(value: Any, length_min: int = 0) -> list[str]:
 
 
 def named_in(value: Any) -> Iterator[tuple[str, str]]:
-    """Yield pairs of a name and a text: the texts and the whole numbers in a value, with the names
-    of ``values_in``. The ``type`` of a part is left out, since it is not content.
+    """Yield the texts and whole numbers in a value, with the names of ``values_in``. The ``type``
+    of a part is left out, because it is not content.
     """
     for name, item in values_in(value):
         if type(item) in (str, int) and not (name == "type" and str(item).isidentifier()):
@@ -55,9 +57,7 @@ def named_in(value: Any) -> Iterator[tuple[str, str]]:
 
 
 def parsed(value: Any) -> Any:
-    """Return the value of a text that is JSON. Any other text and any other value is returned
-    unchanged.
-    """
+    """Return the value of a JSON text. Any other text or value is returned unchanged."""
     try:
         return json.loads(value) if isinstance(value, str) else value
     except (ValueError, RecursionError):
@@ -65,11 +65,11 @@ def parsed(value: Any) -> Any:
 
 
 def replaced(value: Any, replacements: Mapping[str, Any], *, names: bool = False) -> Any:
-    """Return a copy of a value in which every text that is a key of ``replacements`` is replaced;
-    with ``names`` also keys of maps. Cost: a step for each value.
+    """Return a copy of a value in which texts that are keys of ``replacements`` are replaced. With
+    ``names``, keys of maps are replaced too. Cost: a step for every value.
     """
-    # The box lets the outermost value be replaced like any other. Level by level, each container is
-    # copied, and its parts are replaced in the copy.
+    # The box lets the outermost value be replaced like any other value. Level by level, a container
+    # is copied, and its parts are replaced in the copy.
     box: list[Any] = [value]
     level: list[Any] = [box]
     tuple_places: list[tuple[Any, Any]] = []
@@ -87,16 +87,14 @@ def replaced(value: Any, replacements: Mapping[str, Any], *, names: bool = False
                     tuple_places.append((holder, key))
         level = next_level
     # The copies of tuples are lists until now, so that their parts could be replaced. Inner tuples
-    # were found last and are made first.
+    # were found last, and become tuples first.
     for holder, key in reversed(tuple_places):
         holder[key] = tuple(holder[key])
     return box[0]
 
 
 def _copy_with_names(value: Any, names: Mapping[str, Any]) -> Any:
-    """Return a copy of a map with its keys replaced by ``names``. Return the parts of a list or
-    tuple as a list.
-    """
+    """Return a copy of a map with new keys. Return the parts of a list or tuple as a list."""
     if type(value) is dict:
         return {names.get(name, name): part for name, part in value.items()}
     return [*value]

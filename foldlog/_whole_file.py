@@ -1,12 +1,12 @@
 """Write a file that only its owner can read, and that appears whole or not at all.
 
 Files that commands write contain the text of conversations. So a file has mode 0600 from the
-beginning, whatever the umask is. A file is first written under a random name in its folder, so that
-no other user can prepare a link with this name. Then the file is synced and renamed. A link under
-the final name is replaced, not followed. Then the folder is synced.
+beginning, whatever the umask is. The file is first written under a random name in its folder, so
+that no other user can prepare a link with this name. Then the file is synced and renamed, and its
+folder is synced. A link under the final name is replaced, not followed.
 
-A database is never replaced, since a mistyped name must not destroy a store. A device or a pipe is
-written directly.
+A database is never replaced, because a mistyped name must not destroy a store. A device or a pipe
+is written directly.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _BESIDE_A_DATABASE = ("-wal", "-shm", "-journal", "-queue")
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
-    """Open a file for a block. The file gets the name ``path`` when the block ends without an
-    exception; otherwise it is removed.
+    """Open a file for a block. If the block ends without an exception, the file gets the name
+    ``path``. Otherwise the file is removed.
 
-    Raises ``InvalidOption`` before the block if ``path`` is a folder, a database or its log, or
-    stands for an open file; and ``OSError``. Durability: the file is on disk, under its name, when
-    the block has ended.
+    Raises ``InvalidOption`` before the block if ``path`` is a folder, a database, a database's log,
+    or a name for an open file. Raises ``OSError``. After the block, the file is on disk under its
+    name.
     """
     check_target(path)
     try:
@@ -42,8 +42,8 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
         handle, name = made_beside(path)
         part = Path(name)
         try:
-            # Write through the open handle. If the file were opened again by its name, another user
-            # could have replaced it.
+            # Write through the open handle. Before the file is opened again by its name, another
+            # user could replace it.
             with open(handle, "wb") as file:
                 yield file
                 file.flush()
@@ -82,7 +82,7 @@ def is_database(path: Path) -> bool:
 
 def _is_device(path: Path) -> bool:
     """Return whether ``path`` is a device, a pipe or a socket, also through links. Raises
-    ``InvalidOption`` for a link such as ``/dev/stdout`` that stands for an open file.
+    ``InvalidOption`` for a link to an open file, such as ``/dev/stdout``.
     """
     if not path.exists():
         return False

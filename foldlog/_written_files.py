@@ -1,9 +1,9 @@
 """Files that may still contain an erased text: backups, exports, reports and comparisons that
-foldlog wrote, and files from which erased conversations were imported.
+foldlog wrote, and imported files of erased conversations.
 
-The store notes each file under a name, like a read model that has reached the position at which the
-file was written. So a later erasure or redaction names the file in ``unconfirmed``. A file that was
-moved or deleted is named once more, and then forgotten.
+The store notes a file under a name, like a read model at the position at which the file was
+written. So a later erasure or redaction names the file in ``unconfirmed``. A file that was moved or
+deleted is named once more, and then forgotten.
 """
 
 from __future__ import annotations
@@ -39,15 +39,17 @@ def read_models(store: Store, position: int = _ALL) -> list[str]:
 def noted(
     store: Store, kind: str, path: str | os.PathLike[str], conversation: str | None = None
 ) -> Iterator[None]:
-    """Note a file that the block writes from a conversation or the whole store. The file is noted
-    before it is written, so a crash leaves no unknown file. A read-only store cannot note the file.
-    Forget the file that the new file replaces, and earlier files of its kind that no longer exist.
+    """Note a file that the block writes from a conversation or the whole store.
+
+    The file is noted before it is written, so a crash leaves no unknown file. A read-only store
+    cannot note the file. The file that the new file replaces is forgotten. Earlier files of its
+    kind that no longer exist are forgotten too.
     """
     position = store.database.last_position
     of_conversations = ""
     absolute_path = os.path.abspath(path)
     if conversation is not None:
-        # The file also holds events of the conversations from which this one was forked.
+        # The file also has events of the conversations from which this conversation was forked.
         lineage = store.query(conversation, lambda reading: reading.lineage)
         names = dict.fromkeys([conversation, *(border.parent for border in lineage)])
         of_conversations = f" of {json.dumps([*names], ensure_ascii=False)}"
@@ -58,7 +60,7 @@ def noted(
     is_new = False
     with suppress(EventStoreError):
         is_new = name not in read_models(store)
-        # If the name is already noted, it means the old file until this is replaced.
+        # If the name is already noted, it names the old file until the new file replaces it.
         if is_new:
             confirm(store, name, position)
     is_written = False
@@ -81,15 +83,14 @@ def noted(
 
 
 def _will_be_a_file(path: str) -> bool:
-    """Return whether writing to ``path`` makes a file: it is not a pipe, and its folder exists."""
     if os.path.exists(path):
         return os.path.isfile(path)
     return os.path.isdir(os.path.dirname(path))
 
 
 def note_sources(store: Store, paths: Iterable[str], conversations: Sequence[str]) -> list[str]:
-    """Note the files from which conversations were imported, before the conversations are erased.
-    After the erasure only these notes name the files. Return the new names.
+    """Note the imported files of conversations, before the conversations are erased. After the
+    erasure, only these notes name the files. Return the new names.
     """
     of_conversations = json.dumps([*conversations], ensure_ascii=False)
     names = [f"{_source_kind(path)} of {of_conversations} {path}" for path in dict.fromkeys(paths)]
@@ -129,8 +130,8 @@ def _source_kind(path: str) -> str:
 
 
 def may_hold(name: str, conversations: Container[str] | None) -> bool:
-    """Return whether the file or read model with the name ``name`` may hold one of the given
-    conversations. The name of a file can say which conversations it holds.
+    """Return whether a file or read model may hold one of the conversations. The name of a file may
+    have the ids of its conversations.
     """
     matched = _FILE.fullmatch(name)
     ids = json.loads(matched["ids"] or "[]") if matched is not None else []
@@ -142,7 +143,7 @@ def may_hold(name: str, conversations: Container[str] | None) -> bool:
 
 
 def stores_in(names: Iterable[str]) -> Iterator[str]:
-    """Yield the paths of the backups and former files among these names that are stores."""
+    """Yield the paths of the backups and former files among the names, if they are stores."""
     for name in names:
         if name.startswith(("backup", "former file")) and is_database(Path(path_in(name))):
             yield path_in(name)
@@ -160,18 +161,18 @@ def told(store: Store, name: str) -> str:
 
 
 def path_in(name: str) -> str:
-    """Return the path in the name of a file; an empty text for a read model."""
+    """Return the path in the name of a file. Return an empty text for a read model."""
     matched = _FILE.fullmatch(name)
     return "" if matched is None else matched["path"]
 
 
 def is_gone(name: str) -> bool:
-    """Return whether this is the name of a copy that does not exist any more."""
+    """Return whether a name is the name of a copy that does not exist any more."""
     return is_a_copy(name) and not os.path.exists(path_in(name))
 
 
 def is_a_copy(name: str) -> bool:
-    """Return whether this is the name of a copy: a file that never follows the store, so that it
-    can only be deleted.
+    """Return whether a name is the name of a copy. A copy never follows the store, so it can only
+    be deleted.
     """
     return not name.startswith("audit") and bool(path_in(name.removeprefix(_MOVED)))

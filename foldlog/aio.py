@@ -9,12 +9,12 @@
         async for event in history.events():
             ...
 
-Every call runs the sync method in a thread. Condensing steps have threads of their own, so that a
-slow model never delays an append. The loop's default threads are not used.
+A call runs the sync method in a thread of foldlog's own. Condensing steps have further threads, so
+a slow model never delays an append.
 
-Cancellation. If a writing call has begun, it is finished: its caller waits for it. Then the
-cancellation is raised with the result of the call in its attribute ``outcome`` (an ``Outcome``). If
-a call has not begun or only reads, the cancellation is raised at once without an outcome.
+If a task is cancelled during a write, the write is finished before the cancellation is raised. The
+attribute ``outcome`` of the cancellation has the result of the write (an ``Outcome``). A call that
+has not begun, or that only reads, is cancelled at once and has no outcome.
 """
 
 from foldlog._aio import AsyncHistories, AsyncHistory, face_of, open as open

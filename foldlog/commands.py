@@ -1,4 +1,4 @@
-"""The names with which another package adds a command to ``foldlog``: see
+"""The names with which another package adds a command to ``foldlog``; see
 ``docs/how-to/command.md``.
 """
 

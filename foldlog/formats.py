@@ -1,15 +1,15 @@
 """Import and export histories of other agents.
 
-    events = decode(records, format="openhands-v0")     # ids 0, 1, 2, …; event.origin.id is the
-                                                        source's own
+    events = decode(records, format="openhands-v0")     # with the ids 0, 1, 2, …; event.origin.id
+                                                        # is the id in the source
     records = encode(events, format="openhands-v0")
 
     histories.import_("runs/")                          # every history in files and folders
     history.append_records([record], format="openai-chat")
 
-A record is what a source wrote for one step. A record is a JSON object, or in V0's oldest files an
-array of two objects. A store keeps records apart from their events, so an export returns the bytes
-of the source.
+A record is a JSON object that the source wrote for one step. In the oldest files of OpenHands V0, a
+record is an array of two objects. A store keeps records apart from the events that were made of
+them, so an export returns the same bytes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``histories.maintenance``, and the results of its methods."""
+"""The class of ``histories.maintenance``, and the results of its methods."""
 
 from foldlog._maintenance import (
     Archived as Archived,

@@ -1,13 +1,12 @@
 """OpenTelemetry: traces and metrics of the stores that this process opens after ``instrument``.
-Needs the extra ``otel``.
+This module needs the extra ``otel``.
 
     import foldlog.otel
 
-    foldlog.otel.instrument()               # with the providers of the program, before it opens a
-                                            store
+    foldlog.otel.instrument()     # before the program opens a store
 
-Traces and metrics do not contain the content of events, unless ``contents`` is set.
-``docs/OBSERVING.md`` lists spans and metrics.
+The providers of the program receive the traces and metrics. Traces and metrics do not contain the
+content of events, unless ``contents`` is set. ``docs/OBSERVING.md`` lists spans and metrics.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ _HISTOGRAMS = {
     "gen_ai.client.operation.duration": "s",
 }
 _sizes: ContextVar[list[int] | None] = ContextVar("foldlog_append", default=None)
-"""The size in bytes of each event of the present append."""
+"""The size in bytes of every event of the current append."""
 
 
 def instrument(
@@ -68,12 +67,12 @@ def instrument(
     *,
     contents: bool = False,
 ) -> None:
-    """Observe the stores that are opened from now on. Without providers, the global providers of
-    OpenTelemetry are used.
+    """Observe the stores that this process opens from now on. Without providers, OpenTelemetry's
+    global providers are used.
 
-    ``contents`` adds prompts and replies to the spans of a condenser's model. Events that are
-    appended keep the trace context of their append in ``meta``, under ``traceparent``; imported
-    events stay as they are.
+    ``contents`` adds prompts and replies to the spans of a condenser's model. An appended event has
+    the trace context of its append in ``meta``, under ``traceparent``. Imported events stay
+    unchanged.
     """
     _telemetry.telemetry = _Telemetry(
         trace.get_tracer("foldlog", tracer_provider=tracer_provider),
@@ -83,7 +82,7 @@ def instrument(
 
 
 def uninstrument() -> None:
-    """Stop observing. Open stores add trace contexts until they are closed."""
+    """Stop observing. A store that is already open adds trace contexts until it is closed."""
     _telemetry.telemetry = None
 
 
@@ -127,7 +126,7 @@ class _Telemetry:
             reasons = set(str(values.get("reason")).split(", "))
         else:
             reasons = set()
-        # a user's own condenser has its own
+        # A condenser of the user's own brings its own model.
         reason = ", ".join(sorted(reasons)) if reasons <= _REASONS else "other"
         told = {
             "foldlog.outcome": outcome,
@@ -167,15 +166,15 @@ class _Telemetry:
             finally:
                 seconds = time.perf_counter() - begun
                 if is_call:
-                    told = self._of_call(values, more, seconds)
+                    told = self._measure_call(values, more, seconds)
                 else:
                     told = _prefixed({**values, **more})
                 span.set_attributes(told)
 
-    def _of_call(
+    def _measure_call(
         self, values: Mapping[str, Any], more: Mapping[str, Any], seconds: float
     ) -> dict[str, Any]:
-        """Measure a call of a model, and return its attributes by OpenTelemetry's conventions for
+        """Measure a model's call. Return its attributes by OpenTelemetry's conventions for
         generative AI.
         """
         provider, _, _ = str(values["model"]).rpartition("/")
@@ -234,8 +233,6 @@ def _prefixed(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _ObservedStore(Store):
-    """A store whose appends are observed."""
-
     def __init__(self, telemetry: _Telemetry, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
         self._telemetry = telemetry
@@ -243,7 +240,6 @@ class _ObservedStore(Store):
     def append(
         self, conversation: str, events: Event | Iterable[Event], **how: Any
     ) -> tuple[Recorded, ...]:
-        """Append events as ``Store.append`` does, in a span."""
         telemetry = self._telemetry
         sizes = list[int]()
         begun = time.perf_counter()
@@ -266,7 +262,7 @@ class _ObservedStore(Store):
 
     def _encode(self, event: Event | Encoded, *, finite: bool = True) -> Encoded:
         sizes = _sizes.get()
-        # an imported event stays unchanged
+        # An imported event stays unchanged.
         if sizes is None or not finite or isinstance(event, Encoded):
             return super()._encode(event, finite=finite)
         context = trace.get_current_span().get_span_context()

@@ -1,23 +1,23 @@
 """The names that an adapter of an agent runtime uses, besides ``foldlog`` and ``foldlog.formats``.
 
-``HistoryRecorder``   records what a runtime hands over, as its records; ``Records``,
-                      ``HistoryRecords`` and
-                      ``RecordSpan`` read them again
-``change_of_prompt``, ``staying``  what a runtime changed of its list of messages, as events
-``CURRENT``, ``RuntimeCall``, ``note_left_behind``  which runtime calls, and what another one left
-``KeptBeside``        values kept beside conversations, made again when these change
-``companion``, ``companion_of``  the ids of what a runtime keeps beside a conversation
-``erase_conversations``  erase conversations with what is beside them
-``place_of``, ``is_of``, ``Recent``, ``REDACTED``, ``usage_meta``
-                      the place of an event in its record; calls that were last; what stands for
-                      redacted content; the usage of a reply as ``meta`` has it
-``format_named``      a format by its name
-``dicts_in``, ``text_or_none``, ``values_in``, ``within``, ``parse``, ``parse_stored``
-                      read values of JSON
-``json_text``, ``json_of``  write them; ``COMPACTED_BY_PROVIDER``: the format of an item that a
-                            server made
-``JsonLines``, ``record_in``  read records of files
-``blocks_of``   the contents of OpenHands' events
+HistoryRecorder                    appends the records of a runtime
+Records, HistoryRecords, RecordSpan    read the stored records again
+change_of_prompt, staying          the event for a change of a runtime's list of messages
+CURRENT, RuntimeCall               the current tool call of a runtime
+note_left_behind                   notes the open calls of a killed program
+KeptBeside                         values that are cached beside conversations
+companion, companion_of            ids of conversations with more data of a conversation
+erase_conversations                erases conversations with their companions
+place_of, is_of                    the place of an event in its record, and its format
+Recent                             a cache of the last used values
+REDACTED                           the value in the place of redacted content
+usage_meta                         the usage of a reply, as an event's ``meta`` has it
+format_named                       a format by its name
+dicts_in, text_or_none, values_in, within, parse, parse_stored    read values of JSON
+json_text, json_of                 write values of JSON
+COMPACTED_BY_PROVIDER              the format of an item that a provider's server made
+JsonLines, record_in               read records from files
+blocks_of                          the contents of OpenHands' events
 """
 
 from foldlog._archive.recording import HistoryRecorder as HistoryRecorder

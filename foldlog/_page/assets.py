@@ -41,7 +41,6 @@ def _source(name: str) -> str:
 
 @cache
 def script() -> str:
-    """Return the whole script."""
     return (
         '"use strict";\n{\n'
         + "\n".join(_MODULE_WORDS.sub("", _source(f"{name}.js")) for name in MODULES)
@@ -51,7 +50,6 @@ def script() -> str:
 
 @cache
 def style() -> str:
-    """Return the style sheet."""
     return _source("page.css")
 
 

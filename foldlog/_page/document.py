@@ -1,8 +1,8 @@
 """Make the document of a history for the page: columns of its events, its condensations, and the
 places of its summaries.
 
-The server sends this document at ``/api/history``; ``docs/PAGE.md`` describes it. One pass over the
-log makes the document, and can continue with later events.
+The server sends this document at ``/api/history``, and ``docs/PAGE.md`` describes it. One pass over
+the log makes the document, and can continue with later events.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from foldlog.projections.units import WaitingCalls
 class PageFold:
     """The columns of a conversation. Pass the events to ``take`` in order, in one or several calls.
 
-    The page draws ``limit`` as a limit of tokens. ``model`` counts tokens; without a model tokens
+    The page draws ``limit`` as a limit of tokens. ``model`` counts tokens; without a model, tokens
     are estimated. ``redactions``, ``borders`` and ``key`` are the values of the conversation when
     the fold begins. If one of these values changes, the columns have to be made again.
     """
@@ -75,7 +75,7 @@ class PageFold:
         self.borders, self.redactions, self.key = store.query(conversation, known)
         self.conversation = conversation
         self.problems: dict[int, str] = {}
-        """Maps the id of an unreadable event to the reason for which it cannot be read."""
+        """By the id of an unreadable event, the reason why it cannot be read."""
         self._limit = limit
         self._counted = None if model is None else CountedTokens(model)
         self._fold = LifetimesFold(conversation, self._counted or event_tokens, targets)
@@ -97,7 +97,7 @@ class PageFold:
 
     def take(self, found: Iterable[Logged | CorruptEvent]) -> None:
         """Add the next events. An error stands for an event that cannot be read. Raises the errors
-        that ``LifetimesFold.take`` raises.
+        of ``LifetimesFold.take``.
         """
         self._fold.take(self._noted(found))
 
@@ -171,16 +171,16 @@ class PageFold:
             self._requests = []
 
     def document(self, overview: Overview, since: int = 0) -> HistoryDocument:
-        """Return the page's document, with title, attributes and format of ``overview``. With
-        ``since``, the document has only the columns of events from the id ``since`` on, and the
-        lifetimes that changed since the version ``since``. Cost: the method reads the lifetimes of
-        all events.
+        """Return the page's document, with the title, attributes and format from ``overview``.
+
+        With ``since``, the document has only the events from the id ``since`` on, and the lifetimes
+        that changed since the version ``since``. Cost: the lifetimes of all events are read.
         """
         lives = self._fold.result()
         left, by, sent, spans = _columns(lives.events, since)
         for event_id in self.problems:
             if event_id >= since:
-                # its row stays, since it is unknown whether a View showed it
+                # The event's row stays, because it is unknown whether a View showed the event.
                 left[event_id - since] = 0
         window = self._context.window()
         sizes = lives.sizes if self._condensations else ()
@@ -245,8 +245,8 @@ _KINDS = (*KINDS, DAMAGED)
 
 
 def _versions_returned_to(store: Store, conversation: str) -> list[int]:
-    """Return the versions to which retractions return. Cost: the function reads the structural
-    events, or all events if a structural event is damaged.
+    """Return the versions to which retractions return. Cost: the structural events are read, or all
+    events if a structural event is damaged.
     """
     try:
         events = store.query(conversation, lambda read: list(read.structural_events()))
@@ -258,13 +258,13 @@ def _versions_returned_to(store: Store, conversation: str) -> list[int]:
 def _columns(
     events: Iterable[Lifetime], since: int
 ) -> tuple[list[int], list[int], list[int], list[Any]]:
-    """Return the columns ``left``, ``by`` and ``sent`` of the events from ``since`` on. Also return
-    the spans of events that were shown more than once or changed since the version ``since``,
-    because columns cannot represent these events.
+    """Return the columns ``left``, ``by`` and ``sent`` of the events from ``since`` on, and spans
+    of special events.
 
     ``left`` is the version at which an event left the View: 0 if it is still shown, -1 if it was
-    never shown. ``sent`` is the first version at which the event is sent to a model, or 0 if it is
-    never sent.
+    never shown. ``sent`` is the first version at which a model is sent the event, or 0. The spans
+    are for events that were shown more than once, or that changed since the version ``since``.
+    Columns cannot represent these events.
     """
     left = []
     by = []
@@ -303,7 +303,7 @@ def _spans(one: Lifetime) -> list[Any]:
 
 
 def _steps(times: list[int | None]) -> list[int | None]:
-    """Return each time as the difference to the time before, since differences compress better. The
+    """Return the differences between consecutive times, because differences compress better. The
     first difference is to 0.
     """
     steps: list[int | None] = []

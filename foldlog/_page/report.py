@@ -30,8 +30,8 @@ from foldlog._words.safe_text import json_text, printable
 from foldlog.eventstore import CorruptEvent, Logged, Store
 
 _CHUNK_CHARACTERS = 256 * 1024
-"""The number of characters of texts that are compressed together. A browser that shows one text
-decompresses all texts that were compressed together with it.
+"""The number of characters of texts that are compressed together. To show one text, a browser
+decompresses all texts of its chunk.
 """
 _SPLIT = "\0split\0"
 _DOCTYPE = b"<!doctype html>"
@@ -52,16 +52,16 @@ def write_report(
     notes: Sequence[NoteDocument] = (),
     progress: Progress = lambda done: None,
 ) -> int:
-    """Write the page of a conversation to ``path``, and return its size in bytes.
+    """Write the page of a conversation to ``path``, and return the size of the page in bytes.
 
     The page draws ``limit`` as a limit of tokens. ``model``, such as a ``foldlog.LLM``, counts
-    tokens; without a model tokens are estimated. ``notes`` are shown beside the events. ``prices``
+    tokens; without a model, tokens are estimated. ``notes`` are shown beside the events. ``prices``
     are for calls that record no cost; the default is an installed table.
 
     The file appears whole or not at all, and only its owner can read it. A symbolic link at
     ``path`` is replaced, not followed. An event that cannot be read is shown as damaged. Raises
-    ``ConversationNotFound``, ``OSError``, and ``TokensUnknown`` if the tokenizer of the model is
-    missing. Cost: the function reads all events once, and holds their columns in memory.
+    ``ConversationNotFound`` and ``OSError``. Raises ``TokensUnknown`` if the tokenizer of the model
+    is missing. Cost: all events are read once, and their columns are held in memory.
     """
     row = store.conversation(conversation)
     fold = PageFold(store, conversation, limit, model)
@@ -81,9 +81,7 @@ def write_report(
 def _spooled(
     found: Iterable[Logged | CorruptEvent], texts: IO[str], progress: Progress
 ) -> Iterator[Logged | CorruptEvent]:
-    """Yield the events, and write the document of each event for the page into ``texts``, in
-    chunks.
-    """
+    """Yield the events, and write their documents for the page into ``texts``, in chunks."""
     chunk: list[str] = []
     size = first = 0
     for done, entry in enumerate(found, 1):
@@ -101,8 +99,8 @@ def _spooled(
 
 
 def _write_data(file: IO[str], name: str, text: str, first: int = 0) -> None:
-    """Write an element that a browser does not run, with a compressed text. The text is in base64,
-    which contains no character that could end the element.
+    """Write an element that a browser does not run, with a compressed text. Base64 contains no
+    character that could end the element.
     """
     packed = b64encode(zlib.compress(text.encode("utf-8"), 6)).decode("ascii")
     file.write(f'<script type="text/plain" class="{name}" data-first="{first}">{packed}</script>\n')

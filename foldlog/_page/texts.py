@@ -11,7 +11,7 @@ from foldlog._words.texts import SIGNATURES
 from foldlog.eventstore import CorruptEvent, Event, Logged
 
 LONG = 256
-"""A value without spaces under a key such as ``data`` is replaced by its size if it has at least
+"""A value without spaces under a key such as ``data`` is replaced by its size, if it has at least
 this number of characters.
 """
 
@@ -20,8 +20,8 @@ _DATA_KEYS = SIGNATURES | {"data", "url", "image_url", "b64_json"}
 
 
 def text_document(event: Event) -> dict[str, Any]:
-    """Return the document of an event as ``--json`` prints it, without its source record. Replace
-    each image by its size.
+    """Return the document of an event as ``--json`` prints it, without its source record. The size
+    of an image replaces the image.
     """
     document = {key: value for key, value in event_document(event).items() if key not in _LEFT_OUT}
     sizes = {

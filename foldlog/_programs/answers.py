@@ -1,8 +1,8 @@
-"""The five tools of ``foldlog mcp``: what compaction dropped, why something is not known, and the
-events themselves.
+"""The five tools of ``foldlog mcp``. They answer what compaction dropped, why an agent does not
+know something, and which events a conversation has.
 
-Each answer is a text of at most 2,000 estimated tokens, with ids for more. Texts of conversations
-are quoted or indented, so that they cannot be mistaken for lines of foldlog.
+An answer is a text of at most 2,000 estimated tokens, with ids for further questions. Texts of
+conversations are quoted or indented, so that they cannot be mistaken for lines of foldlog.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _SHORT = 100
 _LONG = 240
 _ERROR_MAX = 300
 _NEWEST = 3
-"""The number of compactions that are described in full if the caller names none."""
+"""If the caller names no compaction, this number of compactions is described in full."""
 _NAMES = 12
-"""The maximum number of names and of user messages that are shown for each compaction."""
+"""For every compaction, at most this number of names and of user messages is shown."""
 _HITS = 50
 _LISTED = 10
 _SEARCH_S = 5.0
@@ -59,7 +59,7 @@ class Answers:
         self._views = Views(store)
 
     def dropped(self, conversation: str = "", compaction: int | None = None) -> str:
-        """Return what the newest compactions dropped, or what the compaction with an id dropped."""
+        """Return what a compaction dropped. Without an id, describe the newest compactions."""
         return _answer(self._answer_about(conversation, partial(self._dropped, compaction)))
 
     def why(self, about: str, conversation: str = "", at: int | None = None) -> str:
@@ -75,8 +75,8 @@ class Answers:
         path: str = "",
         conversation: str = "",
     ) -> str:
-        """Return events of a conversation by words, ids or a file. For all conversations (``*``),
-        only words can be searched.
+        """Return events of a conversation by words, ids or a file. With ``*`` for all
+        conversations, only words can be searched.
         """
         if conversation == _ALL:
             return _answer(self._everywhere(query))
@@ -89,9 +89,12 @@ class Answers:
     def sessions(
         self, words: str = "", directory: str = "", since: str = "", limit: int = _LISTED
     ) -> str:
-        """List conversations, the most recently active first. ``words``, ``directory`` and
-        ``since`` select conversations with these words in an event, in a folder, or active since a
-        time.
+        """List conversations, the last active conversation first. The arguments select
+        conversations:
+
+            words      conversations with these words in an event
+            directory  conversations of runs in this folder
+            since      conversations that were active since this time
         """
         return _answer(self._sessions(words, directory, since, limit))
 

@@ -37,9 +37,9 @@ class Unclear(EventStoreError):
 class Asked(NamedTuple):
     """A conversation about which a tool is asked.
 
-    ``problem``   why the stored state of the conversation may be old; empty if it is not old
-    ``missing``   a compaction that its program has not written yet
-    ``agents``    the sub-agents at work, one of which may be asking
+    problem   why the stored state of the conversation may be old; empty if it is not old
+    missing   a compaction that the program has not written yet
+    agents    the sub-agents at work; one of them may be asking
     """
 
     conversation: str
@@ -50,8 +50,10 @@ class Asked(NamedTuple):
 
 class Asking:
     """Finds the conversation that a program means: the conversation with an id, or the session that
-    started this server. ``Asking`` never guesses. A program that names no session gets a list of
-    the conversations of the ``folder``.
+    started this server.
+
+    ``Asking`` never guesses. A program that names no session gets a list of the conversations of
+    the ``folder``.
     """
 
     def __init__(
@@ -80,8 +82,8 @@ class Asking:
 
     def _agents_of(self, session: str) -> list[str]:
         """Return the sub-agents whose transcripts were written after the transcript of their
-        session. One of these sub-agents may be asking, since a session and its sub-agents use one
-        server.
+        session. A session and its sub-agents use the same server, so one of these sub-agents may be
+        asking.
         """
         transcripts: list[Path] = []
         for path in map(Path, source_files(self._store, [session]).get(session, ())):
@@ -95,7 +97,7 @@ class Asking:
 
     def _by_id(self, given_id: str) -> str:
         names = [*islice(ids_meant(self._store, given_id), _CHOICES)]
-        # /clear may have begun it, before a hook has imported it.
+        # ``/clear`` may have begun the newest session, and no hook has imported it yet.
         if not names and self._may_import and self._environ.get(_SESSION):
             self._import(self._transcripts(given_id))
             names = [*ids_meant(self._store, given_id)]
@@ -104,12 +106,11 @@ class Asking:
         return names[0]
 
     def _of_session(self) -> str:
-        """Return the conversation of the Claude Code session that started this server, after an
-        import of its file.
+        """Import the session of Claude Code that started this server, and return its conversation.
 
         ``/clear`` and ``/resume`` begin another session in another file of the same folder, and the
-        server gets no notice. So the server knows its session only while the file of the session is
-        the newest file.
+        server gets no notice. So the server knows its session only while the session's file is the
+        newest file.
         """
         session = self._environ.get(_SESSION)
         if not session:
@@ -132,14 +133,12 @@ class Asking:
         return next(iter(self._import([file])), None) or self._by_id(session)
 
     def _transcripts(self, session: str) -> list[Path]:
-        """Return the transcripts of a session of Claude Code."""
         home = Path(self._environ.get("CLAUDE_CONFIG_DIR") or os.path.expanduser("~/.claude"))
         if _IS_NAME.fullmatch(session):
             return [*home.glob(f"projects/*/{session}.jsonl")]
         return []
 
     def _import(self, files: Sequence[Path]) -> list[str]:
-        """Import transcripts, and return their conversations."""
         if not self._may_import:
             return []
         outcomes = Import(self._store, files, is_secret=self._is_secret)

@@ -1,5 +1,5 @@
-"""Find the status of a program: which transcripts of the program are not in the store, which
-transcripts the program will delete soon, and whether its hooks fire.
+"""Find the status of a program: its transcripts that are not in the store, its transcripts that it
+will delete soon, and whether its hooks fire.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _SOON_DAYS = 7
 
 
 def look_at(store: Store, program: Program, hooks: Path) -> ProgramDocument:
-    """Return the status of a program. ``hooks`` is the folder in which the hooks of the program
-    note that they fired. Cost: the function asks for the status of the program's files.
+    """Return the status of a program. In the folder ``hooks``, the program's hooks note that they
+    fired. Cost: a status call for every file of the program.
     """
     importing = Import(store, [])  # used only to check which files are in the store
     problem = None

@@ -1,5 +1,5 @@
-"""Answer a hook of a program: import the transcript, and after a compaction tell the model what it
-can ask foldlog.
+"""Answer a hook of a program: import the transcript. After a compaction, tell the model what it can
+ask foldlog.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from foldlog._words.gist import count
 from foldlog.eventstore import Store
 
 FIRED = "hooks"
-"""The folder with a file for each format. When a hook fires, the name of its event is written to
-the file.
+"""The folder with a file for every format. A hook that fires writes the name of its event to this
+file.
 """
 
 _IS_PLAIN = re.compile(r"[\w.:@/-]{1,100}", re.ASCII)
@@ -29,12 +29,12 @@ def answer_hook(
     fired: Path | None = None,
     is_secret: Callable[[bytes], bool] | None = None,
 ) -> dict[str, Any]:
-    """Import the transcript that the JSON of a hook names. The plugin of OpenCode names only its
-    program, so import the database of OpenCode.
+    """Import the transcript that a hook names in its JSON, and return what the hook prints.
 
-    Return what the hook prints: after a compaction, a text of at most 120 tokens for the model;
-    otherwise nothing. ``fired`` is the folder in which the time is noted. Records for which
-    ``is_secret`` is true are imported blank. Raises the errors that the import raises.
+    After a compaction, the hook prints a text of at most 120 tokens for the model. Otherwise it
+    prints nothing. In the folder ``fired``, the hook notes the time. Records for which
+    ``is_secret`` is true are imported blank. OpenCode's plugin names only its program, so
+    OpenCode's database is imported. Raises the errors of the import.
     """
     event = str(given.get("hook_event_name") or "")
     session = str(given.get("session_id") or given.get("sessionId") or "")
@@ -61,9 +61,9 @@ def answer_hook(
     is_compacted = event == "PostCompact" or starts_after_compaction
     is_claude_code = program == PROGRAMS["claude-code"].format
     noted = None
-    # Before a compaction, note it for every program. After a compaction, the transcript that was
-    # imported above already contains it, except the transcript of Claude Code, which writes it
-    # after its hooks.
+    # A coming compaction is noted for every program. After a compaction, the transcript that was
+    # imported above already contains the compaction. Only Claude Code writes the compaction after
+    # its hooks.
     if event == "PreCompact" or (is_compacted and is_claude_code):
         noted = note_compaction(store, conversation)
     if starts_after_compaction:
@@ -74,7 +74,7 @@ def answer_hook(
                 "additionalContext": _advice(about, conversation),
             }
         }
-    for outcome in Import(store, list(_of_agents(paths)), where=where, is_secret=is_secret):
+    for outcome in Import(store, list(_sub_agent_folders(paths)), where=where, is_secret=is_secret):
         if isinstance(outcome, Failed):
             raise outcome.error
     return {}
@@ -93,8 +93,8 @@ def _note_time(fired: Path, program: str, event: str) -> None:
 
 
 def _advice(about: str, conversation: str) -> str:
-    """Return the text for the model. The id of the conversation comes from the transcript, so an id
-    that a model could read as an instruction is left out.
+    """Return the text for the model. The conversation's id comes from the transcript. An id that a
+    model could read as an instruction is left out.
     """
     if _IS_PLAIN.fullmatch(conversation):
         named = f" (conversation {conversation})"
@@ -107,9 +107,9 @@ def _advice(about: str, conversation: str) -> str:
     )
 
 
-def _of_agents(transcripts: Sequence[Path]) -> Iterator[Path]:
-    """Yield the folders of the sub-agents of the given sessions of Claude Code, since Claude Code
-    also deletes the transcripts of sub-agents.
+def _sub_agent_folders(transcripts: Sequence[Path]) -> Iterator[Path]:
+    """Yield the folders of the sub-agents of Claude Code's sessions, because Claude Code also
+    deletes the transcripts of sub-agents.
     """
     folders = (transcript.with_suffix("") / "subagents" for transcript in transcripts)
     return (folder for folder in folders if folder.is_dir())

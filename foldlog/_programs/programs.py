@@ -20,8 +20,8 @@ _VARIABLE = re.compile(r"\$\{(\w+):-([^}]*)\}")
 
 
 class Target(NamedTuple):
-    """A file of settings, and the file of ``plugins/`` with the content for it. If ``is_ours``, the
-    whole file belongs to foldlog; otherwise the values are added to the values in the file.
+    """A file of settings, and the file in ``plugins/`` with the content for it. If ``is_ours``, the
+    whole file belongs to foldlog. Otherwise the values are added to the values in the file.
     """
 
     plugin: str
@@ -32,13 +32,13 @@ class Target(NamedTuple):
 class Program(NamedTuple):
     """A coding agent.
 
-    ``format``    the format of its transcripts, which names their folders
-    ``files``     a pattern for the names of the files with its conversations
-    ``home``      the folder that exists if the program is installed
-    ``targets``   the files that ``foldlog setup`` writes; ``settings_at`` expands their paths and
-                  ``home``
-    ``days``      after how many days it deletes transcripts by default; None if it deletes none
-    ``setting``   the file and the names of the setting with this number of days
+    format    the format of its transcripts; the format names their folders
+    files     a pattern for the names of the files with its conversations
+    home      the folder that exists if the program is installed
+    targets   the files that ``foldlog setup`` writes; ``settings_at`` expands their paths and
+              ``home``
+    days      the days after which it deletes transcripts by default; None if it deletes none
+    setting   the file and the names of the setting with this number of days
     """
 
     name: str
@@ -50,14 +50,13 @@ class Program(NamedTuple):
     setting: Sequence[str] = ()
 
     def transcripts(self) -> Iterator[Path]:
-        """Yield the files with the conversations of the program."""
         roots = filter(None, map(place_at, format_named(self.format).kept_in))
         files = {path.resolve(): path for root in roots for path in sorted(root.rglob(self.files))}
         return (path for path in files.values() if path.is_file())
 
     def days_kept(self) -> float | None:
-        """Return after how many days the program deletes a transcript, or None if it deletes no
-        transcripts. Raises ``ValueError`` for settings that cannot be read.
+        """Return the days after which the program deletes a transcript. Return None if it deletes
+        no transcripts. Raises ``ValueError`` for settings that cannot be read.
         """
         if not self.setting:
             return self.days
@@ -74,7 +73,7 @@ class Program(NamedTuple):
 
 
 def place_at(place: str) -> Path | None:
-    """Return a path with ``~`` and environment variables replaced, or None if a variable is not
+    """Return a path with ``~`` and environment variables replaced. Return None if a variable is not
     set.
     """
     path = os.path.expanduser(os.path.expandvars(place))
@@ -82,8 +81,8 @@ def place_at(place: str) -> Path | None:
 
 
 def settings_at(place: str) -> Path:
-    """Return the path of settings. ``${NAME:-default}`` in ``place`` is an environment variable;
-    the default is used if the variable is not set or empty.
+    """Return the path of settings. ``${NAME:-default}`` in ``place`` is an environment variable.
+    The default stands for a variable that is not set or is empty.
     """
     return (
         Path(_VARIABLE.sub(lambda found: os.environ.get(found[1]) or found[2], place))
@@ -93,14 +92,16 @@ def settings_at(place: str) -> Path:
 
 
 def text_at(path: Path) -> str | None:
-    """Return the text of a file, or None if the file is missing. Raises ``ValueError`` if its bytes
-    are not text.
+    """Return the text of a file. Return None if the file is missing. Raises ``ValueError`` if its
+    bytes are not text.
     """
     return path.read_text("utf-8") if path.is_file() else None
 
 
 def settings_in(path: Path, text: str | None) -> MutableMapping[str, Any]:
-    """Return the settings in the text of a file, which is JSON or TOML. Raises ``ValueError``."""
+    """Return the settings in the text of a JSON or TOML file. Raises ``ValueError`` if the text
+    cannot be read.
+    """
     try:
         if path.suffix == ".toml":
             import tomlkit

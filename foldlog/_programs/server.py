@@ -37,8 +37,8 @@ _READS = ToolAnnotations(
 
 
 class MountedTools(NamedTuple):
-    """The server as a part of another server: its ``routes``, and a context manager that must be
-    open while the other server runs.
+    """The MCP server as a part of another server. While the other server runs, the context manager
+    ``running`` must be open.
     """
 
     routes: list[BaseRoute]
@@ -46,8 +46,8 @@ class MountedTools(NamedTuple):
 
 
 def mounted(answers: Answers) -> MountedTools:
-    """Return the server for the path ``/mcp`` of another server, which checks tokens, hosts and
-    origins.
+    """Return the MCP server for the path ``/mcp`` of another server. The other server checks
+    tokens, hosts and origins.
     """
     made = server(answers)
     checked = TransportSecuritySettings(enable_dns_rebinding_protection=False)
@@ -58,7 +58,6 @@ def mounted(answers: Answers) -> MountedTools:
 
 
 def server(answers: Answers) -> MCPServer:
-    """Return the server of the tools."""
     methods = (answers.dropped, answers.why, answers.recall, answers.sessions, answers.knew)
     tools = [_tool(method) for method in methods]
     about = f"What the agent was shown, and what compaction dropped. {_MATERIAL}"
@@ -93,8 +92,8 @@ class _WellFormed(io.RawIOBase):
 
 
 def _tool(method: Callable[..., str]) -> Tool:
-    """Return a method as a tool. The definition of a tool is in every prompt, so the parameters of
-    the tool have types but no descriptions.
+    """Return a method as a tool. Every prompt has the definition of a tool, so the tool's
+    parameters have types but no descriptions.
     """
     tool = Tool.from_function(
         method,

@@ -20,13 +20,13 @@ from foldlog._programs.programs import Program, settings_at, settings_in, text_a
 from foldlog._whole_file import whole_file
 
 _RECORD = "setup.json"
-"""The file with the record: by the path of each file, foldlog's part of the file."""
+"""The file with the record: by the path of a settings file, foldlog's part of this file."""
 _SECTIONS = ("hooks", "mcpServers", "mcp_servers")
 """The sections of a plugin that are written into settings. All other parts of a plugin, such as its
 name, are left out.
 """
 _WHOLE_FILE = ""
-"""The entry for the file itself in a record's list of the sections and names that setup made."""
+"""A record lists the sections and names that setup made. This entry stands for the file itself."""
 
 
 class Written(NamedTuple):
@@ -42,9 +42,11 @@ class Written(NamedTuple):
 def settings_with(
     program: Program, command: Sequence[str], options: Sequence[str], record: Mapping[str, Any]
 ) -> Iterator[Written]:
-    """Yield the settings of a program with foldlog's hooks and server, which run ``command`` with
-    ``options``. Raises ``ValueError`` if settings cannot be read, or if the user has values under
-    foldlog's names. Raises ``OSError``.
+    """Yield the settings of a program with foldlog's hooks and server. The hooks and the server run
+    ``command`` with ``options``.
+
+    Raises ``ValueError`` if settings cannot be read, or if the user has values under foldlog's
+    names. Raises ``OSError``.
     """
     texts_without_ours = {
         written.path: written.text for written in settings_without(program, record)
@@ -68,8 +70,8 @@ def settings_with(
 
 
 def settings_without(program: Program, record: Mapping[str, Any]) -> Iterator[Written]:
-    """Yield the files of settings that have foldlog's hooks or server, with the hooks and the
-    server removed. Raises the errors that ``settings_with`` raises.
+    """Yield the settings files that have foldlog's hooks or server, without these hooks and this
+    server. Raises the errors of ``settings_with``.
     """
     for target in program.targets:
         path = settings_at(target.path)
@@ -88,18 +90,17 @@ def settings_without(program: Program, record: Mapping[str, Any]) -> Iterator[Wr
 
 
 def recorded(folder: Path) -> dict[str, Any]:
-    """Return the record of setup, from its file in the folder of foldlog."""
     return dict(settings_in(folder / _RECORD, text_at(folder / _RECORD)))
 
 
 def write(written: Written, folder: Path) -> None:
-    """Write a file of settings, and write foldlog's part of it into the record in ``folder``. The
+    """Write a file of settings, and store foldlog's part of it in the record in ``folder``. The
     mode of the file and links to it stay. Raises ``OSError``.
     """
     record = json.dumps({**recorded(folder), str(written.path): written.ours})
     path = written.path.resolve()
     if written.text is not None and written.ours is not None:
-        # Write the record first: after a crash it may name too much, but never too little.
+        # The record is written first: after a crash it may name too much, but never too little.
         _write(folder / _RECORD, record)
         _write(path, written.text)
         return
@@ -136,8 +137,8 @@ def _text_of(path: Path, settings: Mapping[str, Any]) -> str:
 
 
 def _with_command(text: str, command: Sequence[str], options: Sequence[str]) -> str:
-    """Return the text of a plugin with the command that starts foldlog on this machine. In all
-    languages of plugins, strings are written as in JSON.
+    """Return the text of a plugin with the command that starts foldlog on this machine. All
+    languages of plugins write strings as JSON does.
     """
     program = json.dumps(command[0])
     arguments = json.dumps([*command[1:], "mcp", *options])
@@ -174,8 +175,8 @@ def _insert(settings: MutableMapping[str, Any], ours: Mapping[str, Any], path: P
 def _remove_ours(
     settings: MutableMapping[str, Any], ours: Mapping[str, Any], new_names: Sequence[str]
 ) -> bool:
-    """Remove foldlog's values from settings. Also remove each section that setup made and that is
-    empty without foldlog's values. Return whether values were removed.
+    """Remove foldlog's values from settings, and return whether values were removed. A section that
+    setup made is removed if it is empty without foldlog's values.
     """
     removed_any = False
     for section, values in ours.items():
@@ -198,9 +199,10 @@ def _remove_ours(
 
 
 def _without_ours(value: Any, ours: Any) -> Any:
-    """Return a value without foldlog's entries, or None if the whole value is foldlog's. If the
-    value is the list of the hooks of an event, groups with only foldlog's hooks are left out.
-    Groups without foldlog's hooks stay unchanged, even an empty group.
+    """Return a value without foldlog's entries, or None if the whole value is foldlog's.
+
+    In the list of an event's hooks, groups with only foldlog's hooks are left out. Groups without
+    foldlog's hooks stay unchanged, even an empty group.
     """
     if not isinstance(value, list) or not isinstance(ours, list):
         return None if value == ours else value

@@ -1,8 +1,10 @@
-"""The server of ``foldlog serve`` for the pages of a store in use. The server appends no events; it
+"""The server of ``foldlog serve`` for the pages of a store in use. The server appends no events. It
 stores notes beside the events.
 
-``app.py`` has the paths, described in ``docs/PAGE.md``; ``access.py`` decides which requests are
-answered. ``conversations.py`` makes the rows and sums of the list. ``pages.py`` makes the documents
-of open pages, and ``notes.py`` stores the notes of their readers. ``metrics.py`` has the figures
-for Prometheus.
+    app.py             the paths of the server; ``docs/PAGE.md`` describes them
+    access.py          which requests are answered
+    conversations.py   the rows and sums of the list
+    pages.py           the documents of open pages
+    notes.py           the notes of readers
+    metrics.py         the figures for Prometheus
 """

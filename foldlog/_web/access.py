@@ -28,8 +28,8 @@ POLICY = (
 _FOR_PROGRAMS = ("/api/", "/metrics", "/healthz", "/mcp")
 _MCP = "/mcp"
 _POSTED = {_MCP: ("POST", "DELETE"), "/api/notes": ("POST",)}
-"""The paths that accept POST: calls of tools, which only read, and notes, which are stored beside
-the events.
+"""The paths that accept POST: calls of tools, and notes. Tools only read, and notes are stored
+beside the events.
 """
 _HEADERS = {
     "content-security-policy": POLICY,
@@ -42,10 +42,11 @@ _HEADERS = {
 
 
 class Access:
-    """Accepts or refuses each request, and adds security headers to every response.
+    """Accepts or refuses requests, and adds security headers to every response.
 
-    If ``token`` is None, no token is required. ``names`` are the host names of the server, in
-    addition to ``localhost`` and IP addresses, which no attacker can point to another machine.
+    If ``token`` is None, no token is required. ``names`` are the host names of the server besides
+    ``localhost`` and IP addresses. No attacker can point ``localhost`` or an IP address to another
+    machine.
     """
 
     def __init__(
@@ -86,15 +87,14 @@ class Access:
         path = request.scope["path"]
         if self._token is None or "token" not in asked or path.startswith(_FOR_PROGRAMS):
             return None
-        # Remove the token from the address, since the browser's history and a copied link would
-        # contain it.
+        # The token is removed from the address: the browser's history and a copied link would
+        # contain the token.
         left = urlencode({name: value for name, value in asked.items() if name != "token"})
         response = RedirectResponse(f"{path}{'?' if left else ''}{left}", 303)
         response.set_cookie(self._cookie, self._token, httponly=True, samesite="strict")
         return response
 
     def _refusal(self, request: Request) -> tuple[int, str] | None:
-        """Return the status and the reason of a refusal."""
         headers = request.headers
         path = request.scope["path"]
         if not self._is_expected(headers.getlist("host")):
@@ -145,8 +145,10 @@ class Access:
 
 
 def _is_of_another_page(headers: Headers) -> bool:
-    """Return whether a browser sent this request from a page of another origin. Another port is
-    another origin too, although the browser sends one cookie to all ports of a host.
+    """Return whether a browser sent this request from a page of another origin.
+
+    Another port is another origin too, although the browser sends the same cookie to all ports of a
+    host.
     """
     if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
         return True

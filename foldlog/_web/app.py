@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 _POLL_S = 0.3
 _BEAT_S = 15.0
 _SEARCH_S = 5.0
-"""The number of seconds after which a search ends. The search then reports how much it read."""
+"""A search ends after this number of seconds, and reports how much it read."""
 _SEARCHED_MAX = 1_000
 _NOTE_MAX = 200_000
 """The maximum number of bytes of a request with a note. The longest note as JSON is shorter."""
@@ -83,13 +83,16 @@ def application(
     is_ending: Callable[[], bool] = lambda: False,
     tools: MountedTools | None = None,
 ) -> Starlette:
-    """Return the ASGI application of an open ``store``. The application only reads, and does not
-    close the store.
+    """Return the ASGI application of an open store. The application only reads, and does not close
+    the store.
 
-    ``token``, ``names``, ``port``: see ``Access``. ``limit`` is a limit of tokens to draw,
-    ``model`` counts tokens, and ``prices`` are for calls that record no cost. ``completed`` names
-    the store in the commands of a message. When ``is_ending()`` is true, streams of events end.
-    ``tools`` are the tools of ``foldlog mcp``, at ``/mcp``.
+        token, names, port    see ``Access``
+        limit                 a limit of tokens to draw
+        model                 counts tokens
+        prices                the prices of calls that record no cost
+        completed             adds the store's name to a command in a message
+        is_ending             streams of events end when it returns true
+        tools                 the tools of ``foldlog mcp``, at ``/mcp``
     """
     pages = Pages(store, limit, model, prices)
     conversations = ServedConversations(store, prices)
@@ -142,7 +145,7 @@ def application(
         return compared_runs(store, _id(request), _whole_id(store, other), prices or Prices())
 
     check = _standing(store)
-    api = partial(_path, check)
+    api = partial(_json_route, check)
     routes: list[BaseRoute] = [
         Route("/", partial(_page, store)),
         Route("/page.js", lambda request: Response(assets.script(), media_type="text/javascript")),
@@ -190,12 +193,11 @@ def _no_such_path(request: Request, error: Exception) -> Response:
 
 
 def _failed(request: Request, error: Exception) -> Response:
-    """Answer a request after an unexpected error; the server's log has its traceback."""
+    """Answer a request after an unexpected error. The server's log has the traceback."""
     return _refused(f"the server failed: {type(error).__name__}", 500)
 
 
 async def _healthz(check: Callable[[], object], request: Request) -> Response:
-    """Answer whether the store can be read."""
     try:
         await to_thread.run_sync(check)
     except EventStoreError as error:
@@ -205,7 +207,9 @@ async def _healthz(check: Callable[[], object], request: Request) -> Response:
 
 def _standing(store: Store) -> Callable[[], object]:
     """Return a check that raises ``StoreUnusable`` if the store is closed or its file was replaced,
-    for example by a restore. Without the check, the server would go on reading the former file.
+    for example by a restore.
+
+    Without the check, the server would go on reading the former file.
     """
     first = store.path and identity(store.path)
 
@@ -239,7 +243,7 @@ def _page(store: Store, request: Request) -> Response:
     return Response(text, media_type="text/html")
 
 
-def _path(
+def _json_route(
     check: Callable[[], object],
     name: str,
     document: Callable[[Request], documents.Document | Response],
@@ -270,7 +274,7 @@ def _status(error: EventStoreError) -> int:
 
 
 def _problem(error: EventStoreError) -> str:
-    # the remedy is for Python
+    # The remedy in the error's message is for programs in Python.
     if isinstance(error, ConversationErased):
         return error.problem
     return str(error)
@@ -296,8 +300,8 @@ def _id(request: Request) -> str:
 
 
 def _whole_id(store: Store, given: str) -> str:
-    """Return the only id that begins with a text. If no id or more than one id begins with the
-    text, return the text itself.
+    """Return the only id that begins with a text. Return the text itself if no id, or more than one
+    id, begins with the text.
     """
     try:
         found = list(islice(ids_meant(store, given), 2))
@@ -329,7 +333,9 @@ def _events(pages: Pages, request: Request) -> documents.EventsDocument:
 
 
 async def _answered(check: Callable[[], object], made: Callable[[], Response]) -> Response:
-    """Return a response that is made in a thread, or a response for the error that was raised."""
+    """Return a response that is made in a thread. If an error is raised, return a response for the
+    error.
+    """
 
     def checked() -> Response:
         check()
@@ -344,7 +350,7 @@ async def _answered(check: Callable[[], object], made: Callable[[], Response]) -
 
 
 async def _notes(check: Callable[[], object], notes: Notes, request: Request) -> Response:
-    """Return the notes of a conversation. A POST request first changes one of the notes."""
+    """Return the notes of a conversation. A POST request first changes a note."""
     if request.method != "POST":
         return await _answered(check, lambda: _json(notes.of(_id(request))))
     body = b""
@@ -384,8 +390,8 @@ def _event(pages: Pages, request: Request) -> documents.ShownDocument | Response
 
 
 def _follow(store: Store, request: Request, is_ending: Callable[[], bool]) -> Response:
-    """Send server-sent events: for an id each new version of the conversation, and without an id
-    each change of the store.
+    """Send server-sent events: for an id all new versions of the conversation, and without an id
+    all changes of the store.
     """
     given = request.query_params.get("id")
     if given is not None:
@@ -425,9 +431,10 @@ def _follow(store: Store, request: Request, is_ending: Callable[[], bool]) -> Re
 
 
 def _present(reading: ReadTransaction) -> documents.FollowedDocument:
-    """Return a value that changes whenever a page of the conversation has to change. For a fork, it
-    includes the redactions of its parents. For a fork, it also includes the borders of the fork,
-    because these borders change when its parent is erased.
+    """Return a value that changes whenever a page of the conversation has to change.
+
+    For a fork, the value includes redactions of its parents and the borders of the fork. The
+    borders change when the parent is erased.
     """
     return documents.FollowedDocument(
         version=reading.version, redactions=reading.redactions, borders=len(reading.lineage)

@@ -33,10 +33,10 @@ from foldlog._web.notes import noted
 from foldlog.eventstore import EventStoreError, Store
 
 LIMIT_MAX = 10_000
-"""The maximum number of conversations in one answer."""
+"""The maximum number of conversations in an answer."""
 _AT_ONCE = 20
-"""The maximum number of conversations that are counted before an answer. A thread counts all
-further conversations.
+"""At most this number of conversations are counted before an answer. A thread counts all further
+conversations.
 """
 _HITS_MAX = 1_000
 _SEARCH_S = 5.0
@@ -45,26 +45,26 @@ LISTED = Where(companions=False)
 
 
 class ServedConversations:
-    """The list, from the figures in the store. Thread-safe; ``close`` ends its thread."""
+    """The list of conversations, made from the figures in the store. Thread-safe. ``close`` ends
+    its thread.
+    """
 
     def __init__(self, store: Store, prices: Prices | None = None) -> None:
         """``prices`` are for calls that record no cost."""
         self._store, self._prices = store, prices or Prices()
         self.figures = FiguresOfStore(store, prices=self._prices)
         self.complete = False
-        """Whether each conversation was counted at least once. Before that, the sums over all
+        """Whether every conversation was counted at least once. Before that, the sums over all
         conversations are too low.
         """
         self._searched: tuple[str, int, frozenset[str]] = "", -1, frozenset()
-        """The words of the last search, the state of the store when the search ran, and the
-        conversations with these words.
+        """The words of the last search, the state of the store at that time, and the conversations
+        with these words.
         """
         self._with_notes: tuple[int, frozenset[str]] = -1, frozenset()
-        """The state of the store when notes were read last, and the conversations with a note."""
+        """The state of the store at the last read of notes, and the conversations with a note."""
         self._totals: tuple[int, Stats] = -1, Stats()
-        """The last totals of all conversations, and the state of the store for which they are
-        valid.
-        """
+        """The state of the store for the last totals of all conversations, and these totals."""
         self._wanted = threading.Event()
         self._ended = False
         self._thread = threading.Thread(target=self._count, name="foldlog-figures", daemon=True)
@@ -76,8 +76,8 @@ class ServedConversations:
         self._thread.join()
 
     def refresh(self) -> int:
-        """Count some conversations that have changed; the thread counts all further conversations.
-        Return the number of conversations that the thread has to count.
+        """Count some conversations that have changed. Return the number of conversations that the
+        thread still has to count.
         """
         left = self.figures.refresh(_AT_ONCE)
         self.complete = self.complete or not left
@@ -93,12 +93,14 @@ class ServedConversations:
                 self.refresh()
 
     def where(self, line: str) -> Where:
-        """Return the filter that a search line describes. Raises ``InvalidArgument``."""
+        """Return the filter that a search line describes. Raises ``InvalidArgument`` if the line
+        cannot be read.
+        """
         return chosen_by(line, self._having, self._noted)
 
     def ids(self, line: str) -> Collection[str] | None:
-        """Return the ids of the conversations that a search line chooses; None stands for all.
-        Raises ``InvalidArgument``.
+        """Return the ids of the conversations that a search line selects. None stands for all
+        conversations. Raises ``InvalidArgument``.
         """
         where = self.where(line)
         if where == LISTED:
@@ -116,14 +118,12 @@ class ServedConversations:
         return self._searched[2]
 
     def _noted(self) -> Collection[str]:
-        """Return the ids of the conversations with a note."""
         version = self._store.database.data_version()
         if self._with_notes[0] != version:
             self._with_notes = version, frozenset(noted(self._store))
         return self._with_notes[1]
 
     def _count_noted(self, where: Where) -> int:
-        """Return the number of chosen conversations that have a note."""
         ids = self._noted()
         if where.only is not None:
             ids = {*ids} & {*where.only}
@@ -173,7 +173,7 @@ class ServedConversations:
         )
 
     def _everything(self, left: int) -> Stats:
-        """Return the totals of all conversations. If the store has not changed, return the last
+        """Return the totals of all conversations. If the store has not changed, these are the last
         totals.
         """
         version = self._store.database.data_version()
@@ -218,7 +218,7 @@ class ServedConversations:
         reverse: bool = True,
         where: Where = LISTED,
     ) -> ServedPageDocument:
-        """Return at most ``limit`` chosen conversations, without the first ``start`` chosen
+        """Return at most ``limit`` selected conversations, without the first ``start``
         conversations. Raises ``InvalidArgument`` for an unknown sort.
         """
         left = self.refresh()

@@ -21,9 +21,10 @@ _Sample = tuple[dict[str, str], float]
 
 
 def metrics(store: Store, fleet: FleetDocument, *, complete: bool = True) -> str:
-    """Return the figures. Unless ``complete``, leave out the sums over Views and calls, because
-    incomplete sums would look like a decrease. Cost: the function asks for the status of the files,
-    and reads the followers of the store.
+    """Return the figures. Without ``complete``, the sums over Views and calls are left out, because
+    incomplete sums would look like a decrease.
+
+    Cost: a status call for the store's files, and a read of the store's followers.
     """
     lines = []
     for name, about, samples in chain(_facts(store, fleet), _sums(fleet) if complete else ()):
@@ -61,17 +62,17 @@ def _sums(fleet: FleetDocument) -> Iterator[tuple[str, str, list[_Sample]]]:
     saved = Counter[str]()
     for reason in fleet.reasons:
         parts = set(reason.reason.split("; ")[0].split(", "))
-        # a user's own condenser may write any reason
+        # A condenser of the user's own may write any reason.
         told = reason.reason if parts <= set(WORDS.values()) else "other"
         made[told] += reason.condensations
         saved[told] += reason.tokens_saved or 0
     yield "condensations", "Condensations in the log, by reason.", _by_reason(made)
     yield "tokens_saved", "Tokens that condensations took from Views.", _by_reason(saved)
-    yield "condensation_cost_usd", "Recorded cost of condensations.", _known(fleet.cost)
+    yield "condensation_cost_usd", "Recorded cost of condensations.", _sample_of(fleet.cost)
     yield (
         "model_cost_usd",
         "Recorded cost of all calls of models.",
-        _known(fleet.spent.cost),
+        _sample_of(fleet.spent.cost),
     )
 
 
@@ -113,15 +114,14 @@ def _by_reason(counted: Counter[str]) -> list[_Sample]:
     return [({"reason": reason}, number) for reason, number in sorted(counted.items())]
 
 
-def _known(figure: float | None) -> list[_Sample]:
-    """Return the sample of a figure. If the figure is not known, return no sample, since 0 would be
+def _sample_of(figure: float | None) -> list[_Sample]:
+    """Return the sample of a figure. Return no sample for an unknown figure, because 0 would be
     wrong.
     """
     return [] if figure is None else [({}, figure)]
 
 
 def size_of(path: str) -> int:
-    """Return the size of a file, or 0 if it does not exist."""
     return os.path.getsize(path) if os.path.exists(path) else 0
 
 

@@ -1,9 +1,8 @@
 """Notes and bookmarks of the readers of a page. Notes are stored beside the events of a
 conversation, never as events.
 
-Notes are stored in the store, encrypted with their conversation, and erased with their
-conversation. A redaction removes all notes of the conversation, since a note may quote the redacted
-content.
+A note is encrypted with its conversation and erased with its conversation. A note may quote
+redacted content, so a redaction removes all notes of the conversation.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _TRIES = 20
 
 
 def noted(store: Store) -> set[str]:
-    """Return the ids of the conversations with a note. Cost: one statement, which reads all
+    """Return the ids of the conversations with a note. Cost: one statement reads all
     conversations.
     """
     records = kept_records(store, _KEPT[0], "", chr(sys.maxunicode))
@@ -46,7 +45,7 @@ class Notes:
         self._lock = threading.Lock()
 
     def of(self, conversation: str) -> NotesDocument:
-        """Return the notes of a conversation. Raises ``ConversationNotFound``,
+        """Return the notes of a conversation. Raises ``ConversationNotFound`` and
         ``ConversationErased``.
         """
         with self._lock:
@@ -57,9 +56,10 @@ class Notes:
 
     def change(self, conversation: str, body: bytes) -> NotesDocument:
         """Write a note, such as ``{"event": 12, "text": "…"}``. The note replaces an earlier note
-        of its event; if ``text`` is null, the earlier note is removed. Raises ``InvalidArgument``,
-        and ``StoreUnavailable`` if the store cannot be written. Durability: the note is on disk
-        when the method returns.
+        of its event. If ``text`` is null, the earlier note is removed.
+
+        The note is on disk when the method returns. Raises ``InvalidArgument`` for a note that
+        cannot be read. Raises ``StoreUnavailable`` if the store cannot be written.
         """
         event, text = _change_in(body)
         with self._lock:

@@ -43,14 +43,14 @@ _KEPT = 8
 _HITS_MAX = 1_000
 _EVENTS_MAX = 500
 _TEXT_MAX = 500_000
-"""The number of characters of events after which an answer ends."""
+"""An answer ends after this number of characters of events."""
 _TELL_EVERY = 1_000
 _LONG = 5_000
 """If a conversation has at least this number of events, the documents of its page are cached beside
 it.
 """
 _CODE = 3
-"""The version of the cached documents."""
+"""A higher number discards cached documents."""
 
 D = TypeVar("D", bound=Document)
 
@@ -70,17 +70,18 @@ class Pages:
         self._model = model
         self._lock = threading.Lock()
         self._reached: dict[str, int] = {}
-        """The version that the fold in progress has reached, by conversation."""
+        """By conversation, the version that the fold in progress has reached."""
         self._folds = Recent[str, tuple[threading.Lock, list[PageFold]]](_KEPT)
-        """Maps a conversation to a lock and a list with its fold. The list is empty before the
-        first fold, and while the fold is used.
+        """By conversation, a lock and a list with its fold. The list is empty before the first
+        fold, and while a request uses the fold.
         """
 
     def history(self, conversation: str, since: int = 0) -> HistoryDocument:
-        """Return the document of a conversation: see ``PageFold.document``. Raises the errors that
-        ``Store.log`` raises, except errors about damaged events. Cost: the first call reads all
-        events, and later calls read only the new events. If the page of a long conversation was
-        opened at this version before, only the cached document is read.
+        """Return the document of a conversation; see ``PageFold.document``. Raises the errors of
+        ``Store.log``, except errors about damaged events.
+
+        Cost: the first call reads all events, and later calls read only the new events. For a long
+        conversation whose page was opened at this version before, only the cached document is read.
         """
         row = self._store.conversation(conversation)
         if since == 0:
@@ -101,7 +102,7 @@ class Pages:
         return document
 
     def models(self, conversation: str) -> ModelsDocument:
-        """Return the calls of a conversation by model. Cost: see ``models_of``."""
+        """Return the calls of a conversation by model. ``models_of`` has the cost."""
         models = models_of(self._store, conversation, self._prices)
         return ModelsDocument(conversation=conversation, models=models)
 
@@ -130,8 +131,10 @@ class Pages:
         return EventsDocument(conversation=conversation, start=start, events=tuple(documents))
 
     def dropped(self, conversation: str) -> NeededListDocument:
-        """Return the dropped terms of each condensation that were needed again. Cost: see
-        ``needed_again``; for a long conversation only once for each version.
+        """Return the dropped terms that were needed again, by condensation.
+
+        Cost: see ``needed_again``. For a long conversation, this cost arises once for every
+        version.
         """
         row = self._store.conversation(conversation)
         document = self._kept(row, "needed again", NeededListDocument)
@@ -162,7 +165,7 @@ class Pages:
         return KeptBeside(self._store, f"{name}{of_model}", _CODE)
 
     def write_report(self, conversation: str, path: Path, notes: Sequence[NoteDocument]) -> None:
-        """Write the page of a conversation into one file: see
+        """Write the page of a conversation into one file; see
         ``foldlog._page.report.write_report``.
         """
         write_report(
@@ -176,7 +179,7 @@ class Pages:
         )
 
     def progress(self, conversation: str) -> ProgressDocument:
-        """Return the progress of a page that is being opened. Cost: the method reads one row."""
+        """Return the progress of a page that is being opened. Cost: one row is read."""
         row = self._store.conversation(conversation, pending=True)
         step = "made" if row.pending else "read"
         if row.pending:
@@ -188,8 +191,8 @@ class Pages:
         )
 
     def find(self, conversation: str, words: str) -> Iterator[FoundDocument]:
-        """Yield the events that contain all words, each with the text around them, at most 1,000.
-        Words in double quotes are searched as one text with its spaces.
+        """Yield the events that contain all words, at most 1,000 events, with the text around the
+        words. Words in double quotes are searched as one text with its spaces.
         """
         wanted = [
             word
@@ -209,7 +212,7 @@ class Pages:
     @contextmanager
     def _fold(self, conversation: str) -> Iterator[PageFold]:
         """Yield the fold of a conversation with all its events. Only one request at a time can use
-        it.
+        a fold.
         """
         self._store.conversation(conversation)
         with self._lock:
@@ -217,18 +220,18 @@ class Pages:
                 conversation, (threading.Lock(), [])
             )
         with lock:
-            # taken out of the list: a fold that fails halfway is dropped
+            # The fold is taken out of the list, so that a fold that fails halfway is dropped.
             fold = folds.pop() if folds else self._begun(conversation)
             past = self._store.query(
                 conversation, lambda reading: (reading.key, reading.redactions, reading.lineage)
             )
             if past != (fold.key, fold.redactions, fold.borders):
-                # it may contain erased content, or the name of an erased parent
+                # The old fold may contain erased content, or the name of an erased parent.
                 fold = self._begun(conversation)
             try:
                 fold.take(self._followed(conversation, fold.version))
             except LookupError:
-                # A retraction to a version that the fold did not store: begin again with it.
+                # A retraction leads to a version that the fold did not store: begin again with it.
                 fold = self._begun(conversation)
                 fold.take(self._followed(conversation, 0))
             folds.append(fold)
@@ -262,9 +265,7 @@ _HIDDEN = frozenset(
 
 
 def matches(document: dict[str, Any], words: list[str]) -> str | None:
-    """Return the text around each word if all words are in the texts of an event. Otherwise return
-    None.
-    """
+    """Return the text around the words if an event contains all of them. Otherwise return None."""
     text = " · ".join(
         text for key, value in document.items() if key not in _HIDDEN for text in texts_in(value)
     )
