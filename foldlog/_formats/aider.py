@@ -163,9 +163,7 @@ class _Session:
             line += block.count("\n")
 
     def says_something(self) -> bool:
-        """Return whether the session has a message to or from a model, or an unreadable block.
-        Blocks are read only until the first message or unreadable block.
-        """
+        """Return whether the session has a message to or from a model, or an unreadable block."""
         decoder = FORMAT.reader(Options())
         return any(
             block.problem is not None or isinstance(decoder.events(block.value)[0], Message)

@@ -81,9 +81,9 @@ _THOUGHT = "reasoning"
 message of the item.
 """
 _ALWAYS_SENT = 2
-"""Cline never deletes this number of messages at the beginning of a task."""
+"""Cline never deletes the first two messages of a task."""
 _ADDED = "<environment_details>"
-"""Cline and Roo Code begin the context that they add to a user's message with this text."""
+"""The context that Cline and Roo Code add to a user's message begins with this text."""
 _MESSAGES = ("api_conversation_history.json", "claude_messages.json")
 _MARK = ("ts", "conversationHistoryIndex", _DELETED)
 _BLOCKS = frozenset(("tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use"))
@@ -109,11 +109,10 @@ class _Tasks(FileReader):
         if path.is_dir():
             path = next(path / name for name in _MESSAGES if (path / name).is_file())
         marked = path.with_name("ui_messages.json")
-        yield Contained(path.absolute().parent.name, _task(path, marked), [marked])
+        yield Contained(path.absolute().parent.name, _messages_with_marks(path, marked), [marked])
 
 
-def _task(path: Path, marked: Path) -> DocumentRecords:
-    """Return the messages of a task, with the marks of deletions among the messages."""
+def _messages_with_marks(path: Path, marked: Path) -> DocumentRecords:
     marks = _marks(marked) if marked.is_file() else {}
     text, messages = _array(path)
     records = list[Located]()

@@ -88,7 +88,7 @@ from foldlog.eventstore import (
 NAME = "atif"
 
 _BEFORE = ("schema_version", "session_id", "trajectory_id", "agent")
-"""The fields before the steps, which never change."""
+"""The fields before the steps. These fields never change."""
 _PARENT = "subagent_of"
 """The field of ``extra`` with the name of the conversation that started the sub-agent."""
 _SOURCES: dict[str, Source] = {"user": "user", "agent": "agent"}
@@ -111,8 +111,8 @@ class _Trajectories(FileReader):
         return is_one and not self._is_log(path)
 
     def _is_log(self, path: Path) -> bool:
-        """Return whether the file has one record per line. A file with only the first line counts
-        too.
+        """Return whether the file has one record per line, or consists of the first line of such a
+        file.
         """
         return on_lines(path) or (path.suffix == ".jsonl" and b'"steps"' not in path.read_bytes())
 
@@ -120,11 +120,10 @@ class _Trajectories(FileReader):
         document = object_in(path)
         name = text_or_none(document.value.get("trajectory_id", document.value.get("session_id")))
         yield in_object(path, document, "steps", name, _BEFORE)
-        yield from _of_subagents(document, name or path.stem)
+        yield from _trajectories_of_subagents(document, name or path.stem)
 
 
-def _of_subagents(document: Located, parent: str) -> Iterator[Contained]:
-    """Yield the trajectories of sub-agents, and of the sub-agents of these sub-agents."""
+def _trajectories_of_subagents(document: Located, parent: str) -> Iterator[Contained]:
     for held in dicts_in(document.value.get("subagent_trajectories")):
         if (name := text_or_none(held.get("trajectory_id"))) and type(held.get("steps")) is list:
             known = {**dict_or_empty(held.get("extra")), _PARENT: parent}
@@ -132,7 +131,7 @@ def _of_subagents(document: Located, parent: str) -> Iterator[Contained]:
             yield in_object(
                 Path(document.source), inner, "steps", f"{parent}/{name}", (*_BEFORE, "extra")
             )
-            yield from _of_subagents(inner, f"{parent}/{name}")
+            yield from _trajectories_of_subagents(inner, f"{parent}/{name}")
 
 
 def _document(records: Iterable[Any]) -> dict[str, Any]:
@@ -163,7 +162,6 @@ def _accepts(record: Any) -> bool:
 
 
 def _matches(record: Any) -> bool:
-    """Return whether ``record`` is a step, or has the fields before the steps."""
     if not _accepts(record):
         return False
     if text_or_empty(record.get("schema_version")).startswith("ATIF-v"):
@@ -188,8 +186,8 @@ class _Decoder(FollowingDecoder):
         self._begun = self._copies = False
 
     def tag(self, event: Event, read: RecordEvents) -> bool:
-        """Return whether an event is a system prompt. A boundary does not replace a system
-        prompt.
+        """Return whether a boundary leaves the event in the View. A boundary does not replace a
+        system prompt.
         """
         return isinstance(event, SystemMessage)
 
@@ -371,7 +369,6 @@ _TOTALS = ("prompt_tokens", "cached_tokens", "completion_tokens")
 
 
 def _calls(events: Iterable[Event]) -> Iterator[ModelCall]:
-    """Yield the calls of models in the metrics of steps, and the totals of the trajectory."""
     listed = list(events)
     model = UNNAMED
     final = inner(None)

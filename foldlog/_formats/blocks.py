@@ -118,8 +118,8 @@ def is_of_anthropic(block: _Block) -> bool:
 
 
 def is_of_server(block: _Block) -> bool:
-    """Return whether Anthropic's server made a call itself, and the block holds this call or its
-    result.
+    """Return whether a block holds a call that Anthropic's server made itself, or the result of
+    such a call.
     """
     return is_of_anthropic(block) and ("tool_use_id" in block or block.keys() >= _CALL)
 

@@ -35,7 +35,7 @@ class Recent(OrderedDict[K, V]):
 
 
 _CALLS_MAX = 10_000
-"""A call waits for its result during at least this number of later calls."""
+"""At least this number of the newest calls can wait for a result."""
 
 
 def is_of_reply(action: Action, reply: Sequence[Action]) -> bool:
@@ -80,13 +80,10 @@ class OpenCalls:
         self._add(call)
 
     def is_open(self, call_id: Any) -> bool:
-        """Return whether a call with this id waits for a result. The cost is one pass over all open
-        calls.
-        """
+        """Return whether a call with this id is open. The cost is one pass over all open calls."""
         return any(call.call_id == call_id for call in self.all())
 
     def all(self) -> list[Action]:
-        """Return the calls that wait for a result, in the order of the calls."""
         self._read_past()
         return [*self._calls.values()]
 

@@ -216,9 +216,6 @@ def _part(part: Any) -> str:
 
 
 def _matches(record: Any) -> bool:
-    """Return whether a record is a node, with or without a message, or a conversation with its
-    newest node.
-    """
     if _is_about(record):
         return True
     if (

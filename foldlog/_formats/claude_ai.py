@@ -180,9 +180,6 @@ def _sayable(part: Record) -> Record:
 
 
 def _matches(record: Any) -> bool:
-    """Return whether a record is a message with a content, or describes the conversation and its
-    account.
-    """
     if _is_about(record):
         return "updated_at" in record and "account" in record
     return _is_message(record) and ("content" in record or "text" in record)

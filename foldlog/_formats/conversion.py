@@ -285,7 +285,9 @@ def _records(
     kept_intervals: Intervals | None,
     stored: StoredRecords,
 ) -> Iterator[Any]:
-    """Yield the records of the events with ids in ``kept_intervals``. None means all events."""
+    """Yield the records of the events with ids in ``kept_intervals``. If ``kept_intervals`` is
+    None, yield the records of all events.
+    """
     counts = None if notes is None else ExportNotes(format)
     retracted = 0
     encoder = Encoder(

@@ -87,7 +87,6 @@ _is_event = has(type=str, data=dict, id=str, timestamp=str)
 
 
 def _matches(record: Any) -> bool:
-    """Return whether a record has a type of Copilot CLI, and a ``parentId``."""
     return _is_event(record) and "parentId" in record and record["type"].partition(".")[0] in _KINDS
 
 
@@ -99,7 +98,6 @@ def _session(record: Any) -> str | None:
 
 
 def _where(record: Any) -> _Part:
-    """Return the folder and the branch of a session, and the model of an answer."""
     data = dict_or_empty(within(record, "data"))
     context = dict_or_empty(data.get("context"))
     return {"cwd": context.get("cwd"), "branch": context.get("branch"), "model": data.get("model")}
@@ -194,11 +192,9 @@ class CopilotDecoder(FollowingDecoder):
         read.answer(data.get("toolCallId"), content, is_error=failed)
 
     def _shown_records(self) -> list[str]:
-        """Return the ids of the shown records, except the ids of system prompts."""
         return [record_id for _, record_id in self.shown.all() if record_id != _SYSTEM]
 
     def _condense(self, read: RecordEvents, kind: str, data: _Part) -> None:
-        """Add the condensation for a record after which the model has less context."""
         records = self._shown_records()
         match kind:
             case "session.compaction_complete":

@@ -110,7 +110,7 @@ def _is_of_command_line(path: Path) -> bool:
 
 
 def _conversations_of_editor(path: Path, unread: list[Located]) -> Iterator[Contained]:
-    """Yield the conversations of the editor that have messages, the oldest conversation first."""
+    """Yield the conversations that have messages. The oldest conversation comes first."""
     conversations = list[tuple[str, float, str, list[str]]]()
     with opened(path) as database:
         for key, value in database.execute(_CONVERSATIONS):

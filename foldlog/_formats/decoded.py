@@ -86,7 +86,6 @@ class DecodedRecords:
         self.format = format
         self.events = list[Event]()
         self.findings = list[str]()
-        """The problems that the decoder found in records."""
         self._decoder = decoder_of(format, findings=self.findings)
         self._first = list[Any]()
         self.where = dict[str, str]()
@@ -107,7 +106,6 @@ class DecodedRecords:
 
     @property
     def conversation(self) -> str | None:
-        """The name of the conversation in the first records."""
         return self.format.conversation(self._first)
 
     def encoded(self) -> bytes:

@@ -90,7 +90,6 @@ class Encoder:
         written.
         """
         self._waiting = WaitingCalls()
-        """The calls that wait for results, with the ids of their events."""
         self._calls_of_user = set[int]()
         """The ids of the waiting calls that the user made."""
         self._passed: list[tuple[Sequence[Event], Any]] = []
@@ -309,7 +308,6 @@ def _parts_in(record: Any, path: Sequence[str]) -> list[Any] | None:
 
 
 def _with_parts(record: Any, path: Sequence[str], parts: list[Any]) -> Any:
-    """Return a record with ``parts`` under the keys ``path``."""
     if path:
         return {**record, path[0]: _with_parts(record[path[0]], path[1:], parts)}
     return parts

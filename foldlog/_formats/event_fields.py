@@ -99,19 +99,17 @@ def parts_as(content: Content, text: Callable[[str], T], file: Callable[[str, st
 
 
 def image_at(url: str) -> dict[str, Any]:
-    """Return the part for an image at a URL. The URL may be a data URL."""
     return {"type": "image_url", "image_url": {"url": url}}
 
 
 def input_at(url: str, name: str) -> dict[str, Any]:
-    """Return an image, or another file, as a part of an item of OpenAI's Responses API."""
+    """Return a part of an item of OpenAI's Responses API, with an image or another file."""
     if data_in(url)[1] and not url.startswith("data:image/"):
         return {"type": "input_file", "filename": name or "file", "file_data": url}
     return {"type": "input_image", "image_url": url}
 
 
 def file_at(url: str, media_type: str, name: str = "") -> dict[str, Any]:
-    """Return the part for an image, or another file, at a URL. The URL may be a data URL."""
     if media_type.startswith("image/"):
         return image_at(url)
     return {
@@ -121,7 +119,6 @@ def file_at(url: str, media_type: str, name: str = "") -> dict[str, Any]:
 
 
 def data_url(media_type: Any, data: str) -> str:
-    """Return the data URL for bytes in base64."""
     return f"data:{media_type};base64,{data}"
 
 
@@ -152,7 +149,6 @@ def file_in(part: dict[str, Any]) -> str:
 
 
 def arguments_of(call: Action) -> dict[str, Any]:
-    """Return the arguments of a call as an object."""
     return (
         value_of(arguments_shown(call)) if isinstance(call.arguments, str) else call.arguments or {}
     )

@@ -57,7 +57,7 @@ class ExportNotes:
         is_counted = type(reply) is str and reply in self._replies
         self._lost.update(
             noun
-            for noun in _nouns(event)
+            for noun in _nouns_of_event(event)
             if noun in self._lacks and not (is_counted and noun == "count of tokens")
         )
         if type(reply) is str:
@@ -82,7 +82,6 @@ def several(number: int, noun: str) -> str:
 
 
 def _noun_of_event(event: Event) -> str:
-    """Return the noun for an event without a record, for a message to the user."""
     word = label(event)
     if isinstance(event, DocumentChanges):
         if event.changed.keys() == {ATTRIBUTES}:
@@ -95,8 +94,7 @@ def _noun_of_event(event: Event) -> str:
     return _NAMES.get(word, word)
 
 
-def _nouns(event: Event) -> Iterator[str]:
-    """Yield the nouns of ``Format.lacks`` for the fields and parts of an event."""
+def _nouns_of_event(event: Event) -> Iterator[str]:
     if isinstance(event, SystemMessage):
         yield "role of a system prompt"
     if isinstance(event, Action) and "custom_tool" in event.meta:

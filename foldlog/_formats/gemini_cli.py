@@ -82,9 +82,6 @@ class _Documents(FileReader):
 
 
 def _matches(record: Any) -> bool:
-    """Return whether a record is a session, a change of a session, or a message of a known type
-    with a time and a content.
-    """
     if not accepts(record):
         return False
     if "id" not in record:
@@ -114,12 +111,10 @@ def said_parts(parts: list[_Part]) -> list[_Part]:
 
 
 def thoughts_in(parts: list[_Part]) -> list[str]:
-    """Return the texts of a model's thinking."""
     return [text_or_empty(part.get("text")) for part in parts if part.get("thought") is True]
 
 
 def held_in(parts: list[_Part], key: str) -> list[_Part]:
-    """Return the objects under a key of the parts, such as calls or responses to calls."""
     return dicts_in([part.get(key) for part in parts])
 
 
@@ -220,7 +215,7 @@ def _calls_in(record: _Part) -> list[_Part]:
 
 
 def _results_in(record: _Part) -> dict[Any, Content]:
-    """Return the results in a message by the ids of their calls."""
+    """Return the results in a message. The key of a result is the id of its call."""
     parts = parts_of(record.get("content"))
     results = {
         response.get("id"): [{"functionResponse": response}]
@@ -244,7 +239,6 @@ def _is_same_message(former: _Part, latter: _Part) -> bool:
 
 
 def _repeats_results(record: _Part, results: dict[Any, Content]) -> bool:
-    """Return whether a message has only results, and all these results are known."""
     own_results = _results_in(record)
     has_more = bool(shown_parts(parts_of(record.get("content"))))
     return (
@@ -420,7 +414,6 @@ class GeminiDecoder(FollowingDecoder):
         return None
 
     def _change_id(self, index: int, new_id: Any) -> None:
-        """Set the new id of a message."""
         old_record = self._messages[index].record
         if type(new_id) is str and new_id not in self._index_of_id:
             self._index_of_id.pop(str(old_record.get("id")), None)
@@ -480,7 +473,6 @@ class GeminiDecoder(FollowingDecoder):
         return text if _SNAPSHOT in text else ""
 
     def _replace(self, read: RecordEvents, index: int, records: Sequence[_Part]) -> None:
-        """Take back all messages from ``index`` on, and add ``records`` instead."""
         self._take_back(read, index, records)
         for record in records:
             event_count = len(read.events)

@@ -36,7 +36,7 @@ class HashSet:
         )
 
     def add(self, full_hash: bytes) -> bool:
-        """Add a hash. Return whether the hash is new."""
+        """Return whether the hash is new."""
         bucket = _bucket_of(full_hash)
         part = full_hash[self._part]
         pages = self._buckets.get(bucket)

@@ -10,7 +10,6 @@ from foldlog.eventstore import Event
 
 
 def calls_of_imported(events: Iterable[Event], format: str) -> Iterator[ModelCall]:
-    """Yield the calls of models that the imported events of one history record."""
     recorded = _usage_in_format(format)
     imported = (event for event in events if event.origin is not None)
     for call in (recorded.calls or calls_of_replies)(imported):

@@ -112,26 +112,25 @@ def _in_zip(path: Path) -> Iterator[Contained]:
         entries = {entry.filename: entry for entry in log.infolist()}
         # a running evaluation has a journal instead of a header
         header = entries.get("header.json", entries.get("_journal/start.json"))
-        about = None if header is None else _read(log, header)[0]
+        about = None if header is None else _value_or_problem(log, header)[0]
         for name in sorted(filter(_SAMPLE.fullmatch, entries)):
-            yield _history_of_sample(about, *_read(log, entries[name]), f"{path}/{name}")
+            yield _history_of_sample(
+                about, *_value_or_problem(log, entries[name]), f"{path}/{name}"
+            )
 
 
-def _read(log: zipfile.ZipFile, entry: zipfile.ZipInfo) -> tuple[Any, str | None]:
-    """Return the value of a file in the log, or None and the problem of the file."""
+def _value_or_problem(log: zipfile.ZipFile, entry: zipfile.ZipInfo) -> tuple[Any, str | None]:
     try:
         return (
-            parse(_unpacked(log, entry) if entry.compress_type == _ZSTD else log.read(entry)),
+            parse(_unpack_zstd(log, entry) if entry.compress_type == _ZSTD else log.read(entry)),
             None,
         )
     except (UnreadableJson, zipfile.BadZipFile, zlib.error, NotImplementedError, OSError) as error:
         return None, f"cannot be read: {getattr(error, 'strerror', error)}"
 
 
-def _unpacked(log: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
-    """Return the content of a file that is compressed with zstd. Python's ``zipfile`` reads zstd
-    only since Python 3.14.
-    """
+def _unpack_zstd(log: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
+    """Return the content of a file. Python's ``zipfile`` reads zstd only since Python 3.14."""
     file = log.fp
     assert file is not None  # the log is open
     file.seek(entry.header_offset + 26)
@@ -168,9 +167,6 @@ def _accepts(record: Any) -> bool:
 
 
 def _matches(record: Any) -> bool:
-    """Return whether ``record`` has fields that only messages of Inspect have, or is the last
-    record of a sample.
-    """
     if not _accepts(record):
         return False
     calls = record.get("tool_calls")

@@ -40,7 +40,6 @@ class Members(Generic[T]):
         """The id of the newest condensation, or -1 if there is no condensation."""
 
     def newest_first(self) -> Iterator[tuple[int, T]]:
-        """Yield the members, the last member first."""
         link = self.newest
         while link is not None:
             yield link.member

@@ -113,7 +113,6 @@ def is_message_of_anthropic(message: Part) -> bool:
 
 
 def is_message_item(item: Part) -> bool:
-    """Return whether an item of OpenAI's Responses API is a message."""
     return item.get("type", "message") == "message" and type(item.get("role")) is str
 
 

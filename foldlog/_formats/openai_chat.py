@@ -131,7 +131,6 @@ def _is_of_another(record: Any) -> bool:
 
 
 def _calls_or_answers(record: Any) -> bool:
-    """Return whether a message has calls or a result in OpenAI's format."""
     has_calls = type(record.get("tool_calls")) is list or type(record.get("function_call")) is dict
     return has_calls or record["role"] in ("tool", "function")
 
@@ -234,8 +233,6 @@ class OpenAIChatDecoder(FollowingDecoder):
 
 
 class OpenAIChatEncoder(RepliesEncoder):
-    """Makes messages of the events of one history."""
-
     has_all_fields = False
     """Whether a message is written with all fields of the appended message, and a call in its
     original form.

@@ -187,7 +187,6 @@ class _CallItems:
 
     def __init__(self) -> None:
         self._custom: set[str] = set()
-        """The ids of calls of custom tools."""
 
     def follow(self, events: Iterable[Event]) -> None:
         for event in events:

@@ -58,9 +58,6 @@ def _session_in(record: Any) -> str | None:
 
 
 def _matches(record: Any) -> bool:
-    """Return whether a record is a message that names its session, or a session that names its
-    project.
-    """
     if _is_session(record):
         named = has(id=str, projectID=str)
     else:

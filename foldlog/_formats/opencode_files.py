@@ -93,9 +93,6 @@ class Sessions(FileReader):
 
 
 def _in_export(path: Path) -> Iterator[Contained]:
-    """Yield the session of an export: a document with the session under ``info``, and its
-    messages.
-    """
     document = object_in(path)
     info = document.value.get("info")
     messages = document.value.get("messages")
@@ -166,7 +163,6 @@ def _in_tables(path: Path, session: str, unread: list[Located]) -> Iterator[Loca
 
 
 def _reading(path: Path, database: sqlite3.Connection) -> Read:
-    """Return a function that reads the rows of a session or a message in a table."""
     tables = {
         name for (name,) in database.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")
     }
@@ -234,7 +230,6 @@ OpenCode have.
 
 
 def session_record(info: Any) -> _Part:
-    """Return the record of a session, with the fields that never change."""
     fields = dict_or_empty(info)
     stable = {key: fields[key] for key in _STABLE if key in fields}
     created = within(fields, "time", "created")

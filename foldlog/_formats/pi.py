@@ -64,7 +64,6 @@ _accepts = has(type=str)
 
 
 def _matches(record: Any) -> bool:
-    """Return whether ``record`` is an entry with fields that only pi has."""
     if not _accepts(record) or type(record.get("timestamp")) is not str:
         return False
     message = record.get("message")

@@ -36,7 +36,6 @@ def place_of(event: Event) -> int:
 
 
 def is_of(event: Event, format: str) -> bool:
-    """Return whether an event was imported from a format."""
     return event.origin is not None and event.origin.format == format
 
 

@@ -64,9 +64,6 @@ def _accepts(record: Any) -> bool:
 
 
 def _matches(record: Any) -> bool:
-    """Return whether a record is a line with a content of Google's API, or with a payload of Qwen
-    Code.
-    """
     if not _accepts(record):
         return False
     if record["type"] == "system":

@@ -19,7 +19,7 @@ INCOMPLETE = "incomplete"
 """The attribute whose text says which records of an imported source could not be read."""
 UNREAD = "unread records"
 """The document about unreadable records. A row of the document has the number of readable records
-before the unreadable record, and the id of the event after it.
+before the unreadable record, and the id of the event after the unreadable record.
 """
 
 _encode = msgspec.json.Encoder().encode
@@ -32,9 +32,9 @@ class NotAnEvent(EventStoreError, ValueError):
 
 
 class ImportFinding(NamedTuple):
-    """A part of a source that could not be imported: its ``place``, and the ``problem``. ``before``
-    is set for an unreadable record: the number of readable records before it, and the id of the
-    event after it.
+    """A part of a source that could not be imported: its ``place``, and the ``problem``. For an
+    unreadable record, ``before`` has the number of readable records before this record, and the id
+    of the event after this record.
     """
 
     place: str
@@ -149,7 +149,6 @@ def strings_in(value: Any) -> list[str]:
 
 
 def refused(expected: str, value: Any) -> NotAnEvent:
-    """Return the error for a value that is not the ``expected`` record."""
     return NotAnEvent(
         f"expected {expected}, found"
         f" {'another object' if type(value) is dict else described(value)}"

@@ -90,9 +90,11 @@ class FollowingDecoder(RecordDecoder):
     keeps_shown: ClassVar[bool] = True
     """Whether ``shown`` is filled. A format that never uses ``shown`` saves the memory."""
     repeat: ClassVar[Literal["records", "logs", "events"]] = "records"
-    """Which repetitions make no events. ``records``: a repeated record with its own id. ``logs``:
-    only a repetition of the whole log. ``events``: no repetition, so an equal record makes its
-    events again.
+    """Which repetitions make no events:
+
+    ``records``  a repeated record with its own id, and a repetition of the whole log
+    ``logs``     only a repetition of the whole log
+    ``events``   no repetition; an equal record makes its events again
     """
 
     has_own_ids: ClassVar[bool] = False
@@ -143,7 +145,6 @@ class FollowingDecoder(RecordDecoder):
         return read.events
 
     def remember(self, key: int, time_and_id: TimeAndId) -> None:
-        """Note the key of a record, so that a repetition of the record is recognized."""
         time, source_id = time_and_id
         is_timed = time != (None, None)
         is_own = (
@@ -192,7 +193,6 @@ class RecordEvents:
         self.parts: list[dict[str, Any]] = []
         self.thinking: list[dict[str, Any]] = []
         self.meta: dict[str, Any] = {}
-        """The ``meta`` of the next event."""
         self.shown = True
         self.is_copy = False
         """Whether the events are copies from another history. Figures do not count the calls and

@@ -44,7 +44,6 @@ class Repeats:
 
     @property
     def is_again(self) -> bool:
-        """Whether the last record repeats an earlier record."""
         return self._is_timed and self._again > 0
 
     def has(self, key: int, at: datetime | None) -> bool:
@@ -102,5 +101,4 @@ def key_of(record: Any) -> int:
 
 
 def is_repeated(event: Event) -> bool:
-    """Return whether an event was made of a record that repeats an earlier record."""
     return isinstance(event, Annotation) and event.name == REPEATED and event.origin is not None

@@ -41,7 +41,6 @@ class RepliesEncoder(RecordEncoder):
         """The calls of the newest reply. The list is empty after the model sent another message."""
         self._waiting = WaitingCalls()
         self._results: dict[int, Observation] = {}
-        """Maps the event id of a call to its result."""
 
     @abstractmethod
     def written(self, events: Sequence[Any]) -> Sequence[Any]:
@@ -52,7 +51,6 @@ class RepliesEncoder(RecordEncoder):
     def called(
         self, calls: Sequence[Action], results: Sequence[Observation | None]
     ) -> Sequence[Any]:
-        """Return the records of the calls of a reply, and of the results of these calls."""
         known_results = [result for result in results if result is not None]
         return [*self.written(calls), *(self.answered(known_results) if known_results else ())]
 
@@ -136,7 +134,6 @@ class RepliesEncoder(RecordEncoder):
 
 
 def said_before(calls: Sequence[Action]) -> Content:
-    """Return the model's text before the calls of a reply."""
     return joined(call.thought for call in calls)
 
 
@@ -151,5 +148,4 @@ def joined(contents: Iterable[Content]) -> Content:
 
 
 def thinking_before(calls: Sequence[Action]) -> tuple[dict[str, Any], ...]:
-    """Return the model's thinking before the calls of a reply."""
     return tuple(block for call in calls for block in call.thinking)

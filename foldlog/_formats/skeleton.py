@@ -25,12 +25,12 @@ _KEY_BYTES: Final = 5
 _SHOWN_MAX: Final = 300
 """The largest number of characters of a title in lists."""
 ENDS_WITH = {"agent": "answer", "user": "request"}
-"""Maps the source of a conversation's last message to the name of this end in lists."""
+"""Maps the source of the last message to the state of the conversation."""
 LAST_TOOLS = ("finish",)
 """A call of one of these tools answers the user and ends a run, as in OpenHands."""
 _ERROR_MAX = 200
 OF_ANOTHER_SHAPE = "?"
-"""The kind of a JSON record whose shape foldlog does not know from its program."""
+"""The kind of a JSON record that does not fit the record class of its format."""
 
 _any_json = msgspec.json.Decoder().decode
 
@@ -110,7 +110,6 @@ def _seconds_between(before: str, after: str) -> float:
 
 
 def state_after(tool: str | None, *, failed: bool) -> str:
-    """Return the state of a conversation that ends with the result of this tool."""
     if failed:
         return "error"
     return "answer" if tool in LAST_TOOLS else "result"
@@ -206,7 +205,6 @@ class Skeleton(ABC):
     have_ids: ClassVar[bool] = True
     """Whether most records have an id."""
     marks_errors: ClassVar[bool] = True
-    """Whether records of the format's program mark failed calls."""
 
     def __init__(
         self, state: bytes = b"", hashes: bytes = b"", left_out: Collection[int] = ()
@@ -241,7 +239,6 @@ class Skeleton(ABC):
 
     @property
     def conversation(self) -> str | None:
-        """The name of the conversation in its records."""
         return self.state.conversation
 
     @property
@@ -259,7 +256,6 @@ class Skeleton(ABC):
         return True
 
     def encoded(self) -> bytes:
-        """Return the state in the form that is stored."""
         return _encode(replace(self.state, replies=self.replies.state()))
 
     def left_of(self, record: bytes) -> bytes:
@@ -320,14 +316,12 @@ class Skeleton(ABC):
         self.state.last = ENDS_WITH.get(kind, self.state.last)
 
     def called(self, call_id: str | None, tool: str | None) -> None:
-        """Count a call of a tool."""
         name = tool or UNNAMED_TOOL
         self._count_kind("action")
         self.state.tools[name] = self.state.tools.get(name, 0) + 1
         self.state.waiting[call_id or ""] = name
 
     def answered(self, call_id: str | None, *, failed: bool) -> None:
-        """Count the result of a call."""
         state = self.state
         tool = state.waiting.pop(call_id or "", UNNAMED_TOOL)
         state.results += 1

@@ -30,7 +30,6 @@ USAGE = (
     "cache_write_1h_tokens",
     "reasoning_tokens",
 )
-"""The names of the counts of tokens."""
 PRICED_FROM = (-1, 0, *(size * 1_000 for size in (32, 100, 128, 200, 256, 272, 512)))
 """The sizes of prompts, in tokens, above which a price in litellm's table changes. A sum contains
 only calls with prompts between two neighboring sizes.
@@ -121,7 +120,6 @@ class Sums:
 
 
 def add_up(call_groups: Iterable[Calls]) -> list[Calls]:
-    """Return the sums of ``call_groups``, as ``Sums`` adds them up."""
     return Sums(call_groups).calls()
 
 

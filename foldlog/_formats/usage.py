@@ -227,10 +227,9 @@ def at_total(call: ModelCall, total: Mapping[str, Any]) -> ModelCall:
 class Accumulated:
     """Computes single calls from the tokens and cost that a program adds up.
 
-    A program may combine several sums. After a restart of the agent a part may be missing, so the
-    sum may fall a little. Then the tokens of the calls since the restart are unknown. If the sum
-    falls below half, the program began again at 0. If a call records its ``own`` usage, the call
-    has at least these tokens.
+    If the sum falls a little, a part of the sum was lost at a restart of the agent. Then the tokens
+    of the calls since the restart are unknown. If the sum falls below half, the program began again
+    at 0. If a call records its ``own`` usage, the call has at least these tokens.
     """
 
     def __init__(self) -> None:
@@ -280,5 +279,4 @@ def tokens_of(counts: Any) -> int:
 
 
 def model_named(fields: Mapping[str, Any]) -> str:
-    """Return the name of the model in ``fields``, or ``UNNAMED``."""
     return text_or_none(fields.get("model")) or UNNAMED

@@ -14,8 +14,8 @@ from foldlog.eventstore import Event, UnknownEvent
 
 def event_document(event: Event, recorded_at: datetime | None = None) -> dict[str, Any]:
     """Return the stored event with its id and its ``timestamp`` (perhaps None). If ``recorded_at``
-    is set, add the field. If this version does not know the kind of the event, return the stored
-    fields unchanged.
+    is set, the result also has the field ``recorded_at``. If this version does not know the kind of
+    the event, the stored fields are returned unchanged.
     """
     if recorded_at is None:
         times = {}

@@ -92,7 +92,6 @@ def rows_of(events: Sequence[Event], mark: str = "") -> list[list[str]]:
 
 
 def event_row(event: Event) -> list[str]:
-    """Return the id of an event, its kind, and the beginning of its text."""
     return [str(event.id), label(event), gist(event, _LENGTH)]
 
 

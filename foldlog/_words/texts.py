@@ -64,7 +64,7 @@ def thinking_texts(event: Event) -> list[str]:
 
 
 def _unsigned(block: Any) -> Any:
-    """Return a block of a model's thinking without its signature and its encrypted parts."""
+    """Return a block of thinking without its signature and its encrypted parts."""
     if not isinstance(block, dict):
         return block
     if block.get("type") == "redacted_thinking":

@@ -54,7 +54,6 @@ _KEYS = ("sessionId", "uuid", "leafUuid", "messageId")
 
 
 def _matches(record: Any) -> bool:
-    """Return whether ``record`` has a type and a field that only Claude Code's lines have."""
     if (
         not accepts(record)
         or record["type"] not in _TYPES

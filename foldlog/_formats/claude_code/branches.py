@@ -28,7 +28,6 @@ def accepts(record: Any) -> bool:
 
 
 def is_of_branch(record: dict[str, Any]) -> bool:
-    """Return whether a line belongs to a branch. All other lines are bookkeeping."""
     return record["type"] in SAID or is_boundary(record)
 
 

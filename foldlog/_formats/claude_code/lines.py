@@ -100,8 +100,8 @@ class Kept(NamedTuple):
         return cls()
 
     def continues_from(self, parent: str) -> bool:
-        """Return whether a line with the parent ``parent`` continues the kept messages. If so, the
-        line follows the compaction.
+        """Return whether a line with the parent ``parent`` follows the compaction, because the line
+        continues the kept messages.
         """
         return parent in self.ids or parent == self.last
 
@@ -171,7 +171,6 @@ class Titles:
         self._awaiting: dict[str, str] = {}
 
     def of(self, record: dict[str, Any]) -> str | None:
-        """Return the title that the next line sets, or None."""
         kind = record.get("type")
         uuid = record.get("uuid")
         awaited = None

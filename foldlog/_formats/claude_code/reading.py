@@ -140,9 +140,7 @@ class ClaudeCodeDecoder(FollowingDecoder):
             )
 
     def _read_said(self, read: RecordEvents, record: dict[str, Any], content: Any) -> None:
-        """Read the text or the blocks of a message. A text before a call is the thought of the
-        call.
-        """
+        """Read the message of a line. A text before a call is the thought of the call."""
         is_agent = record["type"] == "assistant"
         # the agent wrote the messages to its sub-agents
         is_for_sub_agent = is_side(record) and not self._side

@@ -31,7 +31,7 @@ class RemainsEncoder(RecordEncoder):
             "uuid": id_of_source(event),
             **stamp_of(event),
         }
-        line |= _content(event)
+        line |= _line_fields(event)
         self._remember(line)
         return [line]
 
@@ -47,8 +47,7 @@ class RemainsEncoder(RecordEncoder):
             self._envelope = {key: line[key] for key in ENVELOPE if key in line}
 
 
-def _content(event: Event) -> dict[str, Any]:
-    """Return the type and the content of ``event`` as fields of a line."""
+def _line_fields(event: Event) -> dict[str, Any]:
     match event:
         case Annotation(name="user" | "assistant" as role):
             if isinstance(event.data, list):

@@ -86,7 +86,6 @@ _RESULTS: Final = frozenset(("tool_result",))
 
 
 def _is_answer(message: _Message) -> bool:
-    """Return whether a message has a result of a tool, or a text or call of a model."""
     is_reply = message.role == "assistant"
     if type(message.content) is not list:
         return is_reply
@@ -99,8 +98,6 @@ _RANKS = {kind: rank for rank, kind in enumerate(TITLES)}
 
 
 class ClaudeCodeSkeleton(Skeleton):
-    """Counts the lines of a session."""
-
     record: ClassVar[type[Struct]] = _Line
 
     def __init__(
@@ -113,8 +110,8 @@ class ClaudeCodeSkeleton(Skeleton):
         self._awaiting: dict[str, str] = extra.setdefault("awaiting", {})
         """Maps the id of a line that has not come yet to the title of the line."""
         self._told: dict[str, Any] | None = None
-        """The usage as the last line of a reply has it. ``_usage`` holds the counts of this usage.
-        Most lines of a reply repeat the usage.
+        """The ``usage`` of the last line of a reply. ``_usage`` holds the counts of this usage,
+        because most lines of a reply repeat the usage.
         """
         self._usage: dict[str, int] = {}
 
@@ -134,13 +131,13 @@ class ClaudeCodeSkeleton(Skeleton):
             skeleton.timestamp, is_activity=not skeleton.isCompactSummary, is_answer=is_answer
         )
         if state.conversation is None and skeleton.sessionId:
-            self._name(skeleton)
+            self._store_session(skeleton)
         if skeleton.uuid:
             self._lines.append(crc32(skeleton.uuid.encode()))
             if self._awaiting:
                 state.title = self._awaiting.pop(skeleton.uuid, None) or state.title
         if kind in TITLES:
-            self._entitle(skeleton)
+            self._store_title(skeleton)
         if skeleton.cwd:
             if message is None or message.model == OF_NO_MODEL:
                 model = None
@@ -173,10 +170,7 @@ class ClaudeCodeSkeleton(Skeleton):
         )
         return words_of(content_of(failed.content))
 
-    def _name(self, line: _Line) -> None:
-        """Store the session of a line. If the line belongs to a sub-agent, also store the
-        sub-agent's id.
-        """
+    def _store_session(self, line: _Line) -> None:
         session = line.sessionId
         if line.isSidechain:
             if line.agentId:
@@ -187,7 +181,7 @@ class ClaudeCodeSkeleton(Skeleton):
         else:
             self.state.conversation = session
 
-    def _entitle(self, line: _Line) -> None:
+    def _store_title(self, line: _Line) -> None:
         """Store the title of a line if the title is at least as strong as all earlier titles. The
         title of a summary counts only after the line that the summary names.
         """

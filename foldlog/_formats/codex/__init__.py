@@ -47,9 +47,6 @@ NAME = "codex"
 
 
 def _matches(record: Any) -> bool:
-    """Return whether ``record`` is a line of Codex with a payload, or a line that only old rollouts
-    have.
-    """
     if type(record) is not dict:
         return False
     kind = record.get("type")

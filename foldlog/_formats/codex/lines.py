@@ -77,7 +77,6 @@ def ordinal_of(record: Any) -> int:
 
 
 def place_of(record: Any) -> tuple[str, int]:
-    """Return the time and the number of a record."""
     return text_or_empty(within(record, "timestamp")), ordinal_of(record)
 
 

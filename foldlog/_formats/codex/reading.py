@@ -57,7 +57,6 @@ _OTHER, _TURN, _INSTRUCTED, _BASE = range(4)
 forgets base instructions (``_BASE``), because base instructions are part of every request.
 """
 _IS_BASE = {"instructions": "base"}
-"""The ``meta`` of the base instructions of a session."""
 _AGENTS = frozenset(("author", "recipient"))
 _SAYS = "agent_message"
 """The type of a message from one agent to another. The fields ``_AGENTS`` name the two agents. The
@@ -96,8 +95,8 @@ class CodexDecoder(FollowingDecoder):
         self._numbered: list[tuple[int, int]] = []
         """Pairs of the number of a record and the version after the record."""
         self._returns_to = 0
-        """A rollback must not return to a version below this version. It would take back
-        instructions, or events that did not come from the rollout.
+        """The lowest version to which a rollback may return. A return to a lower version would take
+        back instructions, or events that did not come from the rollout.
         """
 
     def skip_to(self, next_id: int) -> None:
@@ -166,7 +165,7 @@ class CodexDecoder(FollowingDecoder):
         name = named if type(named) is str else line
         if line in _SHOWN and _read_item(read, payload):
             return
-        if line in _INSTRUCTIONS and (texts := self._unsaid(line, payload)):
+        if line in _INSTRUCTIONS and (texts := self._new_instructions(line, payload)):
             if type(payload.get("model")) is str:
                 model = {"model": payload["model"]}
             else:
@@ -178,7 +177,11 @@ class CodexDecoder(FollowingDecoder):
                 else tuple({"type": "text", "text": text} for text in texts)
             )
             read.add(SystemMessage, content=content)
-        elif line == "event_msg" and name == "thread_rolled_back" and (turns := _turns(payload)):
+        elif (
+            line == "event_msg"
+            and name == "thread_rolled_back"
+            and (turns := _count_of_turns(payload))
+        ):
             self._roll_back(read, turns)
         else:
             if line in _ITEMS:
@@ -213,8 +216,7 @@ class CodexDecoder(FollowingDecoder):
         else:
             read.add(CondensationAction, forgotten_event_ids=forgotten)
 
-    def _unsaid(self, line: str, payload: dict[str, Any]) -> list[str]:
-        """Return the instructions of a payload that the View does not contain yet."""
+    def _new_instructions(self, line: str, payload: dict[str, Any]) -> list[str]:
         # an instruction is a text, or an object with a text
         instructions = [payload.get(key) for key in _INSTRUCTIONS[line]]
         texts = filter(
@@ -304,7 +306,6 @@ def _read_item(read: RecordEvents, payload: dict[str, Any]) -> bool:
     return event is not None
 
 
-def _turns(payload: dict[str, Any]) -> int:
-    """Return how many turns a payload rolls back, or 0 if the payload does not name a number."""
+def _count_of_turns(payload: dict[str, Any]) -> int:
     turns = payload.get("num_turns")
     return turns if type(turns) is int and turns > 0 else 0

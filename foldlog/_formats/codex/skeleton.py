@@ -72,8 +72,6 @@ class _Line(Struct, omit_defaults=True):
 
 
 class CodexSkeleton(Skeleton):
-    """Counts the lines of a rollout."""
-
     record: ClassVar[type[Struct]] = _Line
     have_ids = False
 
@@ -94,7 +92,7 @@ class CodexSkeleton(Skeleton):
         kind = _kind_of(skeleton)
         payload = skeleton.payload or skeleton
         turns = self.state.extra.get("turns", 0)
-        rolled_back = _rolled_back(kind, payload)
+        rolled_back = _turns_rolled_back(kind, payload)
         is_condensed = kind == "compacted" or rolled_back > turns
         is_answer = payload.role == "assistant" or payload.type in _ANSWERS
         is_activity = not is_condensed and not rolled_back
@@ -213,8 +211,7 @@ def _base_of(session: _Payload) -> tuple[str, int] | None:
     return (session.forked_from_id or thread if is_fork else thread), end
 
 
-def _rolled_back(kind: str, payload: _Payload | _Line) -> int:
-    """Return how many of the last turns a record takes back."""
+def _turns_rolled_back(kind: str, payload: _Payload | _Line) -> int:
     is_rolled_back = kind == "event_msg" and payload.type == "thread_rolled_back"
     if is_rolled_back:
         return max(getattr(payload, "num_turns", None) or 0, 0)
@@ -222,7 +219,9 @@ def _rolled_back(kind: str, payload: _Payload | _Line) -> int:
 
 
 def _begins_turn(kind: str, payload: _Payload | _Line) -> bool:
-    """Return whether a record is a message of the user or of another agent."""
+    """Return whether a record begins a turn. A message of another agent begins a turn, like a
+    message of the user.
+    """
     if kind == "response_item" and payload.type == "message":
         return payload.role == "user" and not _is_context(payload)
     is_told = isinstance(payload, _Payload) and UNSET not in (payload.author, payload.recipient)

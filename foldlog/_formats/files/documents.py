@@ -52,7 +52,7 @@ def document_in(data: bytes, source: str, line: int = 1) -> Located:
     ``UnreadableJson`` with the line of the problem.
     """
     text = text_of(data)
-    value, end = _value(text, _skip(text, 0))
+    value, end = _value_and_end(text, _skip(text, 0))
     if (rest := _skip(text, end)) < len(text):
         raise _unreadable(text, rest, "more text after the end")
     return Located(line, 0, value, None, source, data)
@@ -73,7 +73,7 @@ def elements(text: str, source: str, start: int = 0, line: int = 1) -> Iterator[
     counted = 0
     place = _skip(text, _skip(text, start) + 1)
     while not text.startswith("]", place):
-        value, end = _value(text, place)
+        value, end = _value_and_end(text, place)
         line += text.count("\n", counted, place)
         counted = place
         yield Located(line, place, value, None, source, text[place:end].encode())
@@ -116,10 +116,10 @@ def _start_of(text: str, key: str) -> int:
     place = _skip(text, _skip(text, 0) + 1)
     start = 0
     while not text.startswith("}", place):
-        name, end = _value(text, place)
+        name, end = _value_and_end(text, place)
         begin = _skip(text, _skip(text, end) + 1)
         start = begin if name == key else start
-        _, end = _value(text, begin)
+        _, end = _value_and_end(text, begin)
         place = _skip(text, end)
         if text.startswith(",", place):
             place = _skip(text, place + 1)
@@ -133,8 +133,7 @@ def _skip(text: str, start: int) -> int:
     return space.end()
 
 
-def _value(text: str, start: int) -> tuple[Any, int]:
-    """Return the value that begins at an offset, and the offset after the value."""
+def _value_and_end(text: str, start: int) -> tuple[Any, int]:
     try:
         return _decode(text, start)
     except json.JSONDecodeError as error:

@@ -68,14 +68,13 @@ def whole(frame: Frame, records: Sequence[bytes]) -> bytes:
 
 
 def frame_in(fields: Mapping[str, Any]) -> Frame | None:
-    """Return the frame in the stored fields of a source, or None."""
     return msgspec.convert(fields[KEY], Frame) if KEY in fields else None
 
 
 def texts_beside(fields: Mapping[str, Any]) -> list[Any]:
     """Return the texts about a source outside of its records: the title, the place where it was
-    written, and the text between the records. The text between the records also comes as parsed
-    values.
+    written, and the text between the records. The result also has the parsed values of the text
+    between the records.
     """
     texts = [fields.get(TITLE), fields.get(WHERE)]
     frame = frame_in(fields)

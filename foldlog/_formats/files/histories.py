@@ -447,7 +447,6 @@ class _File:
             return ImportFinding(row.place, error.why)
 
     def _in_row(self, row: Located, number: int, names: Names) -> Found | ImportFinding:
-        """Return the history in one line, or in one element of an array."""
         if row.problem == TOO_LONG:  # a history may be longer than a record
             row = self._whole_line(row)
         if row.problem is not None:
@@ -462,7 +461,6 @@ class _File:
         )
 
     def _in_list(self, row: Located, number: int, names: Names) -> Found | ImportFinding:
-        """Return the history in an array of records in one row."""
         format = self._recognize.format_of(row.value)
         if format is None:
             return ImportFinding(row.place, "no history in it")
@@ -473,7 +471,6 @@ class _File:
         )
 
     def _whole_line(self, row: Located) -> Located:
-        """Return the value of a line that is longer than ``RECORD_SIZE_MAX``."""
         with self._path.open("rb") as file:
             file.seek(row.offset)
             try:

@@ -111,8 +111,8 @@ def rows_in(path: Path, query: str) -> list[Any]:
 
 
 class Placed:
-    """Records that a format reads itself. ``read`` must be picklable, because another process may
-    read the records.
+    """Records that a format reads from its own files. ``read`` must be picklable, because another
+    process may read the records.
     """
 
     def __init__(self, size_bytes: int, read: Callable[[], Iterator[Located]]) -> None:
@@ -124,7 +124,6 @@ class Placed:
 
 
 def record_in(path: Path) -> Located:
-    """Return the record that is the content of a file, or the problem of the file."""
     try:
         if path.stat().st_size > RECORD_SIZE_MAX:
             return at(str(path), None, TOO_LONG)
@@ -197,7 +196,6 @@ may contain NUL bytes.
 
 
 def parsed(text: bytes, line: int, offset: int, source: str) -> Located:
-    """Return the record in a text, or the problem of the text."""
     try:
         return Located(line, offset, parse(text), None, source)
     except UnreadableJson as error:

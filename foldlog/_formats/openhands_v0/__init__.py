@@ -69,7 +69,6 @@ _NAMES = frozenset(
         "condense",
     )
 )
-"""The names of V0's own actions and observations."""
 _KEYS_OF_ACTIONS = frozenset(("args", "thought", "wait_for_response"))
 """Every action has at least one of these keys. In the oldest files an action has no ``args``, and
 its arguments are keys of the action itself. But an old action has ``thought`` or
@@ -78,8 +77,8 @@ its arguments are keys of the action itself. But an old action has ``thought`` o
 
 
 def _matches(record: Any) -> bool:
-    """Return whether ``record`` is an action or an observation. In the oldest files, an array of an
-    action and its observation is a record too.
+    """Return whether ``record`` is an action, an observation, or an array of both. Only the oldest
+    files have arrays.
     """
     if type(record) is list:
         return len(record) == 2 and all(map(_matches_one, record))
@@ -104,9 +103,6 @@ def _matches_one(record: Any) -> bool:
 
 
 def _accepts(record: Any) -> bool:
-    """Return whether ``record`` names an action or an observation of any kind, or is an array of
-    two such objects.
-    """
     members = members_of(record)
     is_array = type(record) is list
     return len(members) == (2 if is_array else 1) and all(map(_names_its_kind, members))
@@ -119,7 +115,6 @@ def _names_its_kind(member: Any) -> bool:
 
 
 def _beside(fields: Mapping[str, Any], _: Sequence[Any]) -> Beside:
-    """Return the usage in the metrics of a run, or the accumulated usage in ``metadata.json``."""
     metrics = dict_or_empty(fields.get("metrics", fields))
     tokens = metrics.get("accumulated_token_usage", metrics)
     cost = metrics.get("accumulated_cost") or None

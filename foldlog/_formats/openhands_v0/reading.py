@@ -50,7 +50,7 @@ _STRUCTURAL = frozenset({"condensation", "condensation_request"})
 _OWN = frozenset({"recall", "loop_recovery"})
 """Actions of V0 itself that no model requested."""
 _SAID_BY_ITSELF = frozenset({"error", "user_rejected"})
-"""V0 sends these observations to the model even without an action before them."""
+"""V0 sends these observations to the model even if the observation follows no action."""
 
 _CAUSES_MAX = 10_000
 """An action waits for its result during this number of events. A later result is not paired with
@@ -268,7 +268,6 @@ def _usage_in(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _payload(record: dict[str, Any], key: str, envelope: frozenset[str]) -> dict[str, Any]:
-    """Return the arguments or extras of a record."""
     if key in record:
         return dict_or_empty(record[key])
     return {name: value for name, value in record.items() if name not in envelope}

@@ -41,16 +41,13 @@ _ENDINGS = ("Event", "Observation", "Condensation", "CondensationRequest")
 
 
 def _matches(record: Any) -> bool:
-    """Return whether ``record`` has an id, and a known kind or another field that every
-    event has.
-    """
     if not accepts(record) or "id" not in record:
         return False
     return record["kind"].endswith(_ENDINGS) or "timestamp" in record or "source" in record
 
 
 def metrics_in(state: Any) -> dict[str, dict[str, Any]]:
-    """Return the metrics of models in a state, by the use of the model."""
+    """Return the metrics of models in a state. The key is the use of a model."""
     stats = dict_or_empty(dict_or_empty(state).get("stats"))
     uses = dict_or_empty(stats.get("usage_to_metrics", stats.get("service_to_metrics")))
     return {use: each for use, each in uses.items() if type(each) is dict}

@@ -104,8 +104,7 @@ class OpenHandsV1Decoder(FollowingDecoder):
         self._newest: _Place | None = None
         self._previous: _Place | None = None
         self._event_ids: Recent[str, int] = Recent(_CAUSES_MAX)
-        self._requested = False
-        """Whether a condensation is requested."""
+        self._is_requested = False
         self._last: Any = None
         """The last event that is shown or changes the View."""
 
@@ -150,9 +149,9 @@ class OpenHandsV1Decoder(FollowingDecoder):
         if type(event.origin.id) is str and type(event) is not Annotation:
             self._event_ids[event.origin.id] = event.id
         if isinstance(event, CondensationRequest | CondensationAction):
-            self._requested = isinstance(event, CondensationRequest)
+            self._is_requested = isinstance(event, CondensationRequest)
         if is_step:
-            self._previous = _Place(read.version, self._requested)
+            self._previous = _Place(read.version, self._is_requested)
         else:
             self._previous = above
         self._newest = self._previous if is_step else self._newest
@@ -167,8 +166,8 @@ class OpenHandsV1Decoder(FollowingDecoder):
         if place is self._newest:
             return
         place = place or _Place(0, requested=False)
-        declined = self._requested and not place.requested
-        self._requested = place.requested
+        declined = self._is_requested and not place.requested
+        self._is_requested = place.requested
         read.begin(Origin(format=NAME), None)
         read.add(Retraction, version=place.version)
         if declined:
@@ -186,7 +185,7 @@ class OpenHandsV1Decoder(FollowingDecoder):
         prompt = next(
             (event_id for event_id, known in self.shown.newest_first() if known.is_prompt), None
         )
-        if prompt is not None and not self._requested:
+        if prompt is not None and not self._is_requested:
             read.begin(Origin(format=NAME), None)
             read.put(change_of_prompt([prompt], [], "system prompt"))
 
@@ -327,7 +326,6 @@ def _message(record: dict[str, Any], source: Source) -> dict[str, Any]:
 
 
 def _extended(content: Content, more: Any) -> Content:
-    """Return a content with the blocks ``more`` added at its end."""
     behind = content_of(more)
     return (*parts_in(content), *parts_in(behind)) if behind else content
 

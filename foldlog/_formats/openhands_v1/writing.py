@@ -47,7 +47,6 @@ class OpenHandsV1Encoder(RecordEncoder):
 
     def __init__(self) -> None:
         self.source_ids: dict[int, Any] = {}
-        """Maps the id of an event to the id of its record."""
 
     def records(self, event: Event) -> list[Any] | None:
         if isinstance(event, OF_THE_STORE):

@@ -203,7 +203,6 @@ class _Decoder(FollowingDecoder):
             self._read_message(read, message)
 
     def _read_message(self, read: RecordEvents, message: dict[str, Any]) -> None:
-        """Add the events of a message. An empty message gets no event."""
         role = text_or_empty(message.get("role"))
         parts = parts_of(message)
         first = len(read.events)
@@ -240,9 +239,6 @@ def _contents(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _result(answer: Any) -> Content:
-    """Return the content of a result: the contents of its parts, or the JSON text of any other
-    value.
-    """
     if type(answer) is list and answer and all(map(kind_of, answer)):
         return content_of_parts(_contents(answer))
     if type(answer) is str:
@@ -274,8 +270,6 @@ def _block(part: dict[str, Any]) -> dict[str, Any]:
 
 
 def _model_and_tokens(attributes: dict[str, Any]) -> dict[str, Any]:
-    """Return the model, the tokens and the cost of a reply as ``meta`` of an event."""
-
     def first(keys: tuple[str, ...], *kinds: type) -> Any:
         return next((attributes[key] for key in keys if type(attributes.get(key)) in kinds), None)
 

@@ -49,7 +49,6 @@ _SIGNALS = {"resourceSpans", "resourceMetrics", "resourceLogs"}
 
 
 def span_of(record: Any) -> dict[str, Any] | None:
-    """Return the span in a record: a request with one span."""
     match record:
         case {"resourceSpans": [{"scopeSpans": [{"spans": [dict(span)]}]}]}:
             return span
@@ -289,8 +288,8 @@ def _in_order_of_time(spans: Sequence[TracedSpan], traces: Mapping[str, Trace]) 
 
 
 def _requests(path: Path) -> Iterator[Located]:
-    """Yield a request for each span of a file. The file is a single request, or has a request on
-    each line.
+    """Yield a request for each span of a file. A file is a single request, or has a request on each
+    line.
     """
     document = None if on_lines(path, 1) else record_in(path)
     rows: Iterable[Located] = JsonLines(path)
@@ -330,9 +329,9 @@ class Trace:
         self._above: dict[str, str] = {}
         self._agents: set[str] = set()
         self._conversations: dict[str, dict[str | None, str]] = {key: {} for key in _CONVERSATIONS}
-        """Maps an attribute to the conversations that it names, by the id of the span. The key None
-        has the only conversation of the trace, or an empty text if the trace has several
-        conversations.
+        """Maps an attribute to the conversations that the attribute names. The key of a
+        conversation is the id of its span. The key None has the only conversation of the trace, or
+        an empty text if the trace has several conversations.
         """
         self._reports: list[tuple[str, int, Collection[str]]] = []
         """Spans with messages or usage. A row has the id of the span, when the span began, and
