@@ -1,4 +1,4 @@
-"""The store joins the codec, the aggregate and a recorder."""
+"""The store: it joins the codec, the rules of conversations, and a recorder."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _DOCUMENT_CHANGES: Final = "document_changes"
 
 
 class Store:
-    """A store of conversations. Each conversation is an append-only log of events. Any number of
+    """A store of conversations. A conversation is an append-only log of events. Any number of
     threads may use one store.
 
     As a context manager, a store closes its database at the end.
@@ -64,20 +64,20 @@ class Store:
         clock: Callable[[], datetime] | None = None,
         event_bytes_max: int = EVENT_BYTES_MAX,
     ) -> None:
-        """Open a store on a recorder. ``settings`` says how new rows are compressed and encrypted;
-        by default new rows are plain.
+        """Open a store on a recorder. ``settings`` determines how new rows are compressed and
+        encrypted. By default, new rows are plain.
         """
         check_whole("event_bytes_max", event_bytes_max, 1)
         self._recorder = recorder
         self.database = Database(recorder, settings, clock)
         self.path = recorder.path
-        """The file of the store; None for a store on a server or in memory."""
+        """The file of the store, or None for a store on a server or in memory."""
         self._event_bytes_max = event_bytes_max
         self._own_clock = clock is None
         self._projections: dict[str, InlineProjection] = {}
         self.last_documents: OrderedDict[str, Any] = OrderedDict()
-        """The documents of conversations after the last appends of this store, for
-        ``Documents``.
+        """The documents of some conversations after the last appends of this store. ``Documents``
+        uses them.
         """
 
     # -- writing
@@ -95,29 +95,30 @@ class Store:
         together: Sequence[Appending] = (),
         also: Callable[[WriteTransaction], object] | None = None,
     ) -> tuple[Recorded, ...]:
-        """Append one event or several, all or none. Return the recorded events in order; they have
-        the next ids.
+        """Append one or several events, all or none. Return the recorded events in their order,
+        with their ids.
 
-        ``expected_version`` is the version at which the caller decided to append, 0 for a new
-        conversation, or ``ANY_VERSION``. If equal events were appended under this
-        ``idempotency_key`` before, nothing is appended, and the events recorded then are returned,
-        even if the expected version is stale. ``dedupe="origin"`` leaves out the events whose
-        source id (``origin.format`` and ``origin.id``) the conversation has already, and returns
-        the appended events, which may be none. ``guard`` is called in the transaction if the
-        conversation exists: if ``guard`` raises an exception, ``append`` raises this exception and
+        ``expected_version`` is the version at which the caller decided to append. Pass 0 for a new
+        conversation, or ``ANY_VERSION``. If this ``idempotency_key`` was used before for equal
+        events, nothing is appended. The events recorded then are returned, even if the expected
+        version is outdated. ``dedupe="origin"`` leaves out the events whose source id
+        (``origin.format`` and ``origin.id``) the conversation already has. The returned events are
+        then the appended events, possibly none. ``guard`` is called in the transaction if the
+        conversation exists. If ``guard`` raises an exception, ``append`` raises this exception and
         appends nothing. Other writers wait while ``guard`` runs. ``generation`` names one of the
-        conversations that had this id: once that conversation is erased, the append raises
-        ``ConversationErased``, even if another conversation has the id now. ``together`` has
-        appends to other conversations, from ``Documents.prepare``. Either the appends to all
-        conversations happen, or no append happens. No append happens if the idempotency key or
-        ``dedupe`` leaves nothing to append. ``also`` is called in the transaction of the events and
-        may write data beside them.
+        conversations that had this id. If that conversation is erased, the append raises
+        ``ConversationErased``, even if a new conversation uses the id. ``together`` contains
+        appends to other conversations, from ``Documents.prepare``. Either all these appends happen,
+        or no append happens. If the idempotency key or ``dedupe`` leaves nothing to append, no
+        append happens. ``also`` is called in the transaction of the events, and may write further
+        data.
 
-        Raises ``VersionConflict`` (read again, decide again), ``InvalidEvent`` (an event breaks a
-        rule; the message names the rule), ``IdempotencyConflict`` (the key stands for other
-        events), ``ConversationErased``, ``StoreUnavailable``; ``TypeError`` if an argument has a
-        wrong type. Durability: the events are on disk when ``append`` returns. Cost: writing the
-        events, however long the conversation is.
+        Raises ``VersionConflict`` if the version differs: read again, decide again. Raises
+        ``InvalidEvent`` if an event breaks a rule, and the message names the rule. Raises
+        ``IdempotencyConflict`` if the key was used for other events. Raises ``ConversationErased``,
+        ``StoreUnavailable``, and ``TypeError`` if an argument has a wrong type. Durability: the
+        events are on disk when ``append`` returns. Cost: writing the events. The length of the
+        conversation does not matter.
         """
         work = prepare_append(
             self,
@@ -144,20 +145,20 @@ class Store:
                 raise
 
     def ingest(self, conversation: str, events: Iterable[Event | Encoded]) -> Ingested:
-        """Import a history unchanged. The rules about the form of an event apply to its events, but
-        no other rules for new events.
+        """Import a history without changes. The rules about the form of an event apply to imported
+        events, but the other rules for new events do not apply.
 
-        The events have ids 0, 1, 2, … in order, or no ids; some may be encoded. The first events
-        are compared with the events that the conversation already has, and only the later events
-        are added. So importing twice adds nothing, and a source that has grown adds its new events.
-        A new conversation appears whole or not at all. A long new conversation is staged in small
-        transactions, so that other writers need not wait.
+        The events have the ids 0, 1, 2, …, or no ids. Some events may be encoded already. The first
+        events are compared with the stored events of the conversation, and only the later events
+        are added. So importing twice adds nothing, and importing a longer source adds only its new
+        events. A new conversation appears completely or not at all. A long new conversation is
+        staged in small transactions, so that other writers need not wait.
 
-        Raises ``HistoryDiverged`` if an event differs from the stored event, or if the content of
-        the stored event was redacted; ``InvalidEvent``, ``ConversationErased``,
-        ``StoreUnavailable``, and the errors of the iterable. After an error nothing is imported,
-        except the first part of a long tail, which the next import continues. Durability: the
-        events are on disk when the method returns. Cost: reading all events of the history.
+        Raises ``HistoryDiverged`` if an event differs from the stored event, or if the stored event
+        was redacted. Raises ``InvalidEvent``, ``ConversationErased``, ``StoreUnavailable``, and the
+        errors of the iterable. After an error, nothing is imported. For an existing conversation, a
+        first part of many new events may stay, and the next import continues after it. Durability:
+        the events are on disk when the method returns. Cost: reading all events of the history.
         """
         history = self._encode_all(_in_order(events), "the history", finite=False)
         return Ingested(*ingest(self.database, conversation, history, self._project))
@@ -173,15 +174,17 @@ class Store:
         secret: bytes | None = None,
     ) -> int:
         """Append the events of a source's records, and return the new version. ``also`` is called
-        in the transaction of the events and may write data beside them. The events are recorded
-        now, or at ``recorded_at``, in microseconds since 1970, if no event of the conversation was
-        recorded later. The events' salts are random, or made from ``secret``: with ``secret``,
-        another copy of the source gets the same heads.
+        in the transaction of the events, and may write further data. The time of recording is now,
+        or ``recorded_at`` in microseconds since 1970. If an event of the conversation was recorded
+        later, that event's time is used. If ``secret`` is passed, the salts of the events are
+        computed from it, so that another copy of the source gets equal heads. Otherwise the salts
+        are random.
 
-        The rules about the form of an event apply to the events, but no other rules for new events.
-        The conversation may have records without events, and the appended events may belong to
-        these records. Raises ``VersionConflict``, ``ConversationNotFound``, ``InvalidEvent``.
-        Durability: the events are on disk when the method returns. Cost: writing the events.
+        The rules about the form of an event apply to these events, but the other rules for new
+        events do not apply. The conversation may have records without events, and the appended
+        events may belong to these records. Raises ``VersionConflict``, ``ConversationNotFound`` or
+        ``InvalidEvent``. Durability: the events are on disk when the method returns. Cost: writing
+        the events.
         """
         batch = [self._encode(event, finite=False) for event in events]
         work = partial(
@@ -200,18 +203,19 @@ class Store:
     def fork(
         self, conversation: str, at: int, new_id: str, *, replace_erased: bool = False
     ) -> ConversationRow:
-        """Begin the conversation ``new_id``, a fork, which shares the events of ``conversation`` up
+        """Begin the fork ``new_id``, a conversation that shares the events of ``conversation`` up
         to version ``at``.
 
-        The fork's ids continue from ``at``. The fork has its own expected versions and idempotency
-        keys; an append to the fork does not change its parent, and an append to the parent does not
-        change the fork. The fork's first event commits to its parent's head at ``at``. With
-        ``replace_erased``, ``new_id`` may be the id of an erased conversation; the tombstone stays.
+        The ids of the fork's own events begin at ``at``. The fork has its own expected versions and
+        idempotency keys. An append to the fork does not change its parent, and an append to the
+        parent does not change the fork. The head of the fork's first own event depends on its
+        parent's head at ``at``. If ``replace_erased`` is true, ``new_id`` may be the id of an
+        erased conversation, and the tombstone stays.
 
-        Raises ``ConversationNotFound``, ``ConversationErased``, ``InvalidArgument`` if the
-        conversation does not have that version, ``VersionConflict`` if ``new_id`` exists,
-        ``StoreUnavailable``. Durability: the fork is on disk when the method returns. Cost: writing
-        two rows, however long the fork's past is.
+        Raises ``ConversationNotFound``, ``ConversationErased`` or ``StoreUnavailable``. Raises
+        ``InvalidArgument`` if the conversation does not have that version, and ``VersionConflict``
+        if ``new_id`` exists. Durability: the fork is on disk when the method returns. Cost: writing
+        two rows. The length of the fork's past does not matter.
         """
         generation = Generation(replaces_erased=replace_erased)
         begin = partial(
@@ -226,7 +230,7 @@ class Store:
 
     def register(self, projection: InlineProjection) -> None:
         """From now on, call ``projection`` in the transaction of every append with structural
-        events. ``projection`` replaces an earlier projection of its name.
+        events. ``projection`` replaces an earlier projection with the same name.
         """
         self._projections[projection.name] = projection
 
@@ -235,13 +239,13 @@ class Store:
     def events(
         self, conversation: str, start: int = 0, stop: int | None = None, *, reverse: bool = False
     ) -> Iterator[Event]:
-        """Yield events with ``start <= id < stop``, in order; the present version limits ``stop``.
-        With ``reverse`` the newest event comes first.
+        """Yield the events with ``start <= id < stop`` in the order of their ids. If ``stop`` is
+        None, yield all later events. If ``reverse`` is true, the newest event comes first.
 
-        Raises ``ConversationNotFound`` or ``ConversationErased`` at once. Raises
-        ``ConversationErased`` also if the conversation is erased while the events are read. Raises
-        ``CorruptEvent`` if an event is missing or unreadable: a history is never returned
-        incomplete without an error. Cost: reading the yielded events, a page at a time.
+        Raises ``ConversationNotFound`` or ``ConversationErased`` when ``events`` is called, before
+        the first event is read. Raises ``ConversationErased`` also if the conversation is erased
+        while the events are read. Raises ``CorruptEvent`` if an event is missing or unreadable, so
+        an incomplete history always ends with an error. Cost: reading the yielded events by pages.
         """
         read = events_back if reverse else ReadTransaction.page
         return chain.from_iterable(
@@ -249,17 +253,17 @@ class Store:
         )
 
     def log(self, conversation: str, start: int = 0, stop: int | None = None) -> Iterator[Logged]:
-        """Yield the events that ``events`` yields, each with the store's clock when it was
-        recorded.
+        """Yield the events that ``events`` yields, with the times at which the store recorded
+        them.
         """
         return chain.from_iterable(
             pages(self.database, conversation, *_range(start, stop), _logged)
         )
 
     def version(self, conversation: str) -> int:
-        """Return the number of events, which is the next id; 0 for an unknown conversation. Raises
-        ``ConversationErased``. The method sends no query if the last append of this process was to
-        the conversation.
+        """Return the number of events, which is the next id. For an unknown conversation, return 0.
+        Raises ``ConversationErased`` if the conversation is erased. If the last append of this
+        process was to the conversation, the method sends no query.
         """
         cached = self.database.cached_state(conversation)
         if cached is not None and not cached.state.pending:
@@ -272,10 +276,10 @@ class Store:
     def conversations(
         self, after: str | None = None, limit: int = 100
     ) -> tuple[ConversationRow, ...]:
-        """Return at most ``limit`` conversations with ids after ``after``, in the order of their
-        ids' UTF-8 bytes.
+        """Return at most ``limit`` conversations with ids after ``after``, sorted by the UTF-8
+        bytes of their ids.
 
-        Pass the last id of a page as ``after`` to get the next page. Cost: reading the rows of the
+        To get the next page, pass the last id of a page as ``after``. Cost: reading the rows of the
         returned conversations.
         """
         size = max(check_whole("limit", limit), 0)
@@ -285,17 +289,17 @@ class Store:
         return self._listed(page)
 
     def iter_conversations(self, after: str | None = None) -> Iterator[ConversationRow]:
-        """Yield every conversation with an id after ``after``, in the order of their ids' UTF-8
-        bytes.
+        """Yield every conversation with an id after ``after``, sorted by the UTF-8 bytes of their
+        ids.
 
-        Cost: reading the rows of the yielded conversations, a page at a time, and memory for one
-        page.
+        Cost: reading the rows of the yielded conversations by pages, and memory for one page.
         """
         return paged(partial(self.conversations, limit=PAGE), attrgetter("id"), PAGE, after)
 
     def conversation(self, conversation: str, *, pending: bool = False) -> ConversationRow:
-        """Return the row of one conversation, even of an erased conversation. With ``pending``, the
-        events of an import that are not made yet stay unmade. Raises ``ConversationNotFound``.
+        """Return the row of one conversation, even of an erased conversation. If ``pending`` is
+        true, missing events of an import are not made. Raises ``ConversationNotFound`` if the
+        conversation does not exist.
         """
         find = partial(self.database.find, conversation=conversation, pending=pending)
         state = self.database.recorder.query(find)
@@ -304,10 +308,10 @@ class Store:
         return self._listed([state])[0]
 
     def forks_sharing(self, conversation: str, event_id: int) -> list[str]:
-        """Return the ids of the forks that share an event of a conversation. With the (negative) id
+        """Return the ids of the forks that share an event of a conversation. For the (negative) id
         of a summary, return the forks that share the summary's condensation.
 
-        Raises ``ConversationNotFound``, ``ConversationErased``. Cost: reading the rows of the
+        Raises ``ConversationNotFound`` or ``ConversationErased``. Cost: reading the rows of the
         forks.
         """
         database = self.database
@@ -321,10 +325,11 @@ class Store:
         return self._recorder.query(read)
 
     def recorded(self, conversation: str, idempotency_key: str) -> tuple[Recorded, ...]:
-        """Return the events that were appended under an idempotency key; an empty tuple for an
+        """Return the events that were appended under an idempotency key, or an empty tuple for an
         unknown key.
 
-        Raises ``ConversationNotFound``, ``ConversationErased``. Cost: reading the returned events.
+        Raises ``ConversationNotFound`` or ``ConversationErased``. Cost: reading the returned
+        events.
         """
         check_own_key(idempotency_key)
 
@@ -342,20 +347,20 @@ class Store:
         return self.query(conversation, read)
 
     def follow(self, after_position: int | str = 0, limit: int | None = None) -> Iterator[Recorded]:
-        """Yield all events recorded after a position, over all conversations, in the order of
-        positions, up to the present. On PostgreSQL, the events end before the oldest transaction
-        that still writes on the server: a later call yields the events of this transaction and of
-        later ones.
+        """Yield all events of all conversations that were recorded after a position, in the order
+        of positions, up to now. On PostgreSQL, the events end before the oldest transaction that is
+        still writing on the server. A later call yields the events of this transaction and of later
+        transactions.
 
-        Keep the last position and continue after that position later: no event is missed or comes
-        twice, and no later commit gets an earlier position. If the store has several members
-        (``?stores=``), a position has a number for each member, and only the events of one member
-        come in order. In a store with several members, keep ``str(recorded.position)``, and pass
-        this text.
+        Remember the last position, and continue after it in a later call. Then no event is missed
+        or comes twice, because no later commit gets an earlier position. If the store has several
+        members (``?stores=``), a position contains one number for each member. Only the events of
+        one member come in order. For a store with several members, remember
+        ``str(recorded.position)``, and pass this text.
 
-        Raises ``CorruptEvent`` at a damaged event; continue after the error's ``position``. Raises
-        ``StoreUnusable`` if SQLite cannot read a page of the file: ``foldlog store copy --damaged``
-        copies the other pages. Cost: reading the yielded events, a page at a time.
+        Raises ``CorruptEvent`` at a damaged event. Continue after the ``position`` of the error.
+        Raises ``StoreUnusable`` if SQLite cannot read a page of the file. ``foldlog store copy
+        --damaged`` copies the remaining pages. Cost: reading the yielded events by pages.
         """
         if not isinstance(after_position, str):
             check_whole("after_position", after_position)
@@ -367,19 +372,19 @@ class Store:
     def query(self, conversation: str, work: Callable[[ReadTransaction], T]) -> T:
         """Run ``work`` on the newest state of a conversation, and return the result of ``work``.
 
-        All reads of ``work`` show the conversation at one moment. ``work`` is run again if the
-        connection to a server breaks, so it must have no other effects. Raises
-        ``ConversationNotFound``, ``ConversationErased``, ``StoreUnavailable``.
+        All reads of ``work`` show the conversation at one moment. If the connection to a server
+        breaks, ``work`` runs again, so ``work`` must have no effects. Raises
+        ``ConversationNotFound``, ``ConversationErased`` or ``StoreUnavailable``.
         """
         return self._recorder.query(partial(read_existing, self.database, conversation, work))
 
     def project(self, conversation: str, work: Callable[[WriteTransaction], T]) -> T:
-        """Run ``work`` on the newest state of a conversation, in a write transaction. ``work`` may
-        write records beside the events.
+        """Run ``work`` on the newest state of a conversation in a write transaction, and return the
+        result of ``work``. ``work`` may write records beside the events.
 
-        ``work`` may be run again, so it must have no other effects. Raises
-        ``ConversationNotFound``, ``ConversationErased``, ``StoreUnavailable`` (also if the store is
-        open for reading only).
+        ``work`` may run more than once, so its writes must be its only effects. Raises
+        ``ConversationNotFound`` or ``ConversationErased``. Raises ``StoreUnavailable`` if the store
+        cannot be written now, and ``StoreUnusable`` if the store is read-only.
         """
         database = self.database
 
@@ -421,8 +426,8 @@ class Store:
     def _encode_all(
         self, events: Iterable[Event | Encoded], source: str, *, finite: bool = True
     ) -> Iterator[Encoded]:
-        """Encode events. An error names the event by its index in ``source``, the name of what
-        holds the events.
+        """Encode events. If an event is invalid, the error names its index in ``source``, a text
+        such as "the history".
         """
         for index, event in enumerate(events):
             try:
@@ -499,7 +504,7 @@ def prepare_append(
         or also is not None
         or together
     )
-    # Most appends need none of this, and are faster without it.
+    # Most appends have no options, and are faster without ``Besides``.
     if has_options or structural or _DOCUMENT_CHANGES in map(_kind, batch):
         project = store._project if structural and store._projections else None
         work.besides = Besides(idempotency_key, guard, dedupe, project, together, also)
@@ -515,7 +520,7 @@ def prepare_append(
 
 
 def _in_order(events: Iterable[Event | Encoded]) -> Iterator[Event | Encoded]:
-    """Yield the events of a history. Raises ``InvalidEvent`` if an event has an id that is not its
+    """Yield the events of a history. Raise ``InvalidEvent`` if the id of an event differs from its
     index.
     """
     for index, event in enumerate(events):
@@ -536,9 +541,7 @@ def _logged(reading: ReadTransaction, start: int, stop: int) -> Iterator[Logged]
 
 
 def _range(start: int, stop: int | None) -> tuple[int, int]:
-    """Check and return a range of ids. The range goes up to the end of the conversation if ``stop``
-    is None.
-    """
+    """Check and return a range of ids. If ``stop`` is None, the range has no end."""
     return max(check_whole("start", start), 0), (
         NUMBER_MAX if stop is None else check_whole("stop", stop)
     )

@@ -1,6 +1,6 @@
-"""Convert times that come from outside: from a caller, a source, another program.
+"""Convert times that come from outside: from a caller, a source or another program.
 
-Another function, ``foldlog.eventstore.arguments.to_microseconds``, checks the store's clock.
+``foldlog.eventstore.arguments.to_microseconds`` checks the times of the store's clock.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any, Final, NewType
 
 EventTime = NewType("EventTime", datetime)
 """The time of an event according to its source. Every reader can convert this time to UTC and write
-it as ISO 8601. The time has no zone if the event's source names no zone.
+it as ISO 8601. If the source names no time zone, this time has no zone.
 """
 EPOCH: Final = EventTime(datetime(1970, 1, 1, tzinfo=UTC))
 _MINUTE = timedelta(minutes=1)
@@ -18,8 +18,8 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def event_time(time: datetime) -> EventTime:
-    """Return a time of a source. A time whose offset has seconds is converted to UTC, because ISO
-    8601 cannot write seconds in an offset.
+    """Return a time of a source in the form in which it is stored. If the offset of the time has
+    seconds, the time is converted to UTC, because ISO 8601 cannot write seconds in an offset.
 
     Raises ``ValueError`` if the year of the time in UTC is not from 1 to 9999.
     """
@@ -37,7 +37,7 @@ def event_time(time: datetime) -> EventTime:
 
 
 def parse_event_time(text: Any) -> EventTime | None:
-    """Return the time in a text of a source; None if the value is not a text with a time."""
+    """Return the time in a text of a source, or None if the value is not a text with a time."""
     try:
         if isinstance(text, str):
             return event_time(datetime.fromisoformat(text))
@@ -47,12 +47,14 @@ def parse_event_time(text: Any) -> EventTime | None:
 
 
 def in_utc(time: EventTime) -> EventTime:
-    """Return a time in a form that can be compared with other times. A time without a zone counts
-    as UTC everywhere.
+    """Return a time that can be compared with other times. A time without a zone counts as UTC
+    everywhere.
     """
     return time if time.tzinfo else EventTime(time.replace(tzinfo=UTC))
 
 
 def event_microseconds(time: EventTime) -> int:
-    """Return the exact number of microseconds from 1970 to a time: negative for an earlier time."""
+    """Return the exact number of microseconds from 1970 to a time. For an earlier time, the number
+    is negative.
+    """
     return (in_utc(time) - EPOCH) // _MICROSECOND

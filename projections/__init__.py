@@ -1,24 +1,27 @@
-"""The read side: the View of a conversation, now or at an earlier version, as a fold of its log.
+"""The read side: the View of a conversation, at its present or an earlier version, as a fold of its
+log.
 
-``fold.py`` is the fold. The fold uses ``units.py`` (which events belong together),
-``left_behind.py`` and ``v0_dialect.py``. ``view.py`` is the result of the fold, and ``messages/``
-makes chat messages of a View. ``stored/`` stores the structure of a View beside the events, and
-loads this structure again. ``views.py`` makes Views of stored conversations. ``explain.py`` says
-why an event is shown or not, and what changed. ``lifetimes/`` says for all events and versions
-whether the event is shown, in one pass over the log. ``audit.py`` compares stored revisions with
-the log. Of these modules only ``tool_results.py`` appends events.
+``fold.py`` is the fold. The fold uses ``units.py`` (the events that belong together),
+``left_behind.py`` and ``v0_dialect.py``. ``view.py`` defines the result of the fold, and
+``messages/`` makes chat messages of a View. ``stored/`` stores the structure of a View beside the
+events, and loads it again. ``views.py`` makes the Views of stored conversations. ``explain.py``
+explains why an event is shown or not, and what changed between two Views. ``lifetimes/`` computes
+for all events and all versions, in one pass over the log, whether the event is shown. ``audit.py``
+compares stored revisions with the log. ``tool_results.py`` is the only module here that appends
+events.
 
     items.py intervals.py                  the events of a View as a sequence; sets of ids as
                                            intervals
-    condensations.py retractions.py        the condensations that made a View; which events
+    condensations.py retractions.py        the condensations that made a View; the events that
                                            retractions took back
     tool_results.py                        record the result of a call, or close a call whose result
                                            will never come
-    effects.py                             whether each call has run, even if Views forget it
+    effects.py                             whether the tool of a call has run, even if Views forget
+                                           the call
     errors.py                              versions and events that do not exist
 """
 
-# from the root of a checkout: each class would be there twice
+# An import from the root of a checkout would define each class twice.
 if __name__ != "foldlog.projections":
     raise ImportError(
         "there is no package 'projections'; import 'foldlog.projections'", name=__name__

@@ -24,10 +24,10 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """The outcome of the audit of one conversation. ``missing`` counts revisions that are not
-    stored: a writer without the projection appended their events, or an earlier version of foldlog
-    stored them in its own form. A missing revision is not a finding: the next structural event
-    stores missing revisions.
+    """The result of the audit of one conversation. ``missing`` is the number of revisions that are
+    not stored. A writer without the projection appended their events, or an earlier version of
+    foldlog stored them in an older form. A missing revision is not a finding, because the next
+    structural event stores all missing revisions.
     """
 
     conversation: str
@@ -41,7 +41,7 @@ def audit(store: Store, conversation: str) -> Audit:
     """Fold a conversation from its first event, and compare the fold with every stored revision.
 
     Raises the errors of ``Views.current``. Cost: reading the log, in one read transaction. The
-    memory grows with the View, and by some hundred bytes for each structural event.
+    memory grows with the View, and by a few hundred bytes for each structural event.
     """
     return store.query(conversation, _audit)
 
@@ -61,7 +61,8 @@ def _audit(reading: ReadTransaction) -> Audit:
         elif expected is None:
             findings.append(Finding(version, "the log has no structural event with this version"))
         elif found_record is None or found_record.code < CODE:
-            # The next structural event stores a missing revision, and replaces an older form.
+            # The next structural event stores a missing revision, and replaces a revision in an
+            # older form.
             missing += 1
         elif problem := _problem(found_record, expected):
             findings.append(Finding(version, problem))

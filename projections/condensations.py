@@ -15,9 +15,9 @@ from foldlog.projections.retractions import intervals_kept
 
 @dataclass(eq=False, repr=False)
 class StoredCondensations(Sequence[CondensationAction]):
-    """The condensations of a conversation up to a version, the oldest first, then the condensations
-    in ``newer``. ``len`` reads nothing. Each iteration, and each index, reads condensations from
-    the log.
+    """The condensations of a conversation up to a version, from the oldest to the newest. The
+    condensations in ``newer`` come last. ``len`` reads nothing. Every iteration and every access by
+    index reads the condensations from the log.
 
     Reading raises the errors of ``foldlog.eventstore.Store.events``.
     """

@@ -1,14 +1,15 @@
 """Effects: whether the tool of a call has run. Effects are folded from the log and not from a View,
 because a View may forget events.
 
-An action is the intent, and its observation the outcome. An annotation ``MARK`` between the two
-says that the tool began. If a runtime stores the action only later, the annotation has the intent.
-A late outcome is a message of the environment, beside the observation.
+An action is the intent to call a tool, and its observation is the outcome. An annotation ``MARK``
+between the action and the observation records that the tool began. If a runtime stores the action
+only later, the annotation contains the intent. A late outcome is a message of the environment, in
+addition to the observation.
 
-    intended   not begun: any worker may run it
-    begun      it runs now: the lease under which it began is still held
-    done, failed   it has an outcome
-    unknown    it began, and how it ended was never recorded
+    intended   the tool has not begun: any worker may run it
+    begun      the tool is running: the lease under which it began is still held
+    done, failed   the call has an outcome
+    unknown    the tool began, but its outcome was never recorded
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ from foldlog.eventstore import (
 from foldlog.eventstore.inside import has_content
 
 MARK: Final = "foldlog.effect"
-"""The name of the annotation that says that the tool of its ``cause`` begins. This name is also the
-key of the effect's fields in later events.
+"""The name of the annotation that records that the tool of its ``cause`` begins. This name is also
+the key of the effect's fields in later events.
 """
 EffectState = Literal["intended", "begun", "done", "failed", "unknown"]
 STATES: Final = frozenset(get_args(EffectState))
@@ -41,11 +42,11 @@ class Effect:
     """The effect of one call.
 
     ``call``      the action
-    ``key``       names this effect for ever, also in other systems: 32 hexadecimal digits
+    ``key``       the name of this effect in all systems, which never changes: 32 hexadecimal digits
     ``state``     ``intended``, ``begun``, ``done``, ``failed`` or ``unknown``
-    ``attempts``  how often its tool began
-    ``outcome``   the result of the tool, or the text of a person; if the effect is unknown, the
-                  text that the model got instead, or None
+    ``attempts``  the number of times that the tool began
+    ``outcome``   the result of the tool, or the text of a person; for an unknown effect, the text
+                  that the model got instead, or None
     """
 
     call: Action
@@ -57,8 +58,8 @@ class Effect:
 
 @dataclass(slots=True)
 class CallTrace:
-    """The events of one call: its marks, its observation, and its late outcomes, the newest
-    last.
+    """The events of one call: its marks, its observation, and its late outcomes from the oldest to
+    the newest.
     """
 
     call: Action
@@ -66,11 +67,13 @@ class CallTrace:
     observation: Observation | None = None
     late: list[dict[str, Any]] = field(default_factory=list)
     is_told: bool = False
-    """Whether the model got, instead of the result, a text that says that the call may have run."""
+    """Whether the model got a text in place of the result, which says that the call may have
+    run.
+    """
 
     def state(self, living: str | None) -> EffectState:
         """Return the state of the call's effect. ``living`` is the lease of the worker that runs
-        the conversation now; None if no worker runs it.
+        the conversation now, or None if no worker runs it.
         """
         if self.late:
             return "failed" if self.late[-1].get("is_error") else "done"
@@ -80,7 +83,8 @@ class CallTrace:
         if self.observation is None:
             return self._state_without_outcome(living)
         if self.observation.is_error and self.marks and not has_content(self.observation):
-            # It was redacted, so no field tells whether the call failed or its outcome is unknown.
+            # The observation was redacted, so no field tells whether the call failed or its outcome
+            # is unknown.
             return "unknown"
         return "failed" if self.observation.is_error else "done"
 
@@ -92,27 +96,26 @@ class CallTrace:
         return "begun" if lease is not None and lease == living else "unknown"
 
     def is_left_by(self, process: str) -> bool:
-        """Return whether another process began the call, and recorded no outcome and no text for
-        the model.
+        """Return whether another process began the call, and recorded neither an outcome nor a text
+        for the model.
         """
         is_open = self.observation is None and not self.late and not self.is_told
         return bool(self.marks) and is_open and self._state_without_outcome(process) == "unknown"
 
     @property
     def outcome(self) -> Any:
-        """The newest outcome of the call; None if the call has no outcome."""
+        """The newest outcome of the call, or None."""
         if self.late:
             return self.late[-1].get("outcome")
         return None if self.observation is None else self.observation.content
 
 
 def trace(events: Iterable[Event]) -> dict[int, CallTrace]:
-    """Return the traces of the calls among these events, by the id of the call. Any events are
-    accepted.
+    """Return the traces of the calls among these events, by the id of the call.
 
     A mark with an intent comes from a runtime that stores the call itself only later. A later
-    action with the mark's ``call_id`` is this call, and gets the mark's trace. So the returned ids
-    include ids of marks. Cost: one pass over the events.
+    action with the mark's ``call_id`` is this call, and gets the mark's trace. Therefore the
+    returned ids include ids of marks. Cost: one pass over the events.
     """
     traces = dict[int, CallTrace]()
     by_call_id = dict[str, int]()
@@ -131,7 +134,8 @@ def trace(events: Iterable[Event]) -> dict[int, CallTrace]:
                 if called is None and event.call_id is not None:
                     called = by_call_id.get(event.call_id)
                 if called in traces:
-                    # It replaces an observation that was taken back: the call was open again.
+                    # This observation replaces an observation that was retracted, after which the
+                    # call was open again.
                     traces[called].observation = event
             case Annotation(name=name, data={"intent": dict(intent)}) if name == MARK:
                 traces[event.id] = CallTrace(_intended(event.id, intent), [event])
@@ -149,9 +153,7 @@ def trace(events: Iterable[Event]) -> dict[int, CallTrace]:
 
 
 def effect_fields(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of an effect in ``meta``, ``extras`` or a mark; an empty map if there are
-    no such fields.
-    """
+    """Return the fields of an effect in ``meta``, ``extras`` or a mark, or an empty map."""
     effect = fields.get(MARK)
     return effect if isinstance(effect, dict) else {}
 
@@ -165,20 +167,16 @@ def key_of(head: bytes) -> str:
 
 
 def key_of_mark(key: str, attempt: int) -> str:
-    """Return the idempotency key under which the mark of an attempt is appended."""
     return f"{MARK} {key} {attempt}"
 
 
 def key_of_intent(call_id: str) -> str:
-    """Return the idempotency key under which the first intent of the call with this id is
-    appended.
-    """
     return f"{MARK} intent {call_id}"
 
 
 def first_own(reading: ReadTransaction) -> int:
-    """Return the id of the first event after the events that the conversation shared with its
-    parent when it was forked. A detached conversation has copies of the shared events.
+    """Return the id of the first event that the conversation did not share with its parent when it
+    was forked. A detached conversation has copies of the shared events.
     """
     return max((origin.version for origin in reading.origins()), default=0)
 
@@ -201,8 +199,8 @@ def begun_among(store: Store, conversation: str, calls: Sequence[Action]) -> fro
 
 
 def in_doubt(events: Sequence[Event]) -> Iterator[int]:
-    """Yield the ids of calls that may or may not have run, and the ids of the results of these
-    calls. Calls are left out if a later event of the View says whether they ran.
+    """Yield the ids of the calls that may or may not have run, and the ids of their results. If a
+    later event of the View says whether a call ran, the call is left out.
     """
     settled = {
         effect_fields(event.meta).get("key") for event in events if isinstance(event, Message)

@@ -1,6 +1,4 @@
-"""The errors of Views: the conversation does not have the version or the event that was asked
-for.
-"""
+"""The errors of Views: the conversation does not have the requested version or event."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Why an event is in the View or is not, and what changed between two Views of one conversation."""
+"""Explain why a View shows an event or not, and what changed between two Views of one
+conversation.
+"""
 
 from __future__ import annotations
 
@@ -35,13 +37,12 @@ class Why:
     shown         ``position`` is the index of ``event``; ``sent`` says whether a model is sent
                   ``event``
     forgotten     ``by`` is the event that forgot ``event``, at version ``forgotten_at``: a
-                  condensation; in some imported histories a request. ``summary`` is the summary
-                  that ``by`` put in the place of ``event``, if there is one. ``stands_in`` is the
-                  summary that the View shows for ``event``: ``summary``, or a later summary that
-                  replaced ``summary``
+                  condensation, or in some imported histories a request. ``summary`` is the summary
+                  that ``by`` put in place of ``event``, or None. ``stands_in`` is the summary that
+                  the View shows for ``event``: ``summary``, or a later summary that replaced it
     taken back    ``by`` is the retraction that took ``event`` back, at version ``forgotten_at``
-    never shown   ``by`` is the imported condensation that forgot ``event`` before ``event`` came,
-                  if there is one
+    never shown   ``by`` is the imported condensation that forgot ``event`` before ``event`` was
+                  appended, or None
 
     ``reason`` is a sentence for people.
     """
@@ -76,9 +77,9 @@ class Summarized:
 class Difference:
     """The changes of the View from version ``before`` to version ``after``.
 
-    ``entered`` has the events that only the later View shows, ``left`` the events that only the
-    earlier View shows, both in the order of the View. ``summarized`` has the events among ``left``
-    that a summary stands for, the oldest condensation first.
+    ``entered`` contains the events that only the later View shows. ``left`` contains the events
+    that only the earlier View shows. Both are in the order of the View. ``summarized`` contains the
+    events of ``left`` that a summary replaced, from the oldest to the newest condensation.
     """
 
     before: int
@@ -93,15 +94,15 @@ class Difference:
 
 
 Structural = Callable[[int], Iterable[Event]]
-"""The structural events of a conversation from an id on, in order."""
+"""Returns the structural events of a conversation from an id on, in their order."""
 
 
 def explain_event(event: Event, view: View, structural: Structural) -> Why:
-    """Explain the fate of ``event``: an event of the conversation of ``view``, or the summary of a
-    condensation.
+    """Explain the fate of ``event``. ``event`` is an event of the conversation of ``view``, or the
+    summary of a condensation.
 
     Cost: one pass over the View. A forgotten event also costs reading the structural events after
-    it; in an import from V0 it also costs reading the structural events before the event.
+    it. In an import from V0, it also costs reading the structural events before it.
     """
     position = next((place for place, shown in enumerate(view) if shown.id == event.id), None)
     if position is not None:
@@ -120,9 +121,7 @@ def explain_event(event: Event, view: View, structural: Structural) -> Why:
 
 
 def _buried_by(event: Event, structural: Structural) -> Event | None:
-    """Return the condensation that forgot an event of V0 before the event came; None if no
-    condensation forgot the event early.
-    """
+    """Return the condensation that forgot an event of V0 before the event was appended, or None."""
     earlier = [change for change in structural(0) if change.id < event.id]
     remaining_ids = intervals_kept(earlier, event.id)
     return next(
@@ -138,10 +137,12 @@ def _buried_by(event: Event, structural: Structural) -> Event | None:
 
 
 def explain_difference(before: View, after: View, structural: Structural) -> Difference:
-    """Return the changes from one View to another of a conversation with these structural events.
+    """Return the changes from one View to another View of a conversation with these structural
+    events.
 
-    Cost: one pass over both Views and over the structural events between them. Each structural
-    event costs one look at the events of the first View that are not explained yet.
+    Cost: one pass over both Views and over the structural events between the two versions. Each
+    structural event also costs one pass over the events of the first View that are not explained
+    yet.
     """
     ids_before = {event.id for event in before}
     ids_after = {event.id for event in after}
@@ -166,12 +167,12 @@ def explain_difference(before: View, after: View, structural: Structural) -> Dif
 
 
 def forgets_of(structural: Event) -> Callable[[Event], bool]:
-    """Return a function that says whether ``structural`` forgets an event, or a summary, that the
-    View shows when ``structural`` comes.
+    """Return a function that tests whether ``structural`` forgets an event or a summary of the
+    View.
     """
     if names_source_ids(structural):
         tomb = entomb((), structural)
-        # In the V0 dialect a new summary replaces the former one.
+        # In the V0 dialect, a new summary replaces the former summary.
         replaces = isinstance(structural, CondensationAction) and structural.summary is not None
         return lambda event: replaces if event.id < 0 else is_buried(tomb, event)
     if not isinstance(structural, CondensationAction):
@@ -234,7 +235,7 @@ def _never_shown_because(event: Event, view: View) -> str:
 
 
 def _explain_forgotten(event: Event, view: View, structural: Structural) -> Why:
-    # A summary came with its condensation.
+    # A summary was made together with its condensation.
     origin_id = summary_of(event.id) if event.id < 0 else event.id
     later = list(structural(origin_id + 1))
     remaining_ids = intervals_kept(later, view.version)
@@ -268,10 +269,10 @@ def _explain_forgotten(event: Event, view: View, structural: Structural) -> Why:
 
 def _explain_taken_back(event: Event, origin_id: int, view: View, later: Iterable[Event]) -> Why:
     """Explain why an event was taken back. Several retractions may have removed the event and
-    brought it back: the explanation names the last retraction that removed the event.
+    brought it back. The explanation names the last retraction that removed the event.
     """
     by: Retraction | None = None
-    # Pairs: from this version on the event is in the conversation, or is not.
+    # Pairs of a version and whether the conversation contains the event from this version on.
     presence = [(0, False), (origin_id + 1, True)]
     for change in later:
         if isinstance(change, Retraction):
@@ -294,12 +295,12 @@ def _explain_taken_back(event: Event, origin_id: int, view: View, later: Iterabl
 def _follow(
     event: Event, shown: Container[int], structural: Iterable[Event]
 ) -> tuple[Event | None, CondensationSummary | None, CondensationSummary | None]:
-    """Follow ``event`` through the structural events after it that were not taken back.
+    """Follow ``event`` through the later structural events that were not taken back.
 
-    Return the event that forgot it; the summary that was put in its place; and the summary that
-    stands for it in the View, which shows the ids ``shown``. The summary that stands for the event
-    is a later summary if the first summary was summarized again, and None if no summary stands for
-    the event.
+    Return the event that forgot it, and the summary that replaced it. Return also the summary that
+    replaces it in the View, which shows the ids ``shown``. If a summary was itself summarized, the
+    summary in the View is the later summary. If the View shows no such summary, the third value is
+    None.
     """
     by: Event | None = None
     first: CondensationSummary | None = None

@@ -1,17 +1,18 @@
-"""The View as a fold: each event changes what the View shows.
+"""The View as a fold: every event changes what the View shows.
 
-There is one fold, for any number of events, so folding step by step and folding at once cannot
-differ. The fold accepts every event of a log and repairs nothing. ``well_formed`` makes the events
-of a View fit for a model.
+There is only one fold, for any number of events. So a fold in many steps and a fold in one step
+cannot differ. The fold accepts every event of a log and repairs nothing. ``well_formed`` makes the
+events of a View acceptable for a model.
 
     a shown event          is added to the end
     CondensationRequest    sets the flag
-    CondensationAction     removes what it forgets, then inserts its summary at its offset; clears
-                           the flag
-    Retraction             the View is again as it was at a version; the flag stays set, or is set
-                           if it was set then
+    CondensationAction     removes the events that it forgets, inserts its summary at its offset,
+                           and clears the flag
+    Retraction             restores the View of an earlier version; the flag stays set, or is set if
+                           it was set at that version
 
-A condensation imported from V0 follows other rules: see ``foldlog.projections.v0_dialect``.
+A condensation imported from V0 follows other rules, which ``foldlog.projections.v0_dialect``
+describes.
 """
 
 from __future__ import annotations
@@ -43,23 +44,23 @@ from foldlog.projections.v0_dialect import Register, clamp, entomb, find_buried,
 
 
 class PastLog(Protocol):
-    """The past of a View: the earlier states that a retraction may return to, and the events of the
-    log.
+    """The past of a View: the events of the log, and the earlier states to which a retraction may
+    return.
     """
 
     @property
     def memory(self) -> dict[str, Any]:
-        """A cache of values that readers derived from this past, by names that the readers choose.
-        A later View of the conversation may share this cache. The cache is emptied when an event is
-        redacted, so readers must be able to derive each value again.
+        """A cache of values that readers derived from this past. The readers choose the names of
+        their values. A later View of the conversation may share this cache. A redaction empties the
+        cache, so readers must be able to derive every value again.
         """
 
     @property
     def redactions(self) -> int:
-        """The number of redacted events of the conversation when its View was read."""
+        """The number of redacted events of the conversation when the View was read."""
 
     def at(self, version: int) -> Folded:
-        """Return the state at ``version``, with all condensations that made it."""
+        """Return the state at ``version``, with all condensations that made this state."""
 
     def events(self, start: int, stop: int) -> Sequence[Event]:
         """Return the events of the log with ids from ``start`` to before ``stop``, shown or not.
@@ -69,12 +70,13 @@ class PastLog(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ViewState:
-    """The part of a View that is needed to continue the fold.
+    """The part of a View that the next step of the fold needs.
 
-    ``items`` has the shown events, and summaries at a fixed place. The ids of events ascend;
-    summaries have negative ids. ``left_behind`` has the ids of items whose unit lost another
-    member: no model is sent an item in ``left_behind``. ``register`` and ``tomb`` belong to the V0
-    dialect. A retraction reads an earlier state from ``past``, which is not compared.
+    ``items`` contains the shown events, and the summaries that have a fixed place. The ids of
+    events ascend, and summaries have negative ids. ``left_behind`` contains the ids of items whose
+    unit lost another member. No model is sent such an item. ``register`` and ``tomb`` belong to the
+    V0 dialect. A retraction reads an earlier state from ``past``. Comparisons of states ignore
+    ``past``.
     """
 
     version: int = 0
@@ -87,14 +89,14 @@ class ViewState:
 
     @property
     def events(self) -> tuple[Event, ...]:
-        """Return the events of the View, in order."""
+        """The events of the View in their order."""
         if self.register is None:
             return self.items[:]
         return tuple(insert_register(self.items, self.register))
 
     @property
     def count(self) -> int:
-        """Return the number of events of the View."""
+        """The number of events of the View."""
         return len(self.items) + (self.register is not None)
 
 
@@ -103,11 +105,11 @@ EMPTY = ViewState()
 
 
 class Folded(NamedTuple):
-    """A state, and the condensations among the events that were folded into it.
+    """A state, and the condensations among the events that were folded into this state.
 
-    If a retraction returned to a state before the start of the fold, ``older`` has the
-    condensations before that state. Without such a retraction ``older`` is None, and the
-    condensations before the start still count.
+    If a retraction returned to a state before the start of the fold, ``older`` contains the
+    condensations before that state. Otherwise ``older`` is None, and the condensations before the
+    start still count.
     """
 
     state: ViewState
@@ -116,14 +118,14 @@ class Folded(NamedTuple):
 
 
 def fold(events: Iterable[Event], start: ViewState = EMPTY) -> Folded:
-    """Return the state after ``events``, which follow ``start``: their ids are dense and begin with
-    the version of ``start``.
+    """Return the state after ``events``. The ids of ``events`` are dense and begin with the version
+    of ``start``.
 
-    Events that are in no conversation yet (id -1) get the next ids. Raises ``InvalidEvent`` if the
-    first or last id is wrong. Raises ``UnknownEventType`` for a structural event of an unknown
-    kind: a View that skipped the event would be wrong. Cost: one pass over the events, and for each
-    condensation or retraction one pass over the items of the View at that moment. The state keeps
-    the events in memory, because a later event may be a retraction.
+    Events that no conversation contains yet (id -1) get the next ids. Raises ``InvalidEvent`` if
+    the first or the last id is wrong. Raises ``UnknownEventType`` for a structural event of unknown
+    kind, because a View without this event would be wrong. Cost: one pass over the events. Each
+    condensation or retraction also costs one pass over the items of the View at its version. The
+    state keeps the events in memory, because a later event may be a retraction.
     """
     numbered = _numbered(events, start.version)
     version = start.version + len(numbered)
@@ -137,8 +139,8 @@ def fold(events: Iterable[Event], start: ViewState = EMPTY) -> Folded:
 
 
 def _fold_back(start: ViewState, numbered: Sequence[Event]) -> Folded:
-    """Return the fold of events with retractions among them. The fold stops at each version that a
-    retraction returns to, and keeps the state at this version.
+    """Return the fold of events with retractions among them. The fold stops at each version to
+    which a retraction returns, and keeps the state at this version.
     """
     first = start.version
     version = start.version + len(numbered)
@@ -170,8 +172,8 @@ def _fold_back(start: ViewState, numbered: Sequence[Event]) -> Folded:
 
 
 def _before(state: ViewState, version: int) -> Folded:
-    """Return the earlier state at a version. Raises ``LookupError`` if ``state`` has no past from
-    which the earlier state can be read.
+    """Return the earlier state at a version. Raises ``LookupError`` if ``state`` has no past that
+    contains the earlier state.
     """
     if version == 0:
         return Folded(EMPTY, ())
@@ -186,13 +188,15 @@ def _before(state: ViewState, version: int) -> Folded:
 
 @dataclass(frozen=True, slots=True)
 class _Retained:
-    """The past of a fold in memory: the events of the fold, and the past before them."""
+    """The past of a fold in memory: the events of the fold, and the past before these events."""
 
     before: PastLog | None
     version: int
     batch: Sequence[Event]
     memory: dict[str, Any] = field(default_factory=dict)
-    """Each past has a cache of its own: two Views may continue one View in different ways."""
+    """Every past has its own cache, because two Views may continue one View with different
+    events.
+    """
 
     @property
     def redactions(self) -> int:
@@ -235,14 +239,14 @@ class _Retained:
 def resume(
     start: ViewState, events: Sequence[Event], version: int, places: Sequence[int] | None = None
 ) -> Folded:
-    """Return the fold of all events from ``start`` up to ``version``. ``events`` has the events
-    among them that are shown or structural, in order; all other events change nothing. If the
-    caller knows which ``events`` do more than join the end of the View, ``places`` has their
-    indices. Raises ``UnknownEventType``. Cost: as much as ``fold``.
+    """Return the fold of all events from ``start`` up to ``version``. ``events`` contains only the
+    shown and the structural events, in their order, because all other events change nothing.
+    ``places`` contains the indices of the ``events`` that do more than join the end of the View. If
+    ``places`` is None, it is computed. Raises ``UnknownEventType``. Cost: as much as ``fold``.
     """
     if places is None:
         places = _places_of_changes(events)
-    # Most steps only add events to the end of the View: then no list of items is made.
+    # Most steps only add events to the end of the View, and then no list of items is made.
     if not places:
         return Folded(add_shown(start, events, version), ())
     folding = _Folding(start)
@@ -251,8 +255,8 @@ def resume(
 
 
 def add_shown(start: ViewState, events: Sequence[Event], version: int) -> ViewState:
-    """Return the state after shown events that are not structural: such events are added to the
-    end, and split no unit. Cost: one pass over the events.
+    """Return the state after shown events that are not structural. Such events join the end of the
+    View, and split no unit. Cost: one pass over the events.
     """
     return ViewState(
         version,
@@ -266,20 +270,20 @@ def add_shown(start: ViewState, events: Sequence[Event], version: int) -> ViewSt
 
 
 def _not_buried(tomb: Intervals, events: Sequence[Event]) -> Sequence[Event]:
-    """Return the events without those that a condensation of the V0 dialect forgot before they
-    came.
+    """Return the events without the events that a condensation of the V0 dialect forgot before they
+    were appended.
     """
     buried = set(find_buried(tomb, events))
     return [event for index, event in enumerate(events) if index not in buried]
 
 
 def _event_of(item: Any) -> Event:
-    """Return an item of a history as an event. A condenser's ``Condensation`` stands for the action
-    in it. Raises ``InvalidEvent`` for an item that is neither an event nor a ``Condensation``.
+    """Return an item of a history as an event. A condenser's ``Condensation`` is replaced by its
+    action. Raises ``InvalidEvent`` if the item is neither an event nor a ``Condensation``.
     """
     if isinstance(item, Event):
         return item
-    action = getattr(item, "action", None)  # condensers are above this package
+    action = getattr(item, "action", None)  # this package must not import the condensers
     if isinstance(action, CondensationAction):
         return action
     raise InvalidEvent(
@@ -292,7 +296,7 @@ def _numbered(events: Iterable[Event], version: int) -> Sequence[Event]:
     numbered = events if isinstance(events, list | tuple) else list(events)
     if not numbered:
         return numbered
-    # Look at each kind once: there are few kinds and many events.
+    # Check the set of kinds, because there are few kinds and many events.
     if not all(issubclass(kind, Event) for kind in set(map(type, numbered))):
         numbered = [_event_of(item) for item in numbered]
     if NOT_RECORDED in (numbered[0].id, numbered[-1].id):
@@ -311,7 +315,6 @@ def _numbered(events: Iterable[Event], version: int) -> Sequence[Event]:
 
 
 def _why_unknown(event: UnknownEvent) -> str:
-    """Return the error text for an event that makes further Views impossible."""
     return (
         f"event {event.id} is of kind {event.stored_kind!r} (schema {event.stored_schema}), which"
         " this version does not know and which changes the View; upgrade foldlog to read this"
@@ -320,7 +323,7 @@ def _why_unknown(event: UnknownEvent) -> str:
 
 
 class _Folding:
-    """A fold in progress: mutable, and private to this file."""
+    """A fold in progress."""
 
     def __init__(self, start: ViewState) -> None:
         self._start = start.items
@@ -335,8 +338,8 @@ class _Folding:
 
     @property
     def _items(self) -> list[Event]:
-        """The items as a list, which may be changed; ``_ids`` has the ids of the items. Neither
-        list is made while events are only added to the end.
+        """The items as a list, which may be changed. ``_ids`` contains the ids of the items. While
+        events only join the end, neither list is made.
         """
         if self._changed is None:
             self._changed = [*self._start, *self._added]
@@ -369,7 +372,7 @@ class _Folding:
             self._ids += _ids_of(events)
 
     def _fold_in(self, event: Event) -> None:
-        """Fold in one event that does more than add itself to the end of the View."""
+        """Fold in one event that does more than join the end of the View."""
         if isinstance(event, CondensationAction):
             if names_source_ids(event):
                 self._condense_from_v0(event)
@@ -409,12 +412,11 @@ class _Folding:
         self._forget(find_buried(self._tomb, self._items), self._items)
 
     def _forget(self, indices: Sequence[int], items: list[Event]) -> None:
-        """Remove the items at these ascending indices."""
         if not indices:
             return
         start = indices[0]
         stop = indices[-1] + 1
-        # Condensers mostly forget one piece, which is cut out without looking at each event.
+        # Condensers usually forget one piece, which is cut out without a look at each event.
         if len(indices) == stop - start:
             forgotten = items[start:stop]
             self._changed = items[:start] + items[stop:]
@@ -432,8 +434,8 @@ class _Folding:
 
 
 def _ids_of(events: Sequence[Event]) -> Sequence[int]:
-    """Return the ids of events, which ascend. If the ids are dense, only the first and the last
-    event are looked at.
+    """Return the ids of events in ascending order. If the ids are dense, only the first and the
+    last event are read.
     """
     if events and events[-1].id - events[0].id == len(events) - 1:
         return range(events[0].id, events[-1].id + 1)
@@ -441,8 +443,8 @@ def _ids_of(events: Sequence[Event]) -> Sequence[int]:
 
 
 def _places_of_changes(events: Sequence[Event]) -> list[int]:
-    """Return the indices of the events that are not shown, or may be structural. All other events
-    join the end of the View.
+    """Return the indices of the events that are not shown, or that may be structural. All other
+    events join the end of the View.
     """
     return [
         index
@@ -452,8 +454,8 @@ def _places_of_changes(events: Sequence[Event]) -> list[int]:
 
 
 def _named_places(action: CondensationAction, ids: Sequence[int]) -> Sequence[int]:
-    """Return the ascending indices in ``ids``, the ids of a View, of the ids that a native
-    condensation forgets.
+    """Return the ascending indices of the ids in ``ids`` that a native condensation forgets.
+    ``ids`` are the ids of a View.
     """
     named = action.given_ids
     if named is None:
@@ -464,14 +466,14 @@ def _named_places(action: CondensationAction, ids: Sequence[int]) -> Sequence[in
         return ()
     first = ids.index(named[0]) if named[0] in ids else 0
     stop = first + len(named)
-    if named == ids[first:stop]:  # condensers mostly name consecutive ids, in order
+    if named == ids[first:stop]:  # condensers usually forget consecutive ids, in ascending order
         return range(first, stop)
     named_ids = set(named)
     return [index for index, event_id in enumerate(ids) if event_id in named_ids]
 
 
 def summary_event(action: CondensationAction) -> CondensationSummary:
-    """Return the summary that stands in a View for the events that ``action`` forgot."""
+    """Return the summary that replaces, in a View, the events that ``action`` forgot."""
     return CondensationSummary(
         id=summary_id(action.id), content=action.summary or "", summary_of=action.id
     )

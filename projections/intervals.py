@@ -1,5 +1,5 @@
-"""Sets of integers as sorted, disjoint, inclusive intervals that do not touch: {0, 1, 2, 7} is
-``((0, 2), (7, 7))``.
+"""Sets of integers as intervals. The intervals are sorted, disjoint and inclusive, and do not
+touch: {0, 1, 2, 7} is ``((0, 2), (7, 7))``.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ _first = itemgetter(0)
 
 
 def normalize(pairs: Iterable[tuple[int, int]]) -> Intervals:
-    """Return the union of inclusive pairs, which may come in any order and overlap. A pair that
-    runs backwards is empty.
+    """Return the union of inclusive pairs. The pairs may overlap, and may be in any order. A pair
+    whose second number is smaller is empty.
 
-    Cost: sorting the pairs, however wide they are.
+    Cost: sorting the pairs. The widths of the pairs do not matter.
     """
     union: list[tuple[int, int]] = []
     for first, last in sorted(pair for pair in pairs if pair[0] <= pair[1]):
@@ -29,7 +29,7 @@ def normalize(pairs: Iterable[tuple[int, int]]) -> Intervals:
 
 
 def contains(intervals: Intervals, value: int) -> bool:
-    """Return whether ``value`` is in the set. Cost: as many comparisons as the logarithm of the
+    """Return whether ``value`` is in the set. Cost: a number of comparisons logarithmic in the
     number of intervals.
     """
     place = bisect_right(intervals, value, key=_first) - 1

@@ -1,5 +1,5 @@
-"""The items of a View as an immutable sequence that is cheap to grow: most steps only add events to
-its end.
+"""The items of a View as an immutable sequence that grows at low cost, because most steps only add
+events to its end.
 """
 
 from __future__ import annotations
@@ -13,46 +13,48 @@ from foldlog.projections.units import Units, UnitsSoFar, units
 
 
 class Items(Sequence[Event]):
-    """Events in order. ``plus`` makes a longer sequence that shares the list of this sequence, so
-    ``plus`` costs only the added events. After the end of this sequence the list may hold events
-    that a longer sequence added.
+    """Events in their order. ``plus`` makes a longer sequence that shares the list of this
+    sequence. So ``plus`` costs only the added events. After the end of this sequence, the list may
+    contain events that a longer sequence added.
 
-    Only one sequence may grow a list: the first that takes its ``token``. Any other sequence copies
-    the list. So any number of threads may use a sequence.
+    Only one sequence may grow a list: the first sequence that takes the ``token``. Any other
+    sequence copies the list. So any number of threads may use a sequence.
     """
 
     __slots__ = ("_count", "_events", "_token", "_units_so_far", "masks", "renderings")
 
     def __init__(self, events: list[Event], shown_for: Items | None = None) -> None:
-        """Take over ``events``: do not change the list afterwards. If ``shown_for`` is passed, a
-        model is shown ``events`` in its place, and both sequences share caches.
+        """Take over ``events``: the caller must not change the list afterwards. If ``shown_for`` is
+        passed, a model is shown ``events`` instead of ``shown_for``, and both sequences share
+        caches.
         """
         self._events = events
         self._count = len(events)
         self._token = [True]
         self.masks: dict[tuple[str, int], tuple[Event, Any]] = shown_for.masks if shown_for else {}
-        """Events and their masks or sizes, by condenser and id. The next step finds the masks and
-        sizes here, and need not make masks or count tokens again.
+        """Events with their masks or sizes, by condenser and id. The next step finds masks and
+        sizes here, and need not compute them again.
         """
         self.renderings: dict[str, Rendering] = shown_for.renderings if shown_for else {}
-        """The messages that were made last, by dialect. A caller removes messages from this map
-        while it uses them.
+        """The newest messages, by dialect. A caller removes messages from this map while using
+        them.
         """
         self._units_so_far: list[UnitsSoFar] = []
-        """The units of the beginning of the list, as far as they were found. A caller removes the
-        units from here while it uses them.
+        """The units at the beginning of the list, as far as they were found. A caller removes the
+        units from here while using them.
         """
 
     def plus(self, events: Sequence[Event]) -> Items:
-        """Return these items and ``events`` after them. Cost: adding ``events``; copying all items
-        if this sequence was grown before.
+        """Return these items followed by ``events``. Cost: adding ``events``. If this sequence was
+        grown before, copying all items.
         """
         if not events:
             return self
-        if not self._count:  # otherwise the shared empty View would hold the events of another View
+        # otherwise the shared empty View would contain the events of another View
+        if not self._count:
             return Items(list(events))
         try:
-            self._token.pop()  # at most one caller gets it, of all threads
+            self._token.pop()  # among all threads, at most one caller gets the token
         except IndexError:
             return Items([*self, *events])
         self._events += events
@@ -66,12 +68,12 @@ class Items(Sequence[Event]):
         return grown
 
     def units(self, left_behind: Set[int]) -> Units:
-        """Return the units of the events. Cost: one pass over the events after the longest
-        beginning whose units were found before; one pass over all events if other events were left
-        behind then.
+        """Return the units of the events. Cost: one pass over the events whose units are not known
+        yet. If ``left_behind`` has changed, one pass over all events.
         """
         try:
-            so_far = self._units_so_far.pop()  # at most one caller gets it, of all threads
+            # among all threads, at most one caller gets the units
+            so_far = self._units_so_far.pop()
         except IndexError:
             so_far = UnitsSoFar(left_behind)
         if so_far.count > self._count or so_far.left_behind != left_behind:

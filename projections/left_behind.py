@@ -1,9 +1,9 @@
 """Find the events that are left behind. An event is left behind if a condensation forgot another
-event of the same unit, but not the event itself.
+event of its unit, but not the event itself.
 
-``left_behind_by_ids`` defines the events left behind. Nearly always the forgotten events are one
-piece of the View that shares no unit with other events: then nothing is left behind, and the units
-of the View need not be found.
+``left_behind_by_ids`` is the definition. Usually the forgotten events are one piece of the View
+that shares no unit with other events. Then nothing is left behind, and the units of the View need
+not be found.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def left_behind_after(
     shown: Sequence[Event], left_behind: frozenset[int], start: int, forgotten: Sequence[Event]
 ) -> frozenset[int]:
     """Return the ids of the events left behind after a condensation removed ``forgotten`` from a
-    View that showed ``shown``. ``left_behind`` has the ids of the events left behind before.
+    View that showed ``shown``. ``left_behind`` contains the ids of the events left behind earlier.
     ``start`` is the index of the first forgotten event.
     """
     stop = start + len(forgotten)
@@ -40,7 +40,7 @@ def left_behind_by_ids(
     events: Sequence[Event], left_behind: Set[int], forgotten: Set[int]
 ) -> set[int]:
     """Return the ids of the events that stay while another event of their unit is forgotten.
-    ``forgotten`` has the forgotten ids.
+    ``forgotten`` contains the forgotten ids.
     """
     view_units = units(events, left_behind)
     positions = {position for position, event in enumerate(events) if event.id in forgotten}
@@ -66,9 +66,9 @@ def _is_apart(head: Sequence[Event], piece: Sequence[Event], tail: Sequence[Even
 
 
 def _are_alone(events: Sequence[Event]) -> bool:
-    """Return True only if each call in ``events`` has its observation there, each observation has
-    its call there, and no event stays with another event. The function may return False even if all
-    this is true.
+    """Return True only if every call in ``events`` has its observation there, every observation has
+    its call there, and no event stays with the next event. The function may return False even if
+    all these conditions hold.
     """
     waiting = dict[str | int | None, int]()
     for event in events:
@@ -88,7 +88,9 @@ def _are_alone(events: Sequence[Event]) -> bool:
 
 
 def _are_joined(before: Sequence[Event], after: Sequence[Event]) -> bool:
-    """Return whether a response or a tool loop may cross this border."""
+    """Return whether a response or a tool loop may cross the border between ``before`` and
+    ``after``.
+    """
     response = _first_response(after)
     if response is not None and response == _first_response(reversed(before)):
         return True
@@ -96,7 +98,6 @@ def _are_joined(before: Sequence[Event], after: Sequence[Event]) -> bool:
 
 
 def _first_response(events: Iterable[Event]) -> str | None:
-    """Return the response id of the first action."""
     for event in events:
         if type(event) is Action:
             return event.response_id
@@ -104,8 +105,8 @@ def _first_response(events: Iterable[Event]) -> str | None:
 
 
 def _is_in_loop(before: Sequence[Event], after: Sequence[Event]) -> bool:
-    """Return whether a tool loop may cross this border. To be safe, orphans and all texts of a
-    reply count as parts of a loop.
+    """Return whether a tool loop may cross the border between ``before`` and ``after``. To be safe,
+    orphans and all texts of a reply count as parts of a loop.
     """
     following = next((event for event in after if not is_unseen(event)), None)
     if isinstance(following, Action):

@@ -1,6 +1,4 @@
-"""Record the result of an open tool call, or close the calls that will never get a result, because
-a program died while they ran, or a person stopped them.
-"""
+"""Record the result of an open tool call, or close the calls that will never get a result."""
 
 from __future__ import annotations
 
@@ -31,7 +29,9 @@ _NAMED_MAX = 5
 UNKNOWN_OUTCOME = (
     "the program stopped before it recorded a result; the call may have run, in part or whole"
 )
-"""The default reason. A model that reads this reason can check before it repeats the call."""
+"""The default reason for closing a call. A model that reads this reason can check the effects of
+the call before it repeats the call.
+"""
 
 
 def append_tool_result(
@@ -47,15 +47,15 @@ def append_tool_result(
     generation: Generation | None = None,
 ) -> Recorded:
     """Append the observation of the open call with this id. If several open calls have this id, the
-    observation answers the first of these calls in the newest reply. ``call_id`` may be the call
-    itself, as ``View.open_calls`` returns it.
+    observation answers the first of these calls in the newest reply. ``call_id`` may also be the
+    call itself, from ``View.open_calls``.
 
-    ``current`` returns the View of the conversation; for a repeated key, the View of the first
-    attempt. A call that another writer answers first gets no second observation. If
+    ``current`` returns the View of the conversation. For a repeated key, it returns the View of the
+    first attempt. If another writer answers the call first, the call gets no second observation. If
     ``idempotency_key`` was used before with an equal result, nothing is appended, and the recorded
     event is returned. Raises ``InvalidEvent`` if no call with this id is open, and the errors of
-    ``Store.append``. Durability: on disk when the function
-    returns. Cost: loading the View, and one pass over the open calls.
+    ``Store.append``. Durability: the observation is on disk when the function returns. Cost:
+    loading the View, and one pass over the open calls.
     """
     if not isinstance(call_id, str | Action):
         raise TypeError(
@@ -73,7 +73,8 @@ def append_tool_result(
                 called = call_id
             else:
                 called = Action(tool="", call_id=call_id)
-            # The guard is called only if the key is new: a repeated key returns the recorded event.
+            # If the key was used before, the guard is not called, and the recorded event is
+            # returned.
             guard = partial(_refuse, refusal)
         observation = answer_to(called, content, is_error=is_error, extras=extras or {})
         with suppress(VersionConflict):
@@ -96,13 +97,13 @@ def close_open_calls(
     generation: Generation | None,
     before: datetime | None,
 ) -> tuple[Recorded, ...]:
-    """Append the ``answers`` to the open calls, all or none. Calls that were made after ``before``
-    stay open. A call without a time gets an answer. Return the recorded answers in the order of the
-    calls.
+    """Append the ``answers`` to the open calls, all or none. A call that was made after ``before``
+    stays open. A call without a time gets an answer. Return the recorded answers in the order of
+    the calls.
 
-    Other writers may append at the same time: a call that another writer answers first gets no
-    second observation. Raises ``ConversationNotFound`` before the first append, and the errors of
-    ``Store.append`` and ``Views.current``. Durability: the answers are on disk when the function
+    Other writers may append at the same time. If another writer answers a call first, the call gets
+    no second observation. Raises ``ConversationNotFound`` before the first append, and the errors
+    of ``Store.append`` and ``Views.current``. Durability: the answers are on disk when the function
     returns. Cost: loading the View, and one pass over the open calls.
     """
     while True:
@@ -130,9 +131,9 @@ def answer_to(call: Action, content: Content, **more: Any) -> Observation:
 
 
 def _find_open_call(events: Sequence[Event], call: str | Action) -> Action | None:
-    """Return the open call that ``call`` names; None if no open call has this name. An action names
-    the call with the action's event id. A call id that several calls have names the first of these
-    calls in the newest response with such a call.
+    """Return the open call that ``call`` names, or None. An action names the call with its own
+    event id. If several calls have this call id, return the first of them in the newest response
+    with such a call.
     """
     calls = [event for event in events if isinstance(event, Action)]
     if isinstance(call, Action):
@@ -147,10 +148,10 @@ def _find_open_call(events: Sequence[Event], call: str | Action) -> Action | Non
 
 
 def check_still_open(view: View, reading: ReadTransaction) -> None:
-    """Raise ``VersionConflict`` if the events after ``view`` changed which calls are open."""
+    """Raise ``VersionConflict`` if the events after ``view`` have opened or answered calls."""
     newer = tuple(reading.events(view.version))
-    # After a retraction the View would be read from the store, but the write that called this guard
-    # has it locked.
+    # After a retraction, the View would have to be read from the store, but the write that called
+    # this guard locks the store.
     has_retraction = any(isinstance(event, Retraction) for event in newer)
     if has_retraction or view.then(newer).open_calls != view.open_calls:
         raise VersionConflict(reading.conversation, view.version, reading.version)
@@ -161,7 +162,7 @@ def _refuse(refusal: InvalidEvent, reading: ReadTransaction) -> None:
 
 
 def refused(conversation: str, call: str | Action, view: View) -> str:
-    """Return the error text for a call that is not open: the reason, and the open calls."""
+    """Return the error text for a call that is not open. It names the reason and the open calls."""
     call_id = call.call_id if isinstance(call, Action) else call
     waiting = [
         f"event {call.id}" if call.call_id is None else repr(call.call_id)

@@ -1,32 +1,33 @@
 """Find the events of a View that belong together: actions with their observations, parallel calls,
-the steps of a tool loop.
+and the steps of a tool loop.
 
-A model refuses a conversation in which an action has no observation, an observation has no action,
-one of several parallel calls is missing, or a loop has lost the thinking that it began with. So
-every condenser must know which events form a unit.
+A model refuses a conversation in which an action lacks its observation, an observation lacks its
+action, or one of several parallel calls is missing. A model also refuses a loop that has lost the
+thinking with which it began. So every condenser must know the events that form a unit.
 
-    observation      answers the action that is its ``cause``, if that has its call id and no
-                     observation yet. Without a ``cause`` it answers the first action of the newest
-                     response with its call id. An observation that answers none is an orphan.
+    observation      answers the action that is its ``cause``, if the call ids are equal and the
+                     action has no observation yet. Without a ``cause``, it answers the first action
+                     with its call id in the newest response with such an action. An observation
+                     without an action is an orphan.
     parallel calls   the actions of one model response, with their observations. An action without a
-                     response id is alone. Servers repeat ids: so a response ends at an action with
-                     another response id, or with a call id that the response has an answer for. If
-                     all calls of a response are answered, it also ends at a summary.
-    bond             an event that stays with the next event, and the next event, if that is the
-                     agent's; several events in a row that stay are one bond. If no event of the
-                     agent follows, the event that stays is a bond of one event, which is never
-                     sent.
+                     response id is a response of its own. Servers use ids again, so a response ends
+                     at an action with another response id, or with a call id that was answered in
+                     this response. If all calls of a response are answered, it also ends at a
+                     summary.
+    bond             an event that stays with the next event, together with the next event, if that
+                     event is the agent's. Several such events in a row are one bond. If no event of
+                     the agent follows, the bond has one event, which is never sent.
     loop             starts with thinking: at an action with thinking, or at a bond of several
-                     events. A loop goes on over actions, observations, and the texts of a reply
+                     events. A loop continues over actions, observations, and the texts of a reply
                      before its actions. A loop ends at any other event, and before the next loop.
-                     Orphans and events that no model sees do not belong to a loop, and do not end
-                     a loop.
+                     Orphans and events that no model sees neither belong to a loop nor end it.
 
-Events that were *left behind*, when a condensation forgot another part of their unit, do not belong
-to a unit any more.
+If a condensation forgot one event of a unit, the remaining events were *left behind*. They belong
+to no unit any more.
 
-Units are made of a View's events, in order, and the ids of events left behind. Positions are
-indices into the View's events. Cost: one pass over the View's events, however long the history is.
+Units are computed from a View's events in their order, and from the ids of events left behind.
+Positions are indices into the View's events. Cost: one pass over the View's events. The length of
+the log does not matter.
 """
 
 from __future__ import annotations
@@ -52,9 +53,9 @@ _MAY_BE_UNSEEN = frozenset({Annotation, UnknownEvent})
 
 
 def is_unseen(event: Event) -> bool:
-    """Return whether a View shows an event that has no form as a chat message: an event of an
-    unknown kind, or an annotation of an imported history, which only its own format understands.
-    Annotations of other histories have a form.
+    """Return whether an event of a View has no form as a chat message. Such an event has an unknown
+    kind, or is an annotation of an imported history, which only its own format understands. An
+    annotation that was not imported has a form.
     """
     return type(event) in _MAY_BE_UNSEEN and (
         event.origin is not None or type(event) is UnknownEvent
@@ -63,8 +64,7 @@ def is_unseen(event: Event) -> bool:
 
 def begins_reply(event: Event, before: Event | None = None) -> bool:
     """Return whether a reply of the model begins with this event. ``before`` is an earlier event of
-    the agent: if ``before`` and ``event`` belong to one reply, the reply does not begin with
-    ``event``.
+    the agent. If ``before`` and ``event`` belong to the same reply, the result is False.
     """
     if not (isinstance(event, (Action, Message)) and event.source == "agent"):
         return False
@@ -78,9 +78,9 @@ def begins_reply(event: Event, before: Event | None = None) -> bool:
 
 
 class ParallelCalls(Struct, gc=False):
-    """The actions of one response and their observations. ``members`` has the positions of both,
-    ascending; the first position is an action's. ``unanswered`` counts the actions without an
-    observation.
+    """The actions of one response and their observations. ``members`` contains the positions of
+    both in ascending order. The first position belongs to an action. ``unanswered`` is the number
+    of actions without an observation.
     """
 
     members: list[int]
@@ -91,9 +91,10 @@ class Units(NamedTuple):
     """The units of a View, as positions. Events left behind are in no unit.
 
     ``parallel_calls``  in the order of their first actions
-    ``answers``         the observation of each answered action
-    ``loops``, ``orphans``, ``bonds``  ascending
-    ``seen``            the events that a model may see; ``notes`` are the annotations among them
+    ``answers``         maps the position of an answered action to the position of its observation
+    ``loops``, ``orphans``, ``bonds``  in ascending order
+    ``seen``            the events that a model may see
+    ``notes``           the annotations among ``seen``
     ``unseen``          the events without a form as messages
     ``unanswered``      the number of actions without an observation
     """
@@ -110,17 +111,16 @@ class Units(NamedTuple):
 
 
 def units(events: Sequence[Event], left_behind: Set[int] = frozenset()) -> Units:
-    """Return the units of a View."""
     so_far = UnitsSoFar(left_behind)
     so_far.read(events)
     return so_far.units()
 
 
 class UnitsSoFar:
-    """The units of a growing list of events, because a View mostly grows at its end. Only one
-    thread at a time may use this object.
+    """The units of a growing list of events. A View usually grows at its end. Only one thread at a
+    time may use this object.
 
-    The values that ``units`` returned do not change later: parallel calls and loops that grow are
+    Values that ``units`` returned never change later: parallel calls and loops that grow are
     replaced.
     """
 
@@ -141,19 +141,20 @@ class UnitsSoFar:
         """Maps the position of an event to the index of its parallel calls."""
         self._bonds: list[list[int]] = []
         self._bond: list[int] = []
-        """The last events, which stay with the next event."""
+        """The last events, if they stay with the next event."""
         self._texts: list[tuple[int, Event]] = []
-        """The agent's newest texts, with their positions. These texts belong to the loop if actions
-        of the texts' reply follow.
+        """The agent's newest texts, with their positions. If actions of the same reply follow,
+        these texts belong to the loop.
         """
         self._in_loop = False
         self.has_bonds = False
         self.has_parallel = False
         self._returned = 0
-        """The number of parallel calls that ``units`` has returned, which must not be changed."""
+        """The number of parallel calls that ``units`` has returned. These parallel calls must not
+        be changed.
+        """
 
     def read(self, events: Sequence[Event]) -> None:
-        """Read the next events of the list. Cost: one pass over the events that are read."""
         for position, event in enumerate(events, self.count):
             if event.id not in self.left_behind:
                 self._read(event, position)
@@ -222,8 +223,8 @@ class UnitsSoFar:
         return True
 
     def _end_texts(self, action: Action, *, begins_loop: bool) -> None:
-        """Read an action after texts of the agent. The texts belong to the loop if the action and
-        the texts are of one reply.
+        """Read an action after texts of the agent. If the action and the texts belong to the same
+        reply, the texts belong to the loop.
         """
         if self._in_loop and not begins_loop and not begins_reply(action, self._texts[-1][1]):
             self._loops[-1] += [spoken for spoken, _ in self._texts]
@@ -231,24 +232,25 @@ class UnitsSoFar:
             self._in_loop = False
 
     def _may_go_on(self, event: Event) -> bool:
-        """Return whether the loop may go on after this event. The loop may go on only if the event
-        is a text of the agent, and belongs to the reply of the texts before it.
+        """Return whether the loop may continue after this event. The loop may continue only if the
+        event is a text of the agent, and belongs to the reply of the previous texts.
         """
         return begins_reply(event) and not (self._texts and begins_reply(event, self._texts[-1][1]))
 
     def _end_response(self, event: Event) -> None:
-        """End the newest response at a summary, if all its calls are answered."""
+        """If all calls of the newest response are answered, end the response at a summary."""
         is_summary = type(event) is CondensationSummary
         if is_summary and self._parallel_calls and not self._parallel_calls[-1].unanswered:
             self._waiting.response_id = None
 
     def _bind(self, event: Event, position: int) -> Sequence[int]:
         """Read an event that stays with the next event, or with which earlier events may stay.
-        Return the positions of the earlier events that stay with it.
+        Return the positions of the earlier events that stay with this event.
         """
         self.has_bonds = True
         if event.source != "agent":
-            # Each of them is a bond of one event, because its next event is not the agent's.
+            # Each of the previous events becomes a bond of one event, because the next event is not
+            # the agent's.
             self._bonds += ([stranded] for stranded in self._bond)
             self._bond = []
         stayed = self._bond
@@ -259,8 +261,8 @@ class UnitsSoFar:
         return stayed
 
     def _change(self, index: int, position: int, unanswered: int) -> None:
-        """Add a member to parallel calls. If ``units`` has returned the parallel calls before, a
-        copy replaces them.
+        """Add a member to parallel calls. If ``units`` has already returned these parallel calls,
+        replace them by a copy.
         """
         calls = self._parallel_calls[index]
         if index < self._returned:
@@ -271,19 +273,16 @@ class UnitsSoFar:
         calls.unanswered += unanswered
 
     def calls_of(self, position: int) -> ParallelCalls | None:
-        """Return the parallel calls that a position is a member of; None if the position is not in
-        parallel calls.
-        """
+        """Return the parallel calls with a member at this position, or None."""
         index = self._calls_index.get(position)
         return None if index is None else self._parallel_calls[index]
 
     @property
     def last_loop(self) -> Sequence[int]:
-        """The newest loop, which may go on; empty if no loop may go on."""
+        """The newest loop, which may continue. Empty if no loop may continue."""
         return self._loops[-1] if self._loops else ()
 
     def units(self) -> Units:
-        """Return the units of all events that were read."""
         loops = self._loops.copy()
         self._returned = len(self._parallel_calls)
         if self._in_loop:
@@ -302,20 +301,20 @@ class UnitsSoFar:
 
 
 class WaitingCalls:
-    """The actions that wait for an observation in a growing list of events."""
+    """The actions in a growing list of events that wait for an observation."""
 
     def __init__(self) -> None:
         self.waiting: dict[int, tuple[int, str | None]] = {}
         """The positions and call ids of the waiting actions, by event id."""
         self._by_call_id: dict[str, list[int]] = {}
-        """The event ids of actions by call id. An observation without a cause answers the last
-        action of the call id's list.
+        """The event ids of actions, by call id. An observation without a cause answers the last
+        action in the list of its call id.
         """
         self.response_id: str | None = None
-        """The id of the newest response; None once it has ended."""
+        """The id of the newest response, or None after the response has ended."""
         self._first_of_response = 0
         self._answered = set[str]()
-        """The call ids in the newest response that were answered."""
+        """The answered call ids of the newest response."""
 
     def add(self, action: Action, position: int) -> bool:
         """Add the next action. Return whether the action begins a response."""
@@ -334,13 +333,13 @@ class WaitingCalls:
 
     def take(self, observation: Observation) -> int | None:
         """Return the position of the action that ``observation`` answers, and remove the action
-        from the waiting actions. Return None if ``observation`` answers no action.
+        from the waiting actions. If ``observation`` answers no action, return None.
         """
         call_id = observation.call_id
         event_id = observation.cause
         if event_id is None and call_id is not None:
             same = self._by_call_id.get(call_id, [])
-            while same and same[-1] not in self.waiting:  # answered by its event id
+            while same and same[-1] not in self.waiting:  # the action was answered by its event id
                 same.pop()
             event_id = same[-1] if same else None
         if (
@@ -356,12 +355,12 @@ class WaitingCalls:
 
 
 def fit_positions(view_units: Units) -> list[int]:
-    """Return the positions of the events that can be sent to a model, ascending. Parallel calls are
-    sent only whole and answered, and loops only whole.
+    """Return the positions of the events that can be sent to a model, in ascending order. Parallel
+    calls are sent only if they are complete and answered, and loops only if they are complete.
 
     Events left behind, orphans, and parallel calls with an unanswered call are dropped. Then, until
-    nothing changes, parallel calls and bonds that lost a member are dropped, and so is each loop
-    that lost an event before its last remaining member. So an unanswered call at the end of a loop
+    nothing changes, parallel calls and bonds that lost a member are dropped. A loop is dropped if
+    it lost an event before its last remaining member. So an unanswered call at the end of a loop
     does not drop the loop.
     """
     if not (view_units.unanswered or view_units.orphans or view_units.bonds):
@@ -384,14 +383,14 @@ def fit_positions(view_units: Units) -> list[int]:
 
 
 def _is_broken(loop: Sequence[int], fit: set[int]) -> bool:
-    """Return whether a dropped member of a loop comes before the last remaining member."""
+    """Return whether a loop has lost a member before its last remaining member."""
     surviving = [index for index, position in enumerate(loop) if position in fit]
     return bool(surviving) and surviving[-1] >= len(surviving)
 
 
 def open_positions(events: Sequence[Event], view_units: Units) -> list[int]:
-    """Return the positions of the actions that no observation answers, ascending. Cost: one pass
-    over the parallel calls with unanswered actions.
+    """Return the positions of the unanswered actions in ascending order. Cost: one pass over the
+    parallel calls with unanswered actions.
     """
     if not view_units.unanswered:
         return []
@@ -405,13 +404,13 @@ def open_positions(events: Sequence[Event], view_units: Units) -> list[int]:
 
 
 def pending_positions(view_units: Units) -> Sequence[int]:
-    """Return the positions of the parallel calls that wait for an observation, including the
-    observations that have come.
+    """Return the positions of the parallel calls that wait for an observation, together with their
+    present observations.
 
     Parallel calls wait if one of the calls is unanswered and only members of these parallel calls
-    follow. Orphans and annotations do not count, so an observation that is delivered twice, or a
-    note of the runtime, does not end the waiting. Unanswered calls that other events follow are
-    abandoned.
+    follow. Orphans and annotations are ignored, so an observation that is delivered twice, or a
+    note of the runtime, does not end the waiting. If other events follow unanswered calls, these
+    calls are abandoned.
     """
     if not view_units.unanswered:
         return []
@@ -429,13 +428,13 @@ def pending_positions(view_units: Units) -> Sequence[int]:
 
 def cut_positions(count: int, view_units: Units) -> tuple[int, ...]:
     """Return every index, from 0 to ``count``, at which ``count`` events with these units may be
-    cut. If the events between two returned indices are forgotten, all other events can still be
-    sent (except in one case: ``docs/internals/decisions/0031-joined-loops.md``).
+    cut. If the events between two of these indices are forgotten, all other events can still be
+    sent. ``docs/internals/decisions/0031-joined-loops.md`` describes the only exception.
 
-    The returned indices are not inside answered parallel calls, from the first action to the last
-    observation, and not inside a loop or a bond. The end is not returned if the last event stays
-    with the next event. No index after the start of *pending* parallel calls is returned, so that
-    an action is never forgotten before its observation comes. Abandoned calls forbid no index.
+    No returned index is inside answered parallel calls, from the first action to the last
+    observation, or inside a loop or a bond. If the last event stays with the next event, the end is
+    not returned. No index after the start of *pending* parallel calls is returned, so that an
+    action is never forgotten before it has an observation. Abandoned calls exclude no index.
     """
     free = bytearray(b"\1") * (count + 1)
     for calls in view_units.parallel_calls:
@@ -444,7 +443,7 @@ def cut_positions(count: int, view_units: Units) -> tuple[int, ...]:
             last = calls.members[-1]
             free[first + 1 : last + 1] = bytes(last - first)
     spans = [(span[0], span[-1]) for span in (*view_units.loops, *view_units.bonds)]
-    # The last bond and pending calls go on with events that have not come yet.
+    # The last bond and pending calls continue with future events.
     if view_units.bonds and view_units.bonds[-1] == [count - 1]:
         spans.append((count - 1, count))
     pending = pending_positions(view_units)

@@ -1,16 +1,17 @@
-"""The V0 dialect: how a View folds condensations that were imported from OpenHands V0. Read-only.
+"""The V0 dialect: the rules by which a View folds condensations that were imported from OpenHands
+V0.
 
-A condensation from V0 names ids of the *source*. Such a condensation forgets every event with one
-of these source ids, anywhere in the log, also later events. The condensation also forgets
-condensations and requests, and itself, which matters if an id is repeated. Only the newest summary
-is shown, and each reading applies its offset again.
+A condensation from V0 contains ids of the *source*. Such a condensation forgets every event with
+one of these source ids, anywhere in the log, even a later event. It also forgets condensations and
+requests with these ids, and itself, which matters if an id occurs twice. Only the newest summary is
+shown, and every reading applies its offset again.
 
-A condensation of V0 cannot be translated into a native one when it is imported: 59 of 440 recorded
-histories would show another View, because the summary moves as events come, and events that come
-later are forgotten as well.
+An import cannot translate a condensation of V0 into a native condensation. 59 of 440 recorded
+histories would show another View, because the summary moves with new events, and later events are
+forgotten too.
 
-So the state of a View keeps two things for this dialect: a *tomb*, the source ids that are
-forgotten for good, and a *register*, the newest summary with its offset. The first native
+So the state of a View contains two values for this dialect. The *tomb* contains the source ids that
+are forgotten forever. The *register* contains the newest summary with its offset. The first native
 condensation takes the summary out of the register and fixes its place.
 """
 
@@ -26,17 +27,15 @@ from foldlog.projections.intervals import Intervals, contains, normalize
 
 
 class Register(NamedTuple):
-    """The newest summary, and the index at which each reading inserts it: a number that
-    ``list.insert`` accepts.
-    """
+    """The newest summary, and the index at which every reading inserts it with ``list.insert``."""
 
     summary: CondensationSummary
     offset: int
 
 
 def entomb(tomb: Intervals, event: Event) -> Intervals:
-    """Return the tomb with the ids that a condensation or request from V0 forgets: the ids that the
-    event names, and its own id.
+    """Add to the tomb the ids that a condensation or request from V0 forgets: the ids in the event,
+    and its own id.
     """
     pairs = [*tomb, (_source_id(event),) * 2]
     if isinstance(event, CondensationAction):
@@ -50,31 +49,29 @@ def entomb(tomb: Intervals, event: Event) -> Intervals:
 
 
 def find_buried(tomb: Intervals, events: Sequence[Event]) -> list[int]:
-    """Return the indices of the events whose source ids are in the tomb. Cost: one pass over the
-    events.
-    """
+    """Return the indices of the events whose source ids are in the tomb."""
     if tomb:
         return [index for index, event in enumerate(events) if is_buried(tomb, event)]
     return []
 
 
 def is_buried(tomb: Intervals, event: Event) -> bool:
-    """Return whether the source id of an event is in the tomb. An event that is not from V0 has no
-    source id and is never in the tomb.
+    """Return whether the source id of an event is in the tomb. An event that was not imported from
+    V0 has no source id, so it is never in the tomb.
     """
     return names_source_ids(event) and contains(tomb, _source_id(event))
 
 
 def clamp(offset: int) -> int:
-    """Return the offset of an imported condensation, limited to the indices that ``list.insert``
-    accepts. No list is longer than this limit.
+    """Limit the offset of an imported condensation to the indices that ``list.insert`` accepts. No
+    list is longer than this limit.
     """
     return max(-sys.maxsize, min(offset, sys.maxsize))
 
 
 def insert_register(items: Sequence[Event], register: Register) -> list[Event]:
-    """Return the items with the newest summary inserted as ``list.insert`` does it: a negative
-    offset counts from the end, and an offset outside of the list means its nearer end.
+    """Insert the newest summary into the items, as ``list.insert`` does. A negative offset counts
+    from the end, and an offset outside of the list means its nearer end.
     """
     events = list(items)
     events.insert(register.offset, register.summary)

@@ -1,4 +1,4 @@
-"""The View: the events that the model is shown now."""
+"""The View: the events that a model is shown at one version."""
 
 from __future__ import annotations
 
@@ -27,41 +27,41 @@ from foldlog.projections.units import Units, cut_positions, fit_positions, open_
 
 @dataclass(frozen=True)
 class View:
-    """The ordered events that a model is shown, with the request flag and the condensations that
-    made the View.
+    """The events that a model is shown, in their order, with the request flag and the condensations
+    that made the View.
 
     A View is immutable, except for the maps inside its events. Do not change these maps: Python
     cannot freeze them, and other Views share them.
 
-    A sequence of events: ``len(view)``, ``view[-1]``, ``view[2:5]`` (a tuple), iteration. Summaries
-    are ``CondensationSummary`` events with ids below -1. Two Views are equal if they show equal
-    events, and stay equal after equal further events.
+    A View is a sequence of events: ``len(view)``, ``view[-1]``, ``view[2:5]`` (a tuple), and
+    iteration. Summaries are ``CondensationSummary`` events with ids below -1. Two Views are equal
+    if they show equal events. Equal Views stay equal after equal further events.
 
     ``state``          the fold's state, from which further events continue
-    ``condensations``  all condensations, oldest first
-    ``dialect``        the form of ``to_messages()`` if no other is named
-    ``kept_from``      a condenser must keep every event with this id or a later one; None: it may
-                       forget every event
-    ``kept``           the ids of further events that it must keep
+    ``condensations``  all condensations, from the oldest to the newest
+    ``dialect``        the default form of ``to_messages()``
+    ``kept_from``      a condenser must keep every event with this id or a later id; with None, a
+                       condenser may forget every event
+    ``kept``           the ids of further events that a condenser must keep
     """
 
     state: ViewState
     condensations: Sequence[CondensationAction] = field(default=(), compare=False, repr=False)
-    """All condensations, the oldest first. In a View from a store, an iteration reads the
-    condensations from the log.
+    """All condensations, from the oldest to the newest. In a View from a store, an iteration reads
+    the condensations from the log.
     """
     dialect: Dialect = field(default="litellm", compare=False, repr=False)
-    """The form of the messages if ``to_messages`` names no other form. If the store knows the
-    agent's model, its Views have the form for this model.
+    """The form of the messages if ``to_messages`` gets no dialect. If the store knows the agent's
+    model, its Views have the dialect for this model.
     """
     kept_from: int | None = field(default=None, compare=False, repr=False)
     kept: frozenset[int] = field(default=frozenset(), compare=False, repr=False)
 
     @classmethod
     def from_events(cls, events: Iterable[Event]) -> View:
-        """Return the View of a conversation: the fold of all its events, from the first on. The
-        events are not checked against the rules of an append. A ``Condensation`` among the events
-        stands for its action.
+        """Return the View of a conversation: the fold of all its events, from the first event on.
+        The events are not checked against the rules of an append. A ``Condensation`` among the
+        events is replaced by its action.
 
         Raises the errors of ``foldlog.projections.fold``.
         """
@@ -70,8 +70,8 @@ class View:
 
     def then(self, events: Iterable[Event]) -> View:
         """Return the View after the next events of the conversation. Cost: one pass over the next
-        events; for a condensation also one pass over this View; for a retraction also one over the
-        View to which it returns.
+        events. A condensation also costs one pass over this View, and a retraction one pass over
+        the restored View.
         """
         state, condensations, older = fold(events, self.state)
         return View(
@@ -81,8 +81,8 @@ class View:
         )
 
     def with_events(self, events: Iterable[Event]) -> View:
-        """Return a View with other events, for example with some events masked or left out. Its
-        other fields equal the fields of this View.
+        """Return a View with other events, for example with some events masked or left out. The new
+        View has all other fields of this View.
         """
         items = Items(list(events), self.state.items)
         left_behind = self.left_behind and self.left_behind.intersection(
@@ -98,8 +98,8 @@ class View:
         return View(state, self.condensations, self.dialect, self.kept_from, self.kept)
 
     def with_masks(self, masks: Mapping[int, Event]) -> View:
-        """Return a View with other events at these indices. Each new event must have the id of the
-        event that it masks, and belong to the masked event's unit.
+        """Return a View with other events at these indices. A new event must have the id of the
+        event that it masks, and must belong to the same unit.
         """
         events = list(self.events)
         for index, event in masks.items():
@@ -114,12 +114,12 @@ class View:
 
     @property
     def version(self) -> int:
-        """The number of events of the conversation that were folded."""
+        """The number of folded events of the conversation."""
         return self.state.version
 
     @property
     def unhandled_condensation_request(self) -> bool:
-        """Whether a condensation was requested and no condensation was made since."""
+        """Whether a condensation was requested, and no condensation followed."""
         return self.state.unhandled_condensation_request
 
     @property
@@ -131,9 +131,7 @@ class View:
 
     @property
     def summary_event(self) -> CondensationSummary | None:
-        """The newest summary of a condensation that the View shows; None if the View shows no
-        summary.
-        """
+        """The newest summary of a condensation in the View, or None."""
         shown = (
             event
             for event in self.events
@@ -154,7 +152,7 @@ class View:
 
     @cached_property
     def cut_points(self) -> tuple[int, ...]:
-        """The indices, from 0 to ``len(view)``, at which the View may be cut: if ``view[i:j]`` is
+        """The indices, from 0 to ``len(view)``, at which the View may be cut. If ``view[i:j]`` is
         forgotten for two of these indices, all other events can still be sent. Cost: one pass over
         the events of the View.
         """
@@ -162,16 +160,16 @@ class View:
 
     @cached_property
     def fit_positions(self) -> tuple[int, ...]:
-        """Indices of the events that can be sent to a model: see ``well_formed``."""
+        """The indices of the events that can be sent to a model, as ``well_formed`` describes."""
         return tuple(fit_positions(self.units))
 
     @property
     def open_calls(self) -> tuple[Action, ...]:
-        """The actions in the View that no observation answers, in order. The actions are copies, so
-        a tool may change their arguments.
+        """The actions in the View that no observation answers, in their order. The actions are
+        copies, so a tool may change their arguments.
 
-        A model is shown neither an open call nor the other calls of its response until all calls of
-        the response have observations.
+        A model is shown an open call, and the other calls of its response, only when all these
+        calls have observations.
         """
         return deepcopy(self._open_calls)
 
@@ -185,8 +183,8 @@ class View:
 
     @cached_property
     def units(self) -> Units:
-        """The positions of the events that belong together: calls with their observations, tool
-        loops.
+        """The positions of the events that belong together, such as calls with their
+        observations.
         """
         if self.state.register is not None:
             return units(self.events, self.left_behind)
@@ -194,8 +192,8 @@ class View:
 
     @property
     def system_prompt(self) -> str:
-        """The text of the system prompts in the View; empty if the View has no system prompt. For
-        Anthropic's server this text is a separate field beside the messages.
+        """The text of the system prompts in the View, or an empty text. For Anthropic's server,
+        this text is a separate field beside the messages.
         """
         return system_prompt(self.events)
 
@@ -208,12 +206,12 @@ class View:
         return with_positions(copy_messages(shared, self.events, dialect), shared)
 
     def shared_messages(self, dialect: Dialect) -> list[Rendered]:
-        """Return the messages of a dialect without marks for a prompt cache. Do not change the
-        messages: the next View shares them. Cost: rendering the events that were not rendered yet,
-        and the events since the last reply before these events.
+        """Return the messages of a dialect without marks for a prompt cache. Do not change these
+        messages, because the next View shares them. Cost: rendering the new events, and the events
+        from the last reply before them on.
         """
         renderings = self.state.items.renderings
-        # ``pop`` is atomic: of several threads only one gets the cached rendering.
+        # ``pop`` is atomic, so only one of several threads gets the cached rendering.
         cached = renderings.pop(dialect, None) or rendering(dialect)
         cached.follow(self.events, self.fit_positions)
         messages = cached.messages.copy()
@@ -222,26 +220,27 @@ class View:
         return messages
 
     def to_messages(self, dialect: Dialect | None = None) -> list[dict[str, Any]]:
-        """Return the messages to send to a model, made of the events that a model's server accepts.
+        """Return the messages to send to a model, made from the events that a model's server
+        accepts.
 
         ``dialect`` is the form that the model's server accepts: ``openai``, ``openai-reasoning``,
-        ``litellm``, ``anthropic``, ``anthropic-cached`` or ``responses``; by default
-        ``view.dialect``. Every tool call is answered right after the message that makes it. The
-        messages are copies, which the caller may change. Messages for Anthropic do not have the
-        system prompt: send ``view.system_prompt`` beside them. Messages in the dialect
-        ``responses`` are the items for the API's ``input``. Raises ``ValueError`` for another
-        dialect. The beginning of a prompt is made only once: the next View repeats this beginning
-        byte for byte. Cost: copying the messages, and rendering the events since the last reply
-        that was rendered before.
+        ``litellm``, ``anthropic``, ``anthropic-cached`` or ``responses``. The default is
+        ``view.dialect``. Every tool call is answered right after the message that contains it. The
+        messages are copies, so the caller may change them. Messages for Anthropic do not contain
+        the system prompt: send ``view.system_prompt`` beside them. Messages in the dialect
+        ``responses`` are the items for the API's ``input``. Raises ``ValueError`` if the dialect is
+        unknown. The beginning of a prompt is rendered only once, and the next View repeats it byte
+        for byte. Cost: copying the messages, and rendering the events since the last rendered
+        reply.
         """
         dialect = self.dialect if dialect is None else checked(dialect)
         return copy_messages(self.shared_messages(dialect), self.events, dialect)
 
     def tail(self, count: int) -> tuple[Event, ...]:
-        """Return the last ``count`` events, in order; all events if the View has fewer. Cost:
-        reading the returned events.
+        """Return the last ``count`` events in their order. If the View has fewer events, return all
+        events. Cost: reading the returned events.
 
-        Raises ``InvalidArgument`` for a negative number.
+        Raises ``InvalidArgument`` if ``count`` is negative.
         """
         check_whole("count", count, 0)
         state = self.state
@@ -277,8 +276,8 @@ class View:
 
 def well_formed(view: View) -> View:
     """Return the View without the events that a model would refuse: actions without observations,
-    observations without actions, incomplete parallel calls, broken tool loops. ``well_formed`` of
-    the returned View changes nothing. Cost: one pass over the events of the View.
+    observations without actions, incomplete parallel calls, and broken tool loops. A second call of
+    ``well_formed`` changes nothing. Cost: one pass over the events of the View.
     """
     positions = view.fit_positions
     if len(positions) == len(view):

@@ -1,12 +1,12 @@
-"""Views of stored conversations at any version. A View costs as much as reading the events that it
-shows.
+"""Views of stored conversations at any version. Loading a View costs as much as reading the events
+that it shows.
 
-A View is loaded with one read of its last revision, and one ranged read of the events that the
-revision shows and of later events. After ``store.register(views)`` the store calls
-``Views.project`` in every transaction that appends structural events, so that each revision is
-stored with its event. If a writer appended without ``Views.project``, readers continue the fold
-from the last revision. The next structural event, or ``rebuild``, stores the missing revisions: a
-read writes nothing.
+To load a View, one read gets its last revision. A second read gets the events that the revision
+shows, and the later events. After ``store.register(views)``, the store calls ``Views.project`` in
+every transaction that appends structural events. So each revision is stored together with its
+event. If a writer appends without ``Views.project``, readers continue the fold from the last stored
+revision. The next structural event, or ``rebuild``, stores the missing revisions, because a read
+writes nothing.
 """
 
 from __future__ import annotations
@@ -58,19 +58,19 @@ continues the fold of the last View.
 """
 
 _FEW = 64
-"""Up to this many new events are read together, even events that are not shown, because reading
-them all needs one query instead of three.
+"""Up to this number, new events are read in one query, even events that are not shown. Reading only
+the shown events would need three queries.
 """
 
 
 @dataclass(slots=True)
 class _Latest:
-    """The last View of a conversation, and the state of the conversation at that time.
+    """The last View of a conversation, and the state of the conversation at its version.
 
-    If a transaction was rolled back, a View that was made in it must not be used once other events
-    have the ids of its events: the head in ``state`` reveals such a View. A View with content that
-    was redacted since must not be used either: the number of redactions in ``state`` reveals such a
-    View. ``missing`` has the revisions that were not stored.
+    If a transaction was rolled back, its View must not be used once other events have the same ids.
+    The head in ``state`` reveals such a View. If content of a View was redacted, the View must not
+    be used either. The number of redactions in ``state`` reveals such a View. ``missing`` contains
+    the revisions that were not stored.
     """
 
     folded: ViewFold
@@ -86,15 +86,15 @@ class _Latest:
 class Views:
     """Makes the Views of a store's conversations. Thread-safe.
 
-    ``Views`` is also an inline projection: after ``store.register(views)`` the store writes each
-    revision in the transaction of its event. Without ``register`` Views are right too, but each
-    View costs reading the events since the last stored revision.
+    ``Views`` is also an inline projection: after ``store.register(views)``, the store writes each
+    revision in the transaction of its event. Without ``register``, Views are correct too, but
+    loading a View costs reading the events after the last stored revision.
     """
 
     name = PROJECTION
 
     def __init__(self, store: Store, *, dialect: Dialect = "litellm") -> None:
-        """``dialect`` is the default dialect of the messages of these Views: see
+        """``dialect`` is the default dialect of the messages of these Views, as in
         ``View.to_messages``.
         """
         self._store = store
@@ -103,14 +103,14 @@ class Views:
         self._latest: dict[str, _Latest] = {}
 
     def current(self, conversation: str) -> View:
-        """Return the View now. Until an event is appended, or 64 other conversations are read, each
-        call returns one object.
+        """Return the present View. Until an event is appended, or 64 other conversations are read,
+        every call returns the same object.
 
-        Raises ``ConversationNotFound``, ``ConversationErased``, ``CorruptEvent``,
-        ``StoreUnavailable``, and ``UnknownEventType`` if a newer version of foldlog wrote an event
-        that changes the View. Cost: reading the events appended since the last call; for the first
-        call, reading the events of the View. The database is not asked at all if no other program
-        has committed since, and the last append of this program was to this conversation.
+        Raises ``ConversationNotFound``, ``ConversationErased``, ``CorruptEvent`` or
+        ``StoreUnavailable``. Raises ``UnknownEventType`` if a newer version of foldlog wrote an
+        event that changes the View. Cost: reading the events appended since the last call. The
+        first call reads the events of the View. No query is sent if the last append of this program
+        was to this conversation and no other program has committed since then.
         """
         latest = self._latest.get(conversation)
         if latest is None:
@@ -124,19 +124,19 @@ class Views:
         return latest.view
 
     def at(self, conversation: str, version: int) -> View:
-        """Return the View when the conversation had ``version`` events. Raises ``NoSuchVersion``,
-        and the errors of ``current``.
+        """Return the View at which the conversation had ``version`` events. Raises
+        ``NoSuchVersion``, and the errors of ``current``.
 
         Cost: reading the events of the returned View.
         """
         return self._view(conversation, version)
 
     def why(self, conversation: str, event_id: int, at: int | None = None) -> Why:
-        """Return why an event, or the summary with this (negative) id, is in the View or is not in
-        the View: now, or at the version ``at``.
+        """Explain why an event, or the summary with this (negative) id, is in the View or not, now
+        or at the version ``at``.
 
-        Raises ``NoSuchEvent``, and the errors of ``at``. Cost: loading the View; for a forgotten
-        event also reading the structural events after it.
+        Raises ``NoSuchEvent``, and the errors of ``at``. Cost: loading the View. For a forgotten
+        event, also reading the structural events after it.
         """
         if at is None:
             view = self.current(conversation)
@@ -151,9 +151,9 @@ class Views:
         return self._store.query(conversation, explain)
 
     def difference(self, conversation: str, before: int, after: int) -> Difference:
-        """Return the events that entered and that left the View between two versions. Raises
-        ``NoSuchVersion``, and the errors of ``current``. Cost: loading two Views, and reading the
-        structural events between their versions.
+        """Return the events that entered the View and the events that left the View between two
+        versions. Raises ``NoSuchVersion``, and the errors of ``current``. Cost: loading two Views,
+        and reading the structural events between their versions.
         """
         views = self.at(conversation, before), self.at(conversation, after)
 
@@ -166,11 +166,11 @@ class Views:
 
     def lifetimes(self, conversation: str, count: Count | None = None) -> Lifetimes:
         """Return the lifetime of each event: the versions at which the View shows it, the versions
-        at which a model is sent it, and why it left.
+        at which a model is sent it, and why it left the View.
 
-        ``count`` returns the tokens of an event, such as an estimate. Raises the errors of
-        ``current``. Cost: one pass over the events, and for each structural event one pass over the
-        View at that moment.
+        ``count`` returns the number of tokens of an event, possibly an estimate. Raises the errors
+        of ``current``. Cost: one pass over the events. Each structural event also costs one pass
+        over the View at its version.
         """
         version = self._store.version(conversation)
 
@@ -188,14 +188,14 @@ class Views:
         Return the number of revisions.
 
         The store stays usable during the rebuild. Raises the errors of ``current``, and
-        ``StoreUnavailable`` if the store is open for reading only. Cost: reading the log.
+        ``StoreUnusable`` if the store is read-only. Cost: reading the log.
         """
         folded, records = self._store.query(conversation, fold_whole)
 
         def replace_all(writing: WriteTransaction) -> int:
             rebuilt = list(records)
             past = StoredPast(writing, stored=False, records=records)
-            # Add the revisions of events that were appended since.
+            # Add the revisions of events that were appended in the meantime.
             for _, newer in fold_log(writing, folded, writing.version, past):
                 rebuilt += newer
             writing.put_records(PROJECTION, rebuilt, replace_all=True)
@@ -205,12 +205,12 @@ class Views:
 
     def project(self, writing: WriteTransaction, events: Sequence[Event]) -> None:
         """Store the revisions of appended events in the transaction of the events. After
-        ``register`` a store calls this method.
+        ``register``, the store calls this method.
         """
         try:
             past = StoredPast(writing)
-            # The revision after a retraction is made of earlier revisions, if they are stored:
-            # then no event is read.
+            # If the earlier revisions are stored, the revision after a retraction is made from
+            # them, and no event is read.
             if len(events) == 1 and isinstance(events[0], Retraction):
                 record = returned_record(events[0], past)
                 if record is not None:
@@ -219,7 +219,8 @@ class Views:
             folded, missing = self._load(writing, events[0].id, past)
             folded, records = fold_on(folded, events, writing.version, past)
         except UnknownEventType:
-            return  # the append must not fail: revisions are optional, and ``current`` raises this
+            # the append must not fail: revisions are optional, and ``current`` raises this error
+            return
         writing.put_records(PROJECTION, [*missing, *records])
         self._remember(writing.state, folded)
 
@@ -229,7 +230,6 @@ class Views:
         return self._store.query(conversation, partial(self._opened, version=version))
 
     def _opened(self, reading: ReadTransaction, version: int | None) -> View:
-        """Return the View at a version."""
         state = reading.state
         conversation = state.id
         present = state.version
@@ -258,7 +258,7 @@ class Views:
         if latest and 0 < version - latest.folded.version <= _FEW:
             newer = reading.events_after_head(latest.state.head, latest.folded.version, version)
         if latest and newer is not None:
-            # The last View is a little older: fold in all events since.
+            # The last View is a little older, so fold in all later events.
             folded, records = fold_events(latest.folded, newer, past)
             records = [*latest.missing, *records]
         elif (
@@ -266,7 +266,7 @@ class Views:
             and version - CHUNK <= latest.folded.version <= version
             and latest.is_at(reading, latest.folded.version)
         ):
-            # The last View is older: continue its fold below.
+            # The last View is older, so continue its fold below.
             folded = latest.folded
             records = [*latest.missing]
         else:
@@ -274,22 +274,22 @@ class Views:
         for folded_further, more_records in fold_log(reading, folded, version, past):
             folded = folded_further
             records += more_records
-        # A writer that stored the last of these revisions stored the others before it.
+        # A writer that stored the last of these revisions has also stored the earlier revisions.
         if records and is_stored(reading, records[-1]):
             records = []
         return folded, records
 
     def _latest_of(self, reading: ReadTransaction) -> _Latest | None:
-        """Return the last View of a conversation, if no content of the View was redacted since. A
-        View of another conversation with this id is not returned: the other conversation may be a
-        fork with the same head, but a fork's past is stored elsewhere.
+        """Return the last View of a conversation, unless content of the View was redacted. The View
+        of another conversation with this id is not returned. That conversation may be a fork with
+        the same head, but a fork's past is stored elsewhere.
         """
         latest = self._latest.get(reading.state.id)
         return latest if latest and _has_same_content(latest.state, reading.state) else None
 
     def _grow(self, before: _Latest, state: Conversation, events: Sequence[Event]) -> View:
         """Return the last View with further events that are not structural. The condensations of
-        the View stay.
+        the View do not change.
         """
         folded = fold_shown(before.folded, events, state.version)
         view = View(folded.state, before.view.condensations, self._dialect)
@@ -306,7 +306,9 @@ class Views:
         return self._keep(_Latest(folded._replace(state=view.state), state, view, missing))
 
     def _keep(self, latest: _Latest) -> View:
-        """Keep the last View of a conversation in memory, in the place of the oldest one."""
+        """Keep the last View of a conversation in memory. If the memory is full, it replaces the
+        oldest View.
+        """
         conversation = latest.state.id
         with self._lock:
             if self._latest.pop(conversation, None) is None:
@@ -328,16 +330,14 @@ class Views:
 
 
 def _has_same_content(earlier: Conversation, present: Conversation) -> bool:
-    """Return whether the two states are states of one conversation, with no redaction
-    between them.
-    """
+    """Return whether both states belong to one conversation, without a redaction between them."""
     return (earlier.key, earlier.redactions) == (present.key, present.redactions)
 
 
 @dataclass(frozen=True, slots=True)
 class _PastViews:
-    """The past of a stored conversation: its log, and its earlier Views. A View in memory needs its
-    log and its earlier Views to fold in a retraction.
+    """The past of a stored conversation: its log, and its earlier Views. To fold in a retraction, a
+    View in memory needs its log and its earlier Views.
     """
 
     views: Views
@@ -354,8 +354,8 @@ class _PastViews:
 
 
 def _read_event(reading: ReadTransaction, event_id: int, version: int) -> Event:
-    """Return the event with this id, or the summary with this (negative) id. Raises
-    ``NoSuchEvent``.
+    """Return the event with this id, or the summary with this (negative) id. Raises ``NoSuchEvent``
+    if neither exists.
     """
     stored_id = event_id if event_id >= NOT_RECORDED else summary_of(event_id)
     if 0 <= stored_id < version:

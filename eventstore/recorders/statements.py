@@ -1,7 +1,7 @@
-"""Load SQL from files: statements and numbered migrations are files beside the code.
+"""Load SQL from the files beside the code: statements and numbered migrations.
 
-The files are read by their paths, because in each process importing ``importlib.resources`` would
-take longer than reading the files.
+The files are read by their paths, because an import of ``importlib.resources`` would take longer
+than reading the files.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _COMMENT = re.compile(r"^ *--(?! (?:name|part): ).*\n", re.MULTILINE)
 
 
 def statements(dialect: str, instead: Mapping[str, str] = {}) -> Mapping[str, str]:
-    """Return the named statements of ``sql/<dialect>/queries.sql``. A part of the file is inserted
-    wherever its name stands in braces. ``instead`` has parts that replace parts of the file.
+    """Return the named statements of ``sql/<dialect>/queries.sql``. Where the name of a part is in
+    braces, the part is inserted. ``instead`` contains parts that replace parts of the file.
     """
-    # a comment at the end of a part would hide the text after the part
+    # A comment at the end of a part would hide the text after the part.
     text = _COMMENT.sub("", _text(dialect, "queries.sql"))
     blocks = [(what, name, sql.strip()) for what, name, sql in _BLOCK.findall(text)]
     parts = {f"{{{name}}}": instead.get(name, sql) for what, name, sql in blocks if what == "part"}
@@ -37,22 +37,24 @@ def statements(dialect: str, instead: Mapping[str, str] = {}) -> Mapping[str, st
 
 
 def commands(script: str) -> Sequence[str]:
-    """Return the commands of a script one by one, because Citus accepts only one command at
-    a time.
+    """Return the commands of a script as a list, because Citus accepts only one command at a
+    time.
     """
     return [command.strip() for command in _COMMAND.findall(_COMMENT.sub("", script))]
 
 
 @cache
 def migrations(dialect: str) -> Mapping[int, str]:
-    """Return the scripts that change a database from schema n-1 to schema n, by n, ascending."""
+    """Return the scripts that change a database from schema n-1 to schema n, by n in ascending
+    order.
+    """
     names = sorted(os.listdir(os.path.join(_SQL, dialect)))
     return {int(name[:4]): _text(dialect, name) for name in names if name[:4].isdigit()}
 
 
 def missing_parts(dialect: str, there: Collection[tuple[str, str]]) -> list[str]:
-    """Return a problem for each table, index or other object that the migrations make and that is
-    missing. ``there`` has the kinds and names of the existing objects.
+    """Return one problem for each missing table, index or other object that the migrations make.
+    ``there`` contains the kinds and names of the existing objects.
     """
     scripts = migrations(dialect).values()
     made = {(kind.lower(), name) for script in scripts for kind, name in _CREATE.findall(script)}

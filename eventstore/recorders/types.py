@@ -20,36 +20,38 @@ T = TypeVar("T")
 
 _REMEDY: Final = "run 'foldlog store verify', then 'foldlog store copy --damaged'"
 HEAD_BYTES: Final = 32
-"""The size of a head, with which the proof of a row begins."""
+"""The size in bytes of a head. The proof of a row begins with the head."""
 
-# Makes a named tuple without the call of its own ``__new__``: every read makes a Row for each row.
+# Makes a named tuple faster, without a call of its own ``__new__``. Every read makes a ``Row`` for
+# each row.
 _new: Final = tuple.__new__
 
 
 _fields: Final = struct.Struct(">IIIIqI??BB")
 unpacked: Final = _fields.unpack_from
-"""Returns the fields of a ``meta``: the checksum of the body, the id, the number of shown events
-and of structural events before it, the time of recording, the schema, whether the event is shown,
-whether the event is structural, the encoding, and the size of the proof.
+"""Unpacks a ``meta``: the checksum of the body, the id, the number of shown events before it, the
+number of structural events before it, the time of recording, the schema, ``shown``, ``structural``,
+the encoding, and the size of the proof.
 """
 packed: Final = _fields.pack
 _FIELDS: Final = _fields.size
 _CHECKSUM: Final = 4
 UNREADABLE: Final = bytes(_FIELDS + _CHECKSUM)
-"""The ``meta`` of a row whose own ``meta`` is missing or too short. No checksum accepts this
+"""The ``meta`` of a row whose own ``meta`` is missing or too short. No checksum fits this
 ``meta``.
 """
 
 
 class Row(NamedTuple):
-    """One stored event. ``meta`` has all data of the event besides the body, in a fixed layout that
-    ends with the checksum of ``meta``: see ``log.row`` and ``docs/internals/STORED_BYTES.md``. A
-    recorder does not change a row.
+    """A stored event. ``meta`` contains all data of the event except the body, in a fixed layout,
+    and ends with its own checksum. ``log.row`` and ``docs/internals/STORED_BYTES.md`` describe the
+    layout. A recorder never changes a row.
 
-    ``recorded_at`` is in microseconds since 1970, UTC. ``encoding`` 0 is plain JSON text. ``proof``
-    is the head, followed by the salt of the body, or by the commitment to a redacted body.
-    ``shown_before`` and ``structural_before`` count the shown and the structural events before this
-    one, so that a reader of an index notices a missing event.
+    ``recorded_at`` is in microseconds since 1970 (UTC). The ``encoding`` 0 means plain JSON text.
+    ``proof`` is the head, followed by the salt of the body. If the body was redacted, the
+    commitment to the body replaces the salt. ``shown_before`` and ``structural_before`` count the
+    shown and the structural events before this event. With these counts, a reader of an index
+    notices a missing event.
     """
 
     id: int
@@ -103,8 +105,8 @@ class Row(NamedTuple):
         return self.meta[_CHECKSUM:-_CHECKSUM]
 
     def counted(self, event_id: int, shown_before: int, structural_before: int) -> Row:
-        """Return the row with another id and other counts of events before it. The returned row has
-        wrong checksums.
+        """Return the row with another id and other counts of events before it. The checksums of the
+        returned row are wrong.
         """
         numbers = _numbers(event_id, shown_before, structural_before)
         return _new(
@@ -112,8 +114,8 @@ class Row(NamedTuple):
         )
 
     def in_form(self, encoding: int, body: bytes, proof: bytes | None = None) -> Row:
-        """Return the row with another encoding, body and proof. The returned row has wrong
-        checksums, and the passed row need not be sound.
+        """Return the row with another encoding, body and proof. The checksums of the returned row
+        are wrong. The row itself may be damaged.
         """
         meta = self.meta
         kind_at = _FIELDS + meta[_PROOF_SIZE_AT]
@@ -149,7 +151,7 @@ def row_of(
     shown_before: int = 0,
     structural_before: int = 0,
 ) -> Row:
-    """Return a row, without checksums: see ``log.row.with_checksums``."""
+    """Return a row without checksums. ``log.row.with_checksums`` adds the checksums."""
     fields = packed(
         0,
         event_id,
@@ -167,13 +169,12 @@ def row_of(
 
 _for_decoding: Final = struct.Struct(">16xqI3xB").unpack_from
 counts: Final = struct.Struct(">8xII12xBB").unpack_from
-"""Returns four numbers of a ``meta``: the shown events before its event, the structural events
-before its event, whether the event is shown, and whether it is structural.
+"""Unpacks four numbers of a ``meta``: the number of shown events before the event, the number of
+structural events before it, ``shown``, and ``structural``.
 """
 
 
 def to_decode(metas: Sequence[bytes]) -> tuple[Sequence[str], Sequence[int], Sequence[int]]:
-    """Return the kinds, the schemas and the times of recording of rows with these ``meta``."""
     times, schemas, sizes = zip(*map(_for_decoding, metas), strict=True)
     kinds = [
         kind_name(meta[_FIELDS + size : -_CHECKSUM])
@@ -183,8 +184,8 @@ def to_decode(metas: Sequence[bytes]) -> tuple[Sequence[str], Sequence[int], Seq
 
 
 def in_columns(meta: bytes) -> tuple[str, bool, bool]:
-    """Return the fields of a ``meta`` that are also columns, for indices: the kind, whether the
-    event is shown, and whether it is structural.
+    """Return the fields of a ``meta`` that are also columns, for indices: the kind, ``shown``, and
+    ``structural``.
     """
     return (
         kind_name(meta[_FIELDS + meta[_PROOF_SIZE_AT] : -_CHECKSUM]),
@@ -194,25 +195,24 @@ def in_columns(meta: bytes) -> tuple[str, bool, bool]:
 
 
 def encodings(rows: Iterable[Row]) -> Iterable[int]:
-    """Return the encodings of rows."""
     return map(_encoding_of, map(_meta_of, rows))
 
 
 Place = Callable[[], int]
-"""A function that returns a position. Call this function after the transaction was committed, not
-earlier.
-"""
+"""A function that returns a position. Call this function only after the commit."""
 
 
 def unplaced() -> int:
-    """Stand for the ``Place`` of staged rows. Staged rows get positions when they are published."""
+    """Replace the ``Place`` of staged rows. Staged rows get positions only when they are
+    published.
+    """
     raise AssertionError("a staged event has no position yet")
 
 
 class Erasure(NamedTuple):
-    """The tombstone of an erased conversation: when and why it was erased, the number of its
-    events, and its last head. ``position`` is the position of the erasure's entry in the ledger;
-    None before the entry is stored.
+    """The tombstone of an erased conversation: the time and the reason of the erasure, the number
+    of events, and the last head. ``position`` is the position of the erasure's entry in the ledger,
+    or None before the entry is stored.
     """
 
     erased_at: int
@@ -223,9 +223,9 @@ class Erasure(NamedTuple):
 
 
 class Position(int):
-    """A position in several joined stores. As a number, the position is the event's position in its
-    own store. ``parts`` has a number for each store: the position up to which a follower has read.
-    ``str(position)`` is a text of all parts, which ``follow`` accepts.
+    """A position in several joined stores. As a number, the position is the position of the event
+    in its own store. ``parts`` contains, for each store, the position up to which a follower has
+    read. ``follow`` accepts ``str(position)``, a text of all parts.
     """
 
     parts: tuple[int, ...]
@@ -238,12 +238,14 @@ class Position(int):
 
     @classmethod
     def in_store(cls, own: int, store: int, count: int) -> Position:
-        """Return the place of an event in its own store alone."""
+        """Return the position of an event in its own store, with 0 for all other stores."""
         return cls.of(own, [own if number == store else 0 for number in range(count)])
 
     @classmethod
     def read(cls, text: str) -> Position:
-        """Return the position with this text. Raises ``InvalidArgument``."""
+        """Read a position from its text. Raises ``InvalidArgument`` if the text is not a
+        position.
+        """
         try:
             parts = [int(part, 16) for part in text.split(".")]
         except ValueError:
@@ -257,7 +259,9 @@ class Position(int):
         return Position.of(own, (*self.parts[:store], own, *self.parts[store + 1 :]))
 
     def has_reached(self, other: int) -> bool:
-        """Return whether a follower at this position has read the event at another position."""
+        """Return whether a follower at this position has read the event at the position
+        ``other``.
+        """
         if isinstance(other, Position):
             parts = other.parts
         else:
@@ -274,8 +278,9 @@ class Position(int):
 
 
 class PlacedRow(NamedTuple):
-    """A row with its position in the whole store. ``is_entry`` says that the row is an entry of the
-    conversation's ledger. Entries of the store's own ledger have an empty ``conversation``.
+    """A row with its position in the whole store. ``is_entry`` is true if the row is an entry of
+    the conversation's ledger. If the row is an entry of the store's own ledger, ``conversation`` is
+    empty.
     """
 
     position: int
@@ -285,9 +290,9 @@ class PlacedRow(NamedTuple):
 
 
 class Unfinished(NamedTuple):
-    """An operation of several transactions that is not complete, because it still runs or was
-    killed. ``key`` and ``conversation`` are the key and the id of its conversation. An operation on
-    the whole store has a negative key and an empty id.
+    """An incomplete operation of several transactions. The operation still runs, or it was killed.
+    ``key`` and ``conversation`` are the key and the id of the operation's conversation. An
+    operation on the whole store has a negative key and an empty id.
     """
 
     key: int
@@ -297,8 +302,8 @@ class Unfinished(NamedTuple):
 
 
 class Ancestor(NamedTuple):
-    """A conversation under whose key a part of a fork's past is stored. ``stop`` is the version at
-    which the fork leaves it. ``parent`` is the key of this conversation's own parent.
+    """A conversation whose key stores a part of a fork's past. ``stop`` is the version at which the
+    fork's past leaves this conversation. ``parent`` is the key of this conversation's own parent.
     """
 
     key: int
@@ -309,23 +314,22 @@ class Ancestor(NamedTuple):
 
 
 class Conversation(NamedTuple):
-    """The stored row of a conversation at the time of one read, or the row of a conversation that
-    will begin, with the key 0. ``version``, ``head`` and ``updated_at`` come from its last event;
-    an empty conversation has version 0, no head and ``updated_at`` None. ``shown`` and
-    ``structural`` are the numbers of its shown and structural events, computed from its last row.
-    ``visible`` says that the conversation is not staged. ``mark`` belongs to the row codec
-    (``log.seal``).
+    """The stored row of a conversation at the moment of a read. A conversation that has not begun
+    has the key 0. ``version``, ``head`` and ``updated_at`` come from the last event. An empty
+    conversation has version 0, no head and no ``updated_at``. ``shown`` and ``structural`` are the
+    numbers of shown and structural events, computed from the last row. ``visible`` is false while
+    the conversation is staged. The row codec (``log.seal``) uses ``mark``.
 
-    A fork has a ``parent``, whose id is ``parent_id``: events below ``parent_version`` are read
-    from the parent. Before a fork has an event of its own, its last event is its parent's last
-    shared event. ``lineage`` has the ancestors of the fork, its parent first; in lists ``lineage``
-    is empty. ``seed`` is the head before event 0, if another conversation recorded event 0. A fork
-    that has copied its past has a ``parent_version``, but no parent. ``replaces`` is the key of the
-    erased conversation whose id it uses again. ``pending`` counts the records of the conversation's
-    source that have no events yet; for an archived conversation ``pending`` is the negative number
-    of the events in the conversation's object. ``redactions`` counts the redacted events; in a fork
-    also the shared events that were redacted since it began. While this number is unchanged, a copy
-    of the events in memory is right.
+    A fork has a ``parent`` with the id ``parent_id``. Events below ``parent_version`` are read from
+    the parent. Until a fork has its own event, its last event is the last shared event of the
+    parent. ``lineage`` contains the ancestors of the fork, beginning with the parent. In lists of
+    conversations, ``lineage`` is empty. If another conversation recorded event 0, ``seed`` is the
+    head before event 0. A fork that has copied its past has a ``parent_version``, but no parent.
+    ``replaces`` is the key of the erased conversation whose id this conversation uses again.
+    ``pending`` is the number of source records without events. For an archived conversation,
+    ``pending`` is minus the number of archived events. ``redactions`` is the number of redacted
+    events. For a fork, redactions of shared events count since the fork began. While ``redactions``
+    does not change, events in memory are up to date.
     """
 
     key: int
@@ -358,7 +362,7 @@ class Conversation(NamedTuple):
 
     @property
     def end(self) -> tuple[int, bytes | None]:
-        """The version and the last head. If the conversation is erased, they come from its
+        """The version and the last head. For an erased conversation, both come from the
         tombstone.
         """
         if self.erasure is None:
@@ -366,14 +370,12 @@ class Conversation(NamedTuple):
         return (self.erasure.events, self.erasure.head)
 
     def grown(self, last: Row) -> Conversation:
-        """Return the conversation with ``last`` as its newest row."""
         _, _, before, turns, recorded_at, _, shown, structural, _, _ = unpacked(last.meta)
         return self.ending(last.id + 1, recorded_at, last.head, before + shown, turns + structural)
 
     def ending(
         self, version: int, updated_at: int, head: bytes, shown: int, structural: int
     ) -> Conversation:
-        """Return the conversation with another end."""
         return _new(
             Conversation, (*self[:4], version, updated_at, head, shown, structural, *self[9:])
         )
@@ -381,7 +383,8 @@ class Conversation(NamedTuple):
 
 class Record(NamedTuple):
     """A record that a projection stores for one version of a conversation. ``code`` is the version
-    of the projection's code. ``encoding`` and ``checksum`` mean what they mean in a ``Row``.
+    of the projection's code. ``encoding`` and ``checksum`` have the meanings that they have in a
+    ``Row``.
     """
 
     version: int
@@ -393,8 +396,8 @@ class Record(NamedTuple):
 
 
 class RecalledKey(NamedTuple):
-    """The entry of an idempotency key: the first id and the number of the events that were appended
-    under it. ``proof`` belongs to the row codec.
+    """The entry of an idempotency key: the id of the first event that was appended under the key,
+    and the number of these events. The row codec makes and checks ``proof``.
     """
 
     first_id: int
@@ -404,10 +407,10 @@ class RecalledKey(NamedTuple):
 
 
 def as_rows(columns: Iterable[Sequence[Any]]) -> list[Row]:
-    """Return rows from the columns that a database returned: id, ``meta``, body.
+    """Return rows from database columns: id, ``meta``, body.
 
     The columns of a damaged row may have wrong types. A row with such columns gets a ``meta`` that
-    no checksum accepts, and an id that is a number.
+    no checksum fits, and the id -1 if its id is not a number.
     """
     rows = list(map(_new, repeat(Row), columns))
     try:
@@ -427,13 +430,12 @@ def as_rows(columns: Iterable[Sequence[Any]]) -> list[Row]:
 
 
 def _is_whole(meta: object) -> bool:
-    """Return whether a ``meta`` has all its fields."""
     return type(meta) is bytes and len(meta) >= _WHOLE
 
 
 def as_recalled(columns: Sequence[Any]) -> RecalledKey:
-    """Return the entry of an idempotency key from the columns that a database returned. If a column
-    has a wrong type, the entry has no events.
+    """Return the entry of an idempotency key from database columns. If a column has a wrong type,
+    the entry has no events.
     """
     first_id, events, *rest = columns
     is_damaged = type(first_id) is not int or type(events) is not int
@@ -445,7 +447,7 @@ _SOME_BYTES: Final = BYTES | {type(None)}
 
 
 def check_types(what: str, kinds: frozenset[type], columns: Iterable[Any]) -> None:
-    """Raise ``StoreDamaged`` for a column of another type, which only a damaged file has."""
+    """Raise ``StoreDamaged`` if a column has another type, which happens only in a damaged file."""
     others = {*map(type, columns)} - kinds
     if others:
         raise StoreDamaged(
@@ -454,9 +456,9 @@ def check_types(what: str, kinds: frozenset[type], columns: Iterable[Any]) -> No
 
 
 def as_record(columns: Sequence[Any]) -> Record:
-    """Return a record from the columns that a database returned; the name of its projection may be
+    """Return a record from database columns. The last column, the name of the projection, may be
     missing. Raises ``StoreDamaged`` if the record's version is not a number. A checksum covers the
-    other columns.
+    remaining columns.
     """
     check_types("the version of a record of a projection", NUMBERS, columns[:1])
     return _new(Record, (*columns[:5], as_text(columns[5]) if len(columns) > 5 else ""))
@@ -464,7 +466,7 @@ def as_record(columns: Sequence[Any]) -> Record:
 
 @lru_cache(1_000)  # there are few kinds and many rows
 def kind_name(kind: object) -> str:
-    """Return a kind as text. A damaged value gives some other text, which no checksum accepts."""
+    """Return a kind as text. A damaged value gives a text that no checksum fits."""
     if isinstance(kind, str):
         return kind
     if isinstance(kind, bytes):
@@ -478,9 +480,9 @@ _BYTES_OF_CONVERSATION = itemgetter(3, 5, 9, 13, 16, 17)
 
 
 def as_conversation(columns: Sequence[Any]) -> Conversation:
-    """Return a conversation from the columns that a database returned; the id of its parent may be
-    missing. Ids and texts are UTF-8 bytes. Raises ``StoreDamaged`` for a column of another type,
-    and for an impossible time.
+    """Return a conversation from database columns. The last column, the id of the parent, may be
+    missing. Ids and texts are UTF-8 bytes in these columns. Raises ``StoreDamaged`` if a column has
+    another type, or if a time is impossible.
     """
     name_of_row = f"the row of conversation number {columns[0]}"
     check_types(name_of_row, _SOME_NUMBERS, _NUMBERS_OF_CONVERSATION(columns))
@@ -547,10 +549,10 @@ def as_conversation(columns: Sequence[Any]) -> Conversation:
 
 
 class ListedConversation(NamedTuple):
-    """A conversation in a list. ``at``, the time of the conversation's last activity, and
-    ``version`` are from the time when the conversation was listed. ``attributes`` is the record
-    with the conversation's attributes, the attributes themselves, or None. ``is_record_missing``
-    says that the conversation has attributes, and no record of them.
+    """A conversation in a list of conversations. ``at`` is the time of the last activity. ``at``
+    and ``version`` were current when the conversation was listed. ``attributes`` is the record with
+    the attributes, the attributes themselves, or None. ``is_record_missing`` is true if the
+    conversation has attributes, but no record with them.
     """
 
     key: int
@@ -564,8 +566,8 @@ class ListedConversation(NamedTuple):
 
 
 class Outcome(Struct, Generic[T], frozen=True):
-    """The outcome of a call that another thread may have made: the call's result, or the error that
-    it raised.
+    """The outcome of a call, possibly in another thread: the result, or the error that the call
+    raised.
     """
 
     value: T | None = None
@@ -587,23 +589,23 @@ class Outcome(Struct, Generic[T], frozen=True):
 
 
 def utf8(text: str) -> bytes:
-    """Return a text in UTF-8. Lone surrogates, which are not Unicode but may be in an id, are
-    kept.
-    """
+    """Return a text in UTF-8. Lone surrogates stay, because an id may contain lone surrogates."""
     return text.encode("utf-8", "surrogatepass")
 
 
 def as_text(stored: object) -> str:
-    """Return a stored text; an empty text if the column of a damaged file has another type."""
+    """Return a stored text. If the column has another type, as in a damaged file, return an empty
+    text.
+    """
     if type(stored) is bytes:
         return stored.decode("utf-8", "surrogatepass")
     return ""
 
 
 def new_store_uuid() -> str:
-    """Return a random UUID, version 4, as text.
+    """Return a random UUID of version 4 as text.
 
-    ``uuid.uuid4`` is not called: programs replace ``uuid.uuid4`` in their tests to get known ids,
-    and opening a store must not use up a known id.
+    ``uuid.uuid4`` is not called, because tests of other programs replace it to get known ids.
+    Opening a store must not use up one of these ids.
     """
     return str(UUID(bytes=os.urandom(16), version=4))

@@ -38,8 +38,8 @@ _NUMBER = re.compile(r"[1-9][0-9]{0,5}")
 
 
 class Location(NamedTuple):
-    """A parsed URL. ``path`` is a file for ``sqlite``; for ``postgresql``, the URL without our
-    options.
+    """A parsed URL. For ``sqlite``, ``path`` is a file. For ``postgresql``, ``path`` is the URL
+    without foldlog's options.
     """
 
     scheme: str
@@ -48,11 +48,11 @@ class Location(NamedTuple):
 
 
 def as_url(place: str | os.PathLike[str]) -> str:
-    """Return the URL of a store that is named by a URL or by the path of a file.
+    """Return the URL of a store. ``place`` is a URL or the path of a file.
 
-    A text that does not begin like a URL is a path if it has a dot or a slash; a bare word is more
-    often a mistake. Raises ``TypeError`` for a value that is neither a text nor a path,
-    ``InvalidOption`` for a bare word, and for a text that is a path with the options of a URL.
+    A text that does not begin like a URL is a path if it contains a dot or a slash. A bare word is
+    refused, because it is more often a mistake. Raises ``TypeError`` if ``place`` is neither a text
+    nor a path. Raises ``InvalidOption`` for a path with the options of a URL.
     """
     if not isinstance(place, str | os.PathLike):
         raise TypeError(f"a store is named by a URL or by the path of a file, not by {place!r}")
@@ -60,7 +60,7 @@ def as_url(place: str | os.PathLike[str]) -> str:
     if isinstance(path, bytes):
         path = os.fsdecode(path)
     if isinstance(place, str) and (_SCHEME.match(path) or not {".", "/"} & set(path)):
-        return path  # parse_url says what is wrong with it
+        return path  # ``parse_url`` reports what is wrong with it
     if not path:
         raise InvalidOption(f"an empty path names no store; use one of: {_EXAMPLES}")
     name, _, query = path.rpartition("?")
@@ -80,7 +80,7 @@ def parse_url(url: str) -> Location:
     address, _, query = url.partition("?")
     scheme, _, rest = address.partition(":")
     if scheme in ("postgresql", "postgres"):
-        # libpq checks the rest; it may be a password
+        # libpq checks all other options, and an option may contain a password.
         options, others = _options("the URL", query, _POSTGRESQL_OPTIONS)
         return Location(
             "postgresql", f"{address}?{'&'.join(others)}" if others else address, options
@@ -108,8 +108,8 @@ def parse_url(url: str) -> Location:
 
 
 def absolute_hint(path: str) -> str:
-    """Return a hint to write an absolute path, if the folder of this relative path exists only as
-    an absolute path; otherwise an empty text.
+    """Return a hint to write an absolute path, if the folder of this relative path exists only
+    below the root. Otherwise return an empty text.
     """
     folder, name = os.path.split(os.path.relpath(path))
     if (
@@ -134,9 +134,9 @@ def without_password(url: str) -> str:
 def _options(
     url: str, query: str, ours: Mapping[str, Sequence[str] | None]
 ) -> tuple[dict[str, str], Sequence[str]]:
-    """Check the options of foldlog in a query. Return foldlog's options, and the other parts of the
-    query. ``ours`` has the values that each option can have; None for an option that is a text or a
-    number. Messages show ``url``.
+    """Check foldlog's options in a query. Return foldlog's options, and the remaining parts of the
+    query. ``ours`` maps each option to its allowed values. None means that the option is a text or
+    a number. Messages show ``url``.
     """
     options: dict[str, str] = {}
     others = []

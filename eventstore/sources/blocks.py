@@ -1,8 +1,8 @@
-"""Blocks: about 128 kB of the bytes of a source, with the place and the hash of each record. Pure.
+"""Blocks of a source: about 128 kB of its bytes, with the place and the hash of each record. Pure.
 
-The bytes between records (line ends, commas, damaged lines) belong to the block and to no record.
-So the blocks of a source together have all bytes of the source, and each record can be read,
-compared and proven alone.
+The bytes between records (line ends, commas, damaged lines) belong to the block, but to no record.
+So the blocks of a source contain all its bytes, and every record can be read, compared and proven
+separately.
 """
 
 from __future__ import annotations
@@ -17,18 +17,19 @@ from typing import Final, NamedTuple, cast
 
 _ERRORS: tuple[type[Exception], ...] = (zlib.error, ValueError, TypeError)
 try:
-    # A quarter of the time of zlib for a tenth more bytes, in the form that zlib reads too.
+    # Takes a quarter of the time of zlib, for a tenth more bytes, in a form that zlib reads too.
     from isal.isal_zlib import compress as _compress, decompress as _decompress, error as _error
 
-    _ERRORS = (*_ERRORS, cast(type[Exception], _error))  # its stub calls the class an instance
+    # the stub of the package calls the class an instance
+    _ERRORS = (*_ERRORS, cast(type[Exception], _error))
 except ImportError:
     from zlib import compress as _compress, decompress as _decompress
 
 SIZE: Final = 128 * 1024
 """The approximate number of bytes in a block."""
 _RATIO: Final = 8
-"""Most blocks inflate to less than this number times their stored size. The buffer for such a block
-need not grow.
+"""The decompressed size of most blocks is less than this number times their stored size. The buffer
+for such a block need not grow.
 """
 HASH_BYTES: Final = 16
 GENESIS: Final = bytes(32)
@@ -37,14 +38,14 @@ _LEVEL: Final = 2
 
 
 class DamagedBlock(ValueError):
-    """The stored bytes are not a block."""
+    """These stored bytes are not a block."""
 
 
 class Block(NamedTuple):
-    """The records of a source from number ``first`` on, up to the block's last record.
+    """The consecutive records of a source that begin with record number ``first``.
 
-    ``places`` has the start and the end of each record in ``raw``. ``hashes`` has the hash of each
-    imported record, even if the record was redacted since.
+    ``places`` contains the start and the end of each record in ``raw``. ``hashes`` contains the
+    hash of each record as it was imported, even if the record was redacted later.
     """
 
     first: int
@@ -58,17 +59,14 @@ class Block(NamedTuple):
         return self.first + len(self.places) // 2
 
     def record(self, number: int) -> bytes:
-        """Return the bytes of a record."""
         place = 2 * (number - self.first)
         return self.raw[self.places[place] : self.places[place + 1]]
 
     def records(self) -> Iterator[bytes]:
-        """Yield the bytes of each record."""
         edges = iter(self.places)
         return (self.raw[start:end] for start, end in zip(edges, edges, strict=True))
 
     def hash_of(self, number: int) -> bytes:
-        """Return the hash of a record."""
         place = HASH_BYTES * (number - self.first)
         return self.hashes[place : place + HASH_BYTES]
 
@@ -82,14 +80,13 @@ class Block(NamedTuple):
         ]
 
     def before(self, number: int) -> Block:
-        """Return the part of the block before a record."""
         count = number - self.first
         raw = self.raw[: self.places[2 * count]]
         return Block(self.first, self.places[: 2 * count], self.hashes[: HASH_BYTES * count], raw)
 
     def since(self, number: int) -> Block:
-        """Return the part of the block from a record on, without the bytes between this record and
-        the record before it.
+        """Return the part of the block from a record on, without the bytes directly before this
+        record.
         """
         count = number - self.first
         if count == 0:
@@ -99,8 +96,8 @@ class Block(NamedTuple):
         return Block(number, places, self.hashes[HASH_BYTES * count :], self.raw[start:])
 
     def with_record(self, number: int, record: bytes) -> Block:
-        """Return the block with other bytes for a record. The record's hash stays, because the hash
-        proves the bytes that were imported.
+        """Return the block with other bytes for a record. The record's hash does not change,
+        because the hash proves the imported bytes.
         """
         index = 2 * (number - self.first)
         start, end = self.places[index : index + 2]
@@ -127,8 +124,9 @@ class Block(NamedTuple):
 
 
 class AppendedIndex(NamedTuple):
-    """The index of a block that was appended alone. Until the block is joined with other blocks,
-    its index also lists the events of its records, and has the head after the last record.
+    """The index of a block that was appended separately. Until the block is joined with other
+    blocks, its index also lists the events of its records, and contains the head after the last
+    record.
     """
 
     places: array[int]
@@ -143,7 +141,9 @@ class AppendedIndex(NamedTuple):
 
 
 def unpacked_appended(first: int, count: int, index: bytes) -> AppendedIndex:
-    """Return the index of an appended block with ``count`` records. Raises ``DamagedBlock``."""
+    """Return the index of an appended block with ``count`` records. Raises ``DamagedBlock`` if the
+    size does not fit.
+    """
     pairs = 2 * array("I").itemsize * count
     end = 2 * pairs + HASH_BYTES * count
     if len(index) != end + len(GENESIS):
@@ -157,7 +157,6 @@ def unpacked_appended(first: int, count: int, index: bytes) -> AppendedIndex:
 
 
 def joined(blocks: Sequence[Block]) -> Block:
-    """Return one block with the records of consecutive blocks."""
     places = array("I")
     length = 0
     for block in blocks:
@@ -168,7 +167,7 @@ def joined(blocks: Sequence[Block]) -> Block:
 
 
 def of_records(first: int, records: Iterable[bytes], end: bytes = b"\n") -> Block:
-    """Return a block of records with ``end`` after each record."""
+    """Return a block of records, with ``end`` after each record."""
     places = array("I")
     length = 0
     raw = list[bytes]()
@@ -182,7 +181,9 @@ def of_records(first: int, records: Iterable[bytes], end: bytes = b"\n") -> Bloc
 
 
 def unpacked_index(count: int, index: bytes) -> tuple[array[int], bytes]:
-    """Return places and hashes of a block with ``count`` records. Raises ``DamagedBlock``."""
+    """Return the places and the hashes of a block with ``count`` records. Raises ``DamagedBlock``
+    if the sizes do not fit.
+    """
     split = len(index) - HASH_BYTES * count
     steps = array("I")
     steps.frombytes(unpack(index[:split]))
@@ -192,19 +193,18 @@ def unpacked_index(count: int, index: bytes) -> tuple[array[int], bytes]:
 
 
 def _steps_to(places: array[int]) -> array[int]:
-    """Return the distances from each place to the next place. Small numbers such as these distances
-    compress well.
-    """
+    """Return the distances between neighboring places, because small numbers compress well."""
     return array("I", map(sub, places, (0, *places)))
 
 
 def pack(data: bytes) -> bytes:
-    """Return the stored form of these bytes."""
     return _compress(data, _LEVEL)
 
 
 def unpack(data: bytes) -> bytes:
-    """Return the bytes that were passed to ``pack``. Raises ``DamagedBlock``."""
+    """Return the bytes that were passed to ``pack``. Raises ``DamagedBlock`` if the bytes are
+    damaged.
+    """
     try:
         return _decompress(data, bufsize=_RATIO * len(data))
     except _ERRORS as error:
@@ -212,18 +212,18 @@ def unpack(data: bytes) -> bytes:
 
 
 def hash_of(record: bytes) -> bytes:
-    """Return the hash by which a record is recognized."""
+    """Return the hash that identifies a record."""
     return sha256(record).digest()[:HASH_BYTES]
 
 
 def each_hash(hashes: bytes) -> list[bytes]:
-    """Return the single hashes of a byte string of hashes."""
+    """Split a byte string of hashes into the single hashes."""
     return [hashes[start : start + HASH_BYTES] for start in range(0, len(hashes), HASH_BYTES)]
 
 
 def chained(head: bytes, hashes: bytes) -> bytes:
     """Return the head of the chain after the records with these hashes. The head does not depend on
-    how the records are divided into blocks.
+    the division of the records into blocks.
     """
     for start in range(0, len(hashes), HASH_BYTES):
         head = sha256(head + hashes[start : start + HASH_BYTES]).digest()
@@ -231,7 +231,7 @@ def chained(head: bytes, hashes: bytes) -> bytes:
 
 
 def fingerprint_of(head: bytes) -> bytes:
-    """Return the fingerprint of the histories that begin with the records before this head."""
+    """Return the fingerprint of all histories that begin with the records before this head."""
     return head[:HASH_BYTES]
 
 

@@ -1,4 +1,4 @@
-"""Work on whole sources: copy a source to another store, seal a source again, verify a source."""
+"""Copy a source to another store, encrypt a stored source again, and verify a source."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ from foldlog.eventstore.sources.reading import about
 from foldlog.eventstore.sources.tables import Made, Place, Source, Sources, SourcesToWrite
 
 _TOGETHER: Final = 64
-"""The number of blocks that one transaction writes: some megabytes."""
+"""The number of blocks that one transaction writes, a few megabytes."""
 
 
 def is_same_source(
     source: Database, target: Database, original: Conversation, copy: Conversation
 ) -> bool:
-    """Return whether two conversations have equal records. Both must have redacted the same records
-    and made the events of the same records. Cost: reading one row of each conversation.
+    """Return whether two conversations have equal records. In both conversations, the same records
+    must be redacted and the same records must have events. Cost: reading one row of each
+    conversation.
     """
     ours, theirs = (
         database.recorder.query(partial(_content_of, database, key))
@@ -46,17 +47,17 @@ def _content_of(database: Database, key: int, reader: Reader) -> object:
 def copy_source(
     source: Database, target: Database, conversation: Conversation, version: int
 ) -> int:
-    """Copy the source of a conversation, after its events were copied. If the target lacks the
-    parent of the source, the shared records are copied too. The target has the events before
-    ``version``, and makes later events from the records.
+    """Copy the source of a conversation after its events were copied. If the target lacks the
+    parent of the source, the shared records are copied too. The target already has the events
+    before ``version``, and later makes the remaining events from the records.
 
-    Each transaction leaves a sound source in the target; until the last transaction this source is
-    shorter than the copied source. Events that the target itself made stay, and records that the
-    target redacted stay redacted. Return the number of new records that have no events yet. If the
+    After each transaction, the target has a complete source, which is shorter than the original
+    until the last transaction. Events that the target itself made stay, and records that the target
+    redacted stay redacted. Return the number of new records that have no events yet. If the
     conversation has no events, this function begins the conversation in the target. Raises
     ``HistoryDiverged`` if the target has other records, and ``ConversationErased`` if the target
     erased the conversation. Cost: reading the index of each block, and copying the blocks from the
-    first new or newly redacted record on; almost nothing if both sources are equal.
+    first new or newly redacted record on. If both sources are equal, the cost is two small reads.
     """
 
     def read(reader: Reader) -> tuple[Source | None, str, str, list[tuple[bytes, Place]]]:
@@ -116,11 +117,11 @@ def copy_source(
         head = chained(head, b"".join(block.hashes for block in blocks))
 
     def finish(transaction: Transaction) -> None:
-        # the last records, and all data beside the records, are stored together
+        # The last records, and all data beside the records, are stored together.
         whole = _put(transaction, target, conversation, copied, last, made)
         writing, sources = _opened(transaction, target, conversation)
         sources.refuse(writing.key, refused)
-        if whole.made == copied.made:  # the target made no more events
+        if whole.made == copied.made:  # the target made no further events
             sources.clear_made(whole)
             own_made = {number: made[number] for number in made if number >= whole.from_record}
             sources.put_made(whole, own_made)
@@ -136,7 +137,7 @@ def _first_to_copy(
     source: Database, target: Database, original: Source, existing: Source | None
 ) -> int:
     """Return the first record of the blocks to copy, or 0 to copy all blocks. Both sources have a
-    block that begins with this record, and equal bytes before it.
+    block that begins with this record, and equal bytes before this record.
     """
     if existing is None:
         return 0
@@ -150,7 +151,7 @@ def _first_to_copy(
 
 
 def _block_starts(database: Database, source: Source, reader: Reader) -> set[int]:
-    """Return the numbers of the first records of a source's blocks, without shared blocks."""
+    """Return the numbers of the first records of a source's own blocks."""
     return {first for first, _ in Sources(database, reader).indexes(source)}
 
 
@@ -162,9 +163,8 @@ def _put(
     blocks: list[Block],
     made: Made,
 ) -> Source:
-    """Write blocks, and the list of their events. Return the source that is in the target
-    afterwards: ``part``, which ends with these blocks, or the existing source if the existing one
-    is longer.
+    """Write blocks, and the list of their events. Return the source that the target then has:
+    ``part``, which ends with these blocks, or the existing source if it is longer.
     """
     writing, sources = _opened(transaction, target, conversation)
     existing = sources.settle(writing.key)
@@ -193,15 +193,15 @@ def _put(
     new = {number: made[number] for number in made if first_new <= number < part.made}
     sources.put_made(part, new)
     writing.set_pending(part.records - part.made)
-    # The figures do not count the new records, and the version does not show it.
+    # The figures lack the new records, and the version of the conversation does not show this.
     transaction.forget_figures(writing.key)
     writing.end()
     return part
 
 
 def _rest_of_block(sources: Sources, existing: Source, last: Block) -> list[Block]:
-    """Return the end of the stored block that begins before the end of ``last`` and stops after it.
-    The stored block is about to be deleted, and a kill must not lose its last records.
+    """Return the part of a stored block after the end of ``last``. The stored block begins before
+    this end. The stored block will be deleted, and a kill must not lose its last records.
     """
     stored = next(sources.own_blocks(existing, last.stop), None)
     if stored is None or stored.first >= last.stop:
@@ -216,8 +216,8 @@ def _rest_of_block(sources: Sources, existing: Source, last: Block) -> list[Bloc
 def _check_first_records(
     existing: Source | None, hashes: bytes, conversation: Conversation
 ) -> None:
-    """Raise ``HistoryDiverged`` if the target has other records. ``hashes`` are the hashes of the
-    original's records.
+    """Raise ``HistoryDiverged`` if the target has other records than the original. ``hashes`` are
+    the hashes of the original's records.
     """
     if existing is None:
         return
@@ -227,7 +227,7 @@ def _check_first_records(
 
 def _has_all(existing: Source, original: Source) -> bool:
     """Return whether a source in the target has all records, redactions and events of the original.
-    The source in the target may have more redactions and events.
+    The source in the target may have further redactions and events.
     """
     return (
         existing.head == original.head
@@ -239,8 +239,8 @@ def _has_all(existing: Source, original: Source) -> bool:
 def _keep_redactions(
     sources: Sources, existing: Source, part: Source, blocks: list[Block]
 ) -> tuple[Source, list[Block]]:
-    """Return the source and the blocks to write. In these blocks, records that only the target
-    redacted stay redacted.
+    """Return the source and the blocks to write. A record that only the target redacted stays
+    redacted in these blocks.
     """
     redacted = set(existing.redacted).difference(part.redacted)
     if not redacted:
@@ -250,14 +250,14 @@ def _keep_redactions(
         for number in redacted.intersection(range(block.first, block.stop)):
             block = block.with_record(number, sources.record(existing, number))
         with_redactions.append(block)
-    # The sums count the texts of these records.
+    # The sums include the texts of these records.
     return part._replace(about=_about_both(existing, part), sums=b""), with_redactions
 
 
 def _about_both(own: Source, original: Source) -> bytes:
     """Return the data beside the records of a source that redacted other records than its original.
-    If the original redacted records too, only equal fields stay, because a field that differs may
-    contain text that one of the two sources removed.
+    If the original redacted records too, only equal fields stay. A field that differs may contain
+    text that one of the two sources removed.
     """
     if set(own.redacted).issuperset(original.redacted):
         return own.about
@@ -276,8 +276,8 @@ def _refused_by(database: Database, conversations: Iterable[int], reader: Reader
 def _source_in_target(
     target: Database, conversation: Conversation, reader: Reader
 ) -> Source | None:
-    """Return the source of a conversation in the target. Raises ``ConversationErased``, and
-    ``HistoryDiverged`` if the target has another conversation with the conversation's id.
+    """Return the source of a conversation in the target. Raises ``ConversationErased``. Raises
+    ``HistoryDiverged`` if the target has another conversation with this id.
     """
     existing = not_erased(target.find(reader, conversation.id, pending=True))
     if existing is None:
@@ -292,7 +292,7 @@ def _opened(
     transaction: Transaction, target: Database, conversation: Conversation
 ) -> tuple[WriteTransaction, SourcesToWrite]:
     """Return the conversation in the target, and an object that writes the conversation's source.
-    If the target lacks the conversation, this function begins it.
+    If the target lacks the conversation, this function begins the conversation.
     """
     existing = not_erased(target.find(transaction, conversation.id, pending=True))
     if existing is not None:
@@ -306,9 +306,9 @@ def _opened(
 
 
 class RedactedRecords(NamedTuple):
-    """Redacted records in the store from which the records are copied. ``remains`` has the
-    skeletons of the records by number. ``source`` is the records' source in the store, and
-    ``refused`` has the hashes that the source refuses.
+    """Redacted records of the store that is copied. ``remains`` maps record numbers to the
+    skeletons that stay of these records. ``source`` is the source with these records, and
+    ``refused`` contains the hashes that the source refuses.
     """
 
     remains: dict[int, bytes]
@@ -320,7 +320,7 @@ def find_redacted_records(
     database: Database, conversation: Conversation, event_ids: Iterable[int]
 ) -> RedactedRecords | None:
     """Return the redacted records from which some events were made. Cost: reading the list of made
-    events, and a block for each record.
+    events, and one block for each record.
     """
     wanted_ids = frozenset(event_ids)
 
@@ -342,8 +342,8 @@ def find_redacted_records(
 
 
 def redact_records(writing: WriteTransaction, redacted: RedactedRecords) -> None:
-    """Replace records of a copied source by their skeletons in the original source. Cost: writing a
-    block for each record.
+    """Replace records of a copied source by their skeletons from the original source. Cost: writing
+    one block for each record.
     """
     sources = SourcesToWrite.beside(writing)
     own = sources.settle(writing.key)
@@ -361,7 +361,7 @@ def redact_records(writing: WriteTransaction, redacted: RedactedRecords) -> None
         sources.put_blocks(own, [block.with_record(number, redacted.remains[number])])
     original = redacted.source
     all_redacted = tuple(sorted({*own.redacted, *numbers}))
-    # The sums of the original are right for the copy only if both have redacted the same records.
+    # The sums of the original fit the copy only if both sources have redacted the same records.
     is_equal = own.head == original.head and {*all_redacted} == {*original.redacted}
     sums = original.sums if is_equal else b""
     about_copy = original.about
@@ -372,7 +372,7 @@ def redact_records(writing: WriteTransaction, redacted: RedactedRecords) -> None
 
 
 def made_of(source: Database, conversation: Conversation) -> Made:
-    """Return the events that were made of each record of a conversation."""
+    """Return the events of each record of a conversation."""
 
     def read(reader: Reader) -> Made:
         sources = Sources(source, reader)
@@ -385,9 +385,9 @@ def made_of(source: Database, conversation: Conversation) -> Made:
 def split_at_records(
     chunks: Iterable[list[Row]], made: Made, is_whole: Callable[[], bool]
 ) -> Iterator[list[Row]]:
-    """Yield rows in groups. All events of a record are in one group. ``is_whole`` is called at the
-    end. If ``is_whole`` returns False, rows are missing and the last record may lack events, so the
-    last record's events are left out.
+    """Group rows so that all events of a record are in one group. ``is_whole`` is called at the
+    end. If ``is_whole`` returns False, rows are missing and the last record may lack events. The
+    events of the last record are then left out.
     """
     first_of_later = {
         event_id: first
@@ -397,7 +397,7 @@ def split_at_records(
     remaining: list[Row] = []
     for chunk in chunks:
         rows = [*remaining, *chunk]
-        # If the next row is a later event of a record, cut before the first event of the record.
+        # If the next row is a later event of a record, cut before the first event of this record.
         next_border = first_of_later.get(rows[-1].id + 1, rows[-1].id + 1)
         cut = max(0, next_border - rows[0].id)
         remaining = rows[cut:]
@@ -408,7 +408,7 @@ def split_at_records(
 
 
 def note_made(writing: WriteTransaction, made: Made, version: int) -> None:
-    """Record that the events before ``version`` were made of these records, if the conversation
+    """Store that the events before ``version`` were made from these records, if the conversation
     already has the records.
     """
     sources = SourcesToWrite.beside(writing)
@@ -429,8 +429,8 @@ def note_made(writing: WriteTransaction, made: Made, version: int) -> None:
 
 
 def leave_alone(transaction: Transaction, database: Database, conversation: int) -> None:
-    """Copy the records of a source to the sources that share the records. Cost: copying the shared
-    records.
+    """Copy the records of a source to all sources that share these records. Cost: copying the
+    shared records.
     """
     sources = SourcesToWrite(database, transaction)
     source = sources.find_by_key(conversation)
@@ -444,8 +444,8 @@ def leave_alone(transaction: Transaction, database: Database, conversation: int)
 def seal_again(
     transaction: Transaction, database: Database, conversation: int, key: DataKey | None
 ) -> None:
-    """Encrypt a stored source with this key, or store the source plain if ``key`` is None. Cost:
-    writing the source's blocks.
+    """Encrypt a stored source with this key. If ``key`` is None, store the source in plain form.
+    Cost: writing the source's blocks.
     """
     sources = SourcesToWrite(database, transaction)
     source = sources.settle(conversation)
@@ -468,9 +468,6 @@ def problems_of(database: Database, conversation: Conversation) -> Iterator[str]
 
 
 def _problems_of(database: Database, conversation: Conversation) -> Iterator[str]:
-    """Yield the problems of a conversation's records. Raises ``CorruptEvent`` if a record cannot be
-    read.
-    """
     source = database.recorder.query(
         lambda reader: Sources(database, reader).find_by_key(conversation.key)
     )
@@ -481,7 +478,7 @@ def _problems_of(database: Database, conversation: Conversation) -> Iterator[str
     redacted_numbers = database.recorder.query(
         lambda reader: Sources(database, reader).all_redacted(source)
     )
-    # Reading the list of events raises ``CorruptEvent`` if it is damaged.
+    # Reading the list of events raises ``CorruptEvent`` if the list is damaged.
     database.recorder.query(lambda reader: Sources(database, reader).made(source))
     head = GENESIS
     number = 0
@@ -505,7 +502,7 @@ def _problems_of(database: Database, conversation: Conversation) -> Iterator[str
 
 
 def _key_of(database: Database, conversation: str, reader: Reader) -> int | None:
-    """Return the key of a conversation if the conversation has a source; otherwise None."""
+    """Return the key of a conversation if the conversation has a source, otherwise None."""
     state = database.find(reader, conversation, pending=True)
     if state is None or state.erasure is not None:
         return None
@@ -518,12 +515,14 @@ def _redacted_in(database: Database, source: Source, reader: Reader) -> set[int]
 
 
 def _pages(database: Database, source: Source, start: int) -> Iterator[list[Block]]:
-    """Yield the blocks of ``source`` from record ``start`` on, some in each read transaction."""
+    """Yield the blocks of ``source`` from record ``start`` on, a few blocks in each read
+    transaction.
+    """
     while start < source.records:
 
         def read(reader: Reader, start: int = start) -> list[Block]:
             page = islice(Sources(database, reader).blocks(source, start), _TOGETHER)
-            # The stored source may have grown since: leave out the new records.
+            # The stored source may have grown in the meantime, so leave out the new records.
             blocks_before = (block for block in page if block.first < source.records)
             return [
                 block if block.stop <= source.records else block.before(source.records)

@@ -1,4 +1,4 @@
-"""Read a source, some blocks in each read transaction."""
+"""Read a source, a few blocks in each read transaction."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from foldlog.eventstore.sources.blocks import Block
 from foldlog.eventstore.sources.tables import Source, Sources
 
 IMPORTED_AT: Final = "imported_at"
-"""The key in ``Source.about`` for the time when the last import added records, in microseconds
-since 1970.
+"""The key in ``Source.about`` for the last time when an import added records. The time is in
+microseconds since 1970.
 """
 _BLOCKS: Final = 8
-"""The number of blocks that are read together: about a megabyte."""
+"""The number of blocks that are read at once, about a megabyte."""
 
 
 def blocks_of(database: Database, source: Source, start: int = 0) -> Iterator[Block]:
-    """Yield the blocks of a source from the block with record ``start`` on, about a megabyte in
-    each read transaction.
+    """Yield the blocks of a source from the block with record ``start`` on. Each read transaction
+    reads about a megabyte.
     """
     while start < source.records:
 
@@ -39,8 +39,8 @@ def blocks_of(database: Database, source: Source, start: int = 0) -> Iterator[Bl
 def own_blocks_with(
     database: Database, source: Source, is_wanted: Callable[[bytes], bool]
 ) -> Iterator[Block]:
-    """Yield the blocks that are stored for the source itself and whose bytes ``is_wanted`` accepts.
-    Cost: reading the bytes of all these stored blocks, and the indexes of the yielded blocks.
+    """Yield the source's own blocks whose bytes ``is_wanted`` accepts, without shared blocks. Cost:
+    reading the bytes of all the source's own blocks, and the indexes of the yielded blocks.
     """
     start = source.from_record
     while start < source.records:

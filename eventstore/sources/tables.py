@@ -1,13 +1,13 @@
-"""The rows of sources in one transaction: what was imported, its blocks, and the events that were
-made of its records.
+"""The rows of sources in one transaction: the imported file, its blocks, and the events that were
+made from its records.
 
-A source has the key of its conversation. A source may begin with the records of another source, its
-parent, up to the record at which the two differ. Sources with one root are a family: several
-sources of a family may hold one record.
+A source has the key of its conversation. A source may share its first records with another source,
+its parent. Sources with the same root are a family. Several sources of a family may contain the
+same record.
 
-The index and the bytes of a block, and the texts about a source, are deflated. In an encrypted
-conversation they are sealed with the conversation's key. The seal names the column and the row, so
-that no other row can take its place.
+The index and the bytes of a block, and the texts about a source, are compressed. In an encrypted
+conversation, they are encrypted with the conversation's key. The encryption depends on the column
+and the row, so no other row can be put in their place.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ from foldlog.eventstore.sources.blocks import (
 
 _DEFLATED: Final = 1
 _APPENDED: Final = 16
-"""The encoding of a block with an ``AppendedIndex``. The SQL queries name this number too."""
+"""The encoding of a block with an ``AppendedIndex``. The SQL queries contain this number too."""
 _PAGE: Final = 8
-"""The number of blocks that are read together: about a megabyte."""
+"""The number of blocks that are read at once, about a megabyte."""
 MADE: Final = 64
-"""The number of records whose events one row lists."""
+"""The number of records whose events are listed in one row."""
 _ROWS: Final = 4
 """The number of rows that ``made_near`` reads."""
 _ASKED: Final = 1_000
@@ -56,21 +56,22 @@ _numbers = struct.Struct(">2q").pack
 
 
 class Source(NamedTuple):
-    """A source as it is stored.
+    """A source, as it is stored.
 
-    ``conversation``  the key of its conversation
-    ``root``          the key of the first source of its family
-    ``parent``        the key of the source from which it shares the records below ``from_record``
-    ``records``       the number of its records, including shared ones
-    ``made``          the number of records that events were made of
-    ``format``        the name of its format; ``reader`` the version of the decoder that made the
-                      events
-    ``head``          the end of the chain of its records' hashes
-    ``fingerprint``   an import with this fingerprint is refused after an erasure
-    ``redacted``      the numbers of its own records that were redacted: only the skeleton stays
-    ``about``         JSON about its origin, and the data beside its records
-    ``sums``          sums of its records, from which figures are made before all records are
-                      events; an import that adds records adds to them
+    ``conversation``  the key of the conversation
+    ``root``          the key of the first source of the family
+    ``parent``        the key of the source that shares the records below ``from_record``
+    ``records``       the number of records, including shared records
+    ``made``          the number of records that have events
+    ``format``        the name of the format
+    ``reader``        the version of the decoder that made the events
+    ``head``          the end of the chain of the records' hashes
+    ``fingerprint``   after an erasure, an import with this fingerprint is refused
+    ``redacted``      the numbers of the redacted records, without shared records: only their
+                      skeletons stay
+    ``about``         JSON about the origin, and the data beside the records
+    ``sums``          sums over the records, from which figures are made before all records have
+                      events; an import that adds records adds to these sums
     """
 
     conversation: int
@@ -89,9 +90,9 @@ class Source(NamedTuple):
 
 
 class Place(NamedTuple):
-    """The state of a place, such as a file, when it was last imported. The first ``taken`` bytes of
-    the file are the first ``records`` records of the conversation with this key. ``seen`` is the
-    time of the import, ``state`` the state of the file, ``digest`` a hash of the bytes.
+    """The state of a place, such as a file, at its last import. The first ``taken`` bytes of the
+    file are the first ``records`` records of the conversation with this key. ``seen`` is the time
+    of the import, ``state`` is the state of the file, and ``digest`` is a hash of the bytes.
     """
 
     conversation: int
@@ -117,27 +118,25 @@ class Near(NamedTuple):
 
 
 class Sources:
-    """Reads sources in one transaction."""
-
     def __init__(
         self, database: Database, reader: Reader, keys: Mapping[int, DataKey | None] | None = None
     ) -> None:
-        """``keys`` has data keys, by conversation, to use instead of the stored keys."""
+        """``keys`` maps conversations to data keys that replace the stored keys."""
         self.database = database
         self.reader = reader
         self._keys: dict[int, DataKey | None] = dict(keys or {})
 
     def find_by_key(self, conversation: int, *, has_texts: bool = True) -> Source | None:
-        """Return the source of the conversation with this key; None if the conversation was not
-        imported. If ``has_texts`` is False, the returned source has an empty ``about`` and
-        ``sums``, which is cheaper to read.
+        """Return the source of the conversation with this key, or None if the conversation was not
+        imported. If ``has_texts`` is False, the returned source has an empty ``about`` and empty
+        ``sums``, which is faster to read.
         """
         rows = self.reader.ask_sources("source", conversation)
         return self._source(rows[0], has_texts=has_texts) if rows else None
 
     def of(self, conversation: str) -> Source | None:
-        """Return the source of a conversation; None if the conversation was not imported, or was
-        erased. Raises ``ConversationNotFound``.
+        """Return the source of a conversation, or None if the conversation was not imported, or was
+        erased. Raises ``ConversationNotFound`` if the conversation does not exist.
         """
         state = self.database.find(self.reader, conversation, pending=True)
         if state is None:
@@ -145,12 +144,12 @@ class Sources:
         return self.find_by_key(state.key) if state.erasure is None else None
 
     def family(self, root: int) -> list[Source]:
-        """Return all sources with this root, the oldest first."""
+        """Return all sources with this root, sorted from the oldest to the newest."""
         keys = [key for (key,) in self.reader.ask_sources("family", root)]
         return [source for source in map(self.find_by_key, keys) if source is not None]
 
     def all(self, after: int = 0, limit: int = 500) -> list[Source]:
-        """Return sources with keys greater than ``after``, in the order of the keys. Raises
+        """Return at most ``limit`` sources with keys greater than ``after``, sorted by key. Raises
         ``KeyUnavailable`` if the key of an encrypted source is missing.
         """
         return [
@@ -158,8 +157,9 @@ class Sources:
         ]
 
     def abouts(self) -> Iterator[tuple[str, str, bytes]]:
-        """Yield, for each conversation with a source, its id, its format and ``Source.about``, the
-        oldest conversation first. Encrypted sources are left out if their key is missing.
+        """Yield the id, the format and ``Source.about`` of every conversation with a source, from
+        the oldest to the newest conversation. An encrypted source is left out if its key is
+        missing.
         """
         for name, key, encoding, format, stored in self.reader.ask_sources("abouts"):
             with suppress(KeyUnavailable):
@@ -170,8 +170,8 @@ class Sources:
                 )
 
     def name_of(self, conversation: int) -> str:
-        """Return the id of the conversation with this key; an empty text if no conversation has the
-        key.
+        """Return the id of the conversation with this key, or an empty text if no conversation has
+        the key.
         """
         state = self.reader.conversation(conversation)
         return "" if state is None else state.id
@@ -179,9 +179,9 @@ class Sources:
     # -- blocks
 
     def blocks(self, source: Source, start: int = 0) -> Iterator[Block]:
-        """Yield the blocks from the block with record ``start`` on. Shared blocks come first; the
-        last of them is cut at the record from which the two sources differ. Raises ``CorruptEvent``
-        for a damaged block. Cost: reading the yielded blocks.
+        """Yield the blocks from the block with record ``start`` on. Shared blocks come first. The
+        last shared block is cut at ``from_record``. Raises ``CorruptEvent`` at a damaged block.
+        Cost: reading the yielded blocks.
         """
         if start < source.from_record:
             parent = self.parent_of(source)
@@ -196,8 +196,8 @@ class Sources:
     def own_blocks(
         self, source: Source, start: int = 0, is_wanted: Callable[[bytes], bool] = lambda raw: True
     ) -> Iterator[Block]:
-        """Yield the blocks that are stored for this source itself and whose bytes ``is_wanted``
-        accepts.
+        """Yield the source's own blocks whose bytes ``is_wanted`` accepts, without shared
+        blocks.
         """
         key = source.conversation
         is_last = False
@@ -212,8 +212,9 @@ class Sources:
                     yield Block(first, places, hashes, raw)
 
     def blocks_back(self, source: Source, number: int, count: int) -> list[Block]:
-        """Return the last ``count`` blocks up to the block with a record, in order; fewer if the
-        records before them are shared. Raises ``CorruptEvent`` for a damaged block.
+        """Return the last ``count`` blocks up to the block with record ``number``, in their order.
+        Return fewer blocks if earlier records are shared. Raises ``CorruptEvent`` at a damaged
+        block.
         """
         if number < source.from_record:
             parent = self.parent_of(source)
@@ -242,21 +243,19 @@ class Sources:
         return b"".join([shared, *(hashes for _, hashes in self.indexes(source))])
 
     def parent_of(self, source: Source) -> Source | None:
-        """Return the source whose first records ``source`` shares; None if ``source`` shares no
-        records.
-        """
+        """Return the source whose first records ``source`` shares, or None."""
         return None if source.parent is None else self.find_by_key(source.parent)
 
     def indexes(self, source: Source) -> Iterator[tuple[int, bytes]]:
-        """Yield, for each block that is stored for the source itself, the number of the first
-        record and the hashes of the records. Cost: reading the blocks' indexes.
+        """Yield, for each of the source's own blocks, the number of its first record and the hashes
+        of its records. Cost: reading the indexes of these blocks.
         """
         key = source.conversation
         for first, count, encoding, index in self.reader.ask_sources("block_indexes", key):
             yield first, self._index(key, first, count, encoding, index).hashes
 
     def record(self, source: Source, number: int) -> bytes:
-        """Return a record. Cost: reading one block."""
+        """Return the bytes of a record. Cost: reading one block."""
         return next(self.blocks(source, number)).record(number)
 
     def all_redacted(self, source: Source) -> set[int]:
@@ -286,7 +285,7 @@ class Sources:
     # -- events of records
 
     def made(self, source: Source) -> dict[int, tuple[int, int]]:
-        """Return the events of each record, including shared records. Cost: reading some bytes for
+        """Return the events of each record, including shared records. Cost: reading a few bytes for
         each record.
         """
         made: dict[int, tuple[int, int]] = {}
@@ -299,8 +298,8 @@ class Sources:
         return made | in_rows | in_blocks
 
     def made_near(self, source: Source, event_id: int) -> Near:
-        """Return the events of the record that this event was made of, and of some later records,
-        including shared records. Cost: reading a few rows.
+        """Return the events of the record from which this event was made, and the events of some
+        following records. Shared records are included. Cost: reading a few rows.
         """
         key = source.conversation
         rows = self.reader.ask_sources("made_near", key, event_id, _ROWS)
@@ -321,10 +320,10 @@ class Sources:
         return Near(near.start, min(near.stop, first), shared)
 
     def records_before(self, source: Source, version: int) -> int:
-        """Return the number of records that were complete at a version: all events of these records
-        have ids below the version. Cost: reading a few rows.
+        """Return the number of records that were complete at a version. A record is complete if all
+        its events have ids below the version. Cost: reading a few rows.
         """
-        # Go back record by record: the last ones may have events after the version.
+        # Go back record by record, because the last records may have events after the version.
         while version:
             near = self.made_near(source, version - 1)
             complete = (
@@ -355,33 +354,32 @@ class Sources:
     # -- places
 
     def places(self, place: bytes) -> list[Place]:
-        """Return the imported states of a place, the newest last."""
+        """Return the imported states of a place, from the oldest to the newest."""
         return [Place(*columns) for columns in self.reader.ask_sources("places", place)]
 
     def places_of(self, conversation: int) -> list[tuple[bytes, Place]]:
-        """Return the places from which this conversation was imported, each with its imported
-        state.
+        """Return the places from which this conversation was imported, with the imported states of
+        these places.
         """
         rows = self.reader.ask_sources("places_of", conversation)
         return [(place, Place(conversation, *columns)) for place, *columns in rows]
 
     def is_refused(self, fingerprint: bytes) -> bool:
-        """Return whether an erasure refuses the fingerprint of this source or place."""
+        """Return whether an erasure refuses this fingerprint of a source or a place."""
         return bool(self.refused_among([fingerprint]))
 
     def refuse_any(self) -> bool:
-        """Return whether the store refuses any fingerprint."""
         return bool(self.reader.ask_sources("first_refused"))
 
     def refused_of(self, conversation: int) -> list[bytes]:
-        """Return the fingerprints that are refused because of a conversation."""
+        """Return the fingerprints that the store refuses because of a conversation."""
         return [
             fingerprint for (fingerprint,) in self.reader.ask_sources("refused_of", conversation)
         ]
 
     def refused_among(self, hashes: Iterable[bytes]) -> set[bytes]:
-        """Return the refused hashes among ``hashes``: hashes of redacted records, or fingerprints
-        of erased sources. Cost: one query for each thousand hashes.
+        """Return the subset of ``hashes`` that the store refuses: hashes of redacted records, or
+        fingerprints of erased sources. Cost: one query for each thousand hashes.
         """
         remaining = iter(hashes)
         refused = set[bytes]()
@@ -439,7 +437,6 @@ class Sources:
         )
 
     def _key(self, conversation: int) -> DataKey | None:
-        """Return the key of a conversation. Raises ``KeyUnavailable``."""
         if conversation not in self._keys:
             state = self.database.find_key(self.reader, conversation)
             self._keys[conversation] = (
@@ -450,7 +447,7 @@ class Sources:
     def _index(
         self, conversation: int, first: int, count: int, encoding: int, data: bytes
     ) -> AppendedIndex:
-        """Return the index of a stored block. Raises ``CorruptEvent``."""
+        """Return the index of a stored block. Raises ``CorruptEvent`` if the block is damaged."""
         index = self._opened(conversation, encoding, b"places", first, data)
         try:
             if encoding & _APPENDED:
@@ -490,22 +487,19 @@ class Sources:
 
 
 class SourcesToWrite(Sources):
-    """Writes sources in one transaction."""
-
     reader: Transaction
 
     @classmethod
     def beside(cls, writing: WriteTransaction) -> Self:
-        """Return an object that writes the source of this conversation."""
         return cls(writing.database, writing.transaction, keys={writing.key: writing.data_key})
 
     def settle(self, conversation: int) -> Source | None:
-        """Write the data that only appended blocks have to the row of the source, and to rows of
-        ``made``. Return the source of the conversation with this key; None if the conversation was
-        not imported.
+        """Move the data that only appended blocks contain to the row of the source, and to rows of
+        ``made``. Return the source of the conversation with this key, or None if the conversation
+        was not imported.
 
-        Every change of a source, or of its blocks, begins with this call: a changed row or block
-        would otherwise contradict the appended blocks.
+        Every change of a source or its blocks begins with this call. Otherwise the changed row or
+        block would contradict the appended blocks.
         """
         rows = self.reader.ask_sources("made_near", conversation, sys.maxsize, 1)
         last_row, in_blocks = self._made_in(conversation, rows)
@@ -516,14 +510,16 @@ class SourcesToWrite(Sources):
         return source
 
     def settle_family(self, root: int) -> list[Source]:
-        """Call ``settle`` for all sources with this root, and return them, the oldest first."""
+        """Call ``settle`` for all sources with this root, and return them from the oldest to the
+        newest.
+        """
         family = self.family(root)
         for source in family:
             self.settle(source.conversation)
         return family
 
     def put(self, source: Source) -> None:
-        """Write a source, which replaces the stored source of its conversation."""
+        """Write a source. It replaces the stored source of its conversation."""
         key = source.conversation
         texts = (source.about, source.sums)
         names = (b"about", b"sums")
@@ -531,7 +527,8 @@ class SourcesToWrite(Sources):
             self._sealed(key, name, 0, pack(text)) for name, text in zip(names, texts, strict=True)
         ]
         redacted = array("I", source.redacted).tobytes()
-        # The sums may be many megabytes, which the database copies: free the plain texts first.
+        # The sums may have many megabytes, and the database copies them, so free the plain texts
+        # first.
         source = source._replace(about=b"", sums=b"")
         del texts
         self.reader.write_sources(
@@ -545,15 +542,13 @@ class SourcesToWrite(Sources):
         )
 
     def set_progress(self, source: Source, records: int, made: int, head: bytes) -> None:
-        """Write three values of a source: the number of its records, the number of records with
-        events, and the head.
+        """Write the number of records of a source, the number of records with events, and the
+        head.
         """
         self.reader.write_sources("set_progress", records, made, head, source.conversation)
 
     def put_blocks(self, source: Source, blocks: Iterable[Block]) -> None:
-        """Write blocks. A stored block that begins with the first record of a new block is
-        replaced.
-        """
+        """Write blocks. A new block replaces the stored block that begins with the same record."""
         key = source.conversation
         for block in blocks:
             index, body = block.packed()
@@ -567,8 +562,8 @@ class SourcesToWrite(Sources):
             )
 
     def append_block(self, conversation: int, block: Block, made: Made, head: bytes) -> None:
-        """Append a block to a source whose records all have events. One row holds the records, the
-        list of the records' events, and the head after the last record.
+        """Append a block to a source whose records all have events. One row contains the records,
+        the list of their events, and the head after the last record.
         """
         index = AppendedIndex(block.places, block.hashes, made, head).packed()
         self.reader.write_sources(
@@ -582,11 +577,10 @@ class SourcesToWrite(Sources):
         )
 
     def delete_blocks(self, conversation: int, start: int, stop: int) -> None:
-        """Delete the blocks that begin at record ``start`` or later, and before ``stop``."""
+        """Delete the blocks that begin at record ``start`` or later, but before ``stop``."""
         self.reader.write_sources("delete_blocks_between", conversation, start, stop)
 
     def join_blocks(self, source: Source, blocks: Sequence[Block], whole: Block) -> None:
-        """Replace several blocks by one block."""
         self.delete_blocks(source.conversation, blocks[0].first, blocks[-1].stop)
         self.put_blocks(source, [whole])
 
@@ -598,8 +592,8 @@ class SourcesToWrite(Sources):
         self.join_blocks(source, blocks, joined(blocks))
 
     def leave_parent(self, source: Source) -> None:
-        """Copy to a source the records that the source shares with its parent, and the list of the
-        records' events. Cost: copying the shared records.
+        """Copy to a source the records that it shares with its parent, and the list of their
+        events. Cost: copying the shared records.
         """
         shared = source._replace(records=source.from_record)
         blocks = [block for block in self.blocks(shared) if block.first < source.from_record]
@@ -615,8 +609,8 @@ class SourcesToWrite(Sources):
         self.put(detached)
 
     def put_made(self, source: Source, made: Made) -> None:
-        """Write a list of the events of some records, in the order of the records. A stored row
-        that begins with the first event of a new row is replaced.
+        """Write a list of the events of some records, in the order of the records. A new row
+        replaces the stored row that begins with the same event.
         """
         remaining = iter(made.items())
         while page := [*islice(remaining, MADE)]:
@@ -629,17 +623,17 @@ class SourcesToWrite(Sources):
             )
 
     def clear_made(self, source: Source) -> None:
-        """Delete the list of events of the source's own records, before the list is written
+        """Delete the list of the events of the source's own records, before the list is written
         again.
         """
         self.reader.write_sources("delete_made", source.conversation)
 
     def put_place(self, place: bytes, state: Place) -> None:
-        """Write the state of a place at its import."""
+        """Write the state that a place had at its import."""
         self.reader.write_sources("put_place", place, *state)
 
     def refuse(self, conversation: int, fingerprints: Iterable[bytes]) -> None:
-        """Refuse these fingerprints in later imports: the hashes of redacted records, or the
+        """Refuse these fingerprints in later imports. They are hashes of redacted records, or
         fingerprints that an erased conversation refuses in another store.
         """
         for fingerprint in fingerprints:

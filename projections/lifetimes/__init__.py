@@ -1,7 +1,7 @@
-"""The lifetimes of events: the versions at which the View of a conversation shows each event, and
-why the event left the View.
+"""The lifetimes of events: the versions at which the View of a conversation shows an event, and why
+the event left the View.
 
-``fold.py`` is the one pass over the log.
+``fold.py`` computes the lifetimes in one pass over the log.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ from foldlog.projections.errors import NoSuchEvent
 __all__ = ["Departure", "Lifetime", "Lifetimes", "Moment", "Span", "Standing"]
 
 Departure = Literal["summarized", "forgotten", "taken back"]
-"""Why an event left the View: by a condensation with a summary or without one, or by a
+"""Why an event left the View: a condensation with a summary, a condensation without a summary, or a
 retraction.
 """
 
 Moment = Literal[
     "not yet", "never shown", "pending", "sent", "summarized", "forgotten", "taken back"
 ]
-"""The state of an event at one version. ``pending`` means that the View shows the event, but a
-model is not sent the event.
+"""The state of an event at one version. ``pending`` means that the View shows the event, but no
+model is sent the event yet.
 """
 
 
 class Span(msgspec.Struct, frozen=True, gc=False):
-    """Versions at which the View shows an event: ``start <= version < stop``; ``stop`` is None
-    while it is shown.
+    """Versions at which the View shows an event: ``start <= version < stop``. While the View shows
+    the event, ``stop`` is None.
 
-    ``by`` is the id of the structural event that removed the event; None while the event is shown.
-    ``sent`` has the versions at which the event becomes part of the prompt and leaves it,
-    alternating. An action is not sent before its observation and the observations of its parallel
-    calls have come.
+    ``by`` is the id of the structural event that removed the event. While the View shows the event,
+    ``by`` is None. ``sent`` contains the versions at which the event enters the prompt and leaves
+    it, in turn. An action is sent only after its observation and the observations of its parallel
+    calls.
 
-    For a summary, ``place`` is its place in ``Lifetimes.order``. In the V0 dialect a summary has,
-    instead of a place, the ``index`` at which each reading of the View inserts it. ``departure`` is
-    None if the next span continues the summary at another place.
+    For a summary, ``place`` is its place in ``Lifetimes.order``. A summary of the V0 dialect has no
+    place. Instead, every reading of the View inserts it at ``index``. If the next span continues
+    the summary at another place, ``departure`` is None.
     """
 
     start: int
@@ -65,12 +65,12 @@ class Span(msgspec.Struct, frozen=True, gc=False):
 
 
 class Lifetime(msgspec.Struct, frozen=True, gc=False):
-    """The versions at which the View shows one event, or the summary with this (negative) id.
-    ``spans`` is empty if the View never shows the event; it has several members if retractions
-    removed the event and brought it back. ``tokens`` is the number of tokens that the caller
-    counted; 0 without a count, and for events that were never shown. ``returns`` has pairs of a
-    version and a reason: a retraction at this version left the event hidden, for another reason
-    than its last span has.
+    """The versions at which the View shows one event, or one summary, which has a negative id.
+    ``spans`` is empty if the View never shows the event. It has several members if retractions
+    removed the event and brought it back. ``tokens`` is the number of tokens by the caller's count.
+    Without a count, and for an event that was never shown, it is 0. ``returns`` contains pairs of a
+    version and a reason. At this version, a retraction left the event hidden for another reason
+    than the reason of its last span.
     """
 
     id: int
@@ -100,8 +100,8 @@ class Lifetime(msgspec.Struct, frozen=True, gc=False):
 
 
 class Standing(NamedTuple):
-    """A place of a summary: its number, and the id of the event after which the summary stands; -1
-    for the beginning.
+    """A place of a summary: its number, and the id of the event directly before the summary. The id
+    is -1 at the beginning.
     """
 
     summary: int
@@ -111,11 +111,11 @@ class Standing(NamedTuple):
 
 @dataclass(frozen=True)
 class Lifetimes:
-    """The lifetimes of all events of a conversation up to ``version``, by id, and of its summaries,
-    by synthetic id.
+    """The lifetimes of all events of a conversation up to ``version``, by id. ``summaries``
+    contains the lifetimes of summaries, by synthetic id.
 
-    ``order`` has the places of the summaries in the order in which Views show them. Nearly always a
-    summary has one place.
+    ``order`` contains the places of the summaries in the order in which Views show them. A summary
+    usually has one place.
     """
 
     conversation: str
@@ -131,7 +131,9 @@ class Lifetimes:
         )
 
     def of(self, event_id: int) -> Lifetime:
-        """Return the lifetime of an event or a summary. Raises ``NoSuchEvent``."""
+        """Return the lifetime of an event or a summary. Raises ``NoSuchEvent`` if neither has this
+        id.
+        """
         if 0 <= event_id < len(self.events):
             return self.events[event_id]
         if event_id in self.summaries:
@@ -139,14 +141,14 @@ class Lifetimes:
         raise NoSuchEvent(self.conversation, event_id, self.version)
 
     def __iter__(self) -> Iterator[Lifetime]:
-        """Yield all lifetimes, first of the events, then of the summaries."""
+        """Yield all lifetimes: first the lifetimes of events, then the lifetimes of summaries."""
         yield from self.events
         yield from self.summaries.values()
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
-        """The tokens of the prompt at each version, from 0 on. Cost: one pass over all
-        lifetimes.
+        """The number of tokens of the prompt at each version, from version 0 on. Cost: one pass
+        over all lifetimes.
         """
         changes = [0] * (self.version + 2)
         for lifetime in self:

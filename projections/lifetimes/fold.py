@@ -1,7 +1,7 @@
-"""Find, in one pass over a log, at which versions its View showed each event.
+"""Compute, in one pass over a log, at which versions the View showed each event.
 
-The usual fold makes the View at each structural event, and the Views before and after the event are
-compared. Between structural events, events are only added to the end.
+The usual fold makes the View at each structural event. The Views before and after the structural
+event are then compared. Between structural events, events only join the end of the View.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ Count = Callable[[Event], int]
 
 
 class LifetimesFold:
-    """A fold in progress. Pass this object the events of a conversation in order, in any number of
-    parts.
+    """A computation of lifetimes in progress. Pass the events of a conversation to ``take`` in
+    their order, in any number of parts.
 
-    ``targets`` has the versions to which retractions of the log return. The fold remembers its
-    states at these versions.
+    ``targets`` contains the versions to which retractions of the log return. The object remembers
+    its states at these versions.
     """
 
     def __init__(
@@ -62,10 +62,10 @@ class LifetimesFold:
         return self._state.version
 
     def take(self, events: Iterable[Event]) -> None:
-        """Fold the next events. Raises ``UnknownEventType``, and ``LookupError`` at a retraction to
-        a version that is not among the targets: then begin again with the first event, and with
-        that target. Cost: one pass over the events, and for each structural event one pass over the
-        View at that moment.
+        """Fold the next events. Raises ``UnknownEventType``. Raises ``LookupError`` at a retraction
+        to a version that is missing in ``targets``: begin again with the first event, and with this
+        version in ``targets``. Cost: one pass over the events. Each structural event also costs one
+        pass over the View at its version.
         """
         plain: list[Event] = []
         version = self.version
@@ -84,7 +84,9 @@ class LifetimesFold:
         self._show(plain, version)
 
     def result(self) -> Lifetimes:
-        """Return the lifetimes so far. Cost: one pass over the folded events."""
+        """Return the lifetimes of the events folded so far. Cost: one pass over the folded
+        events.
+        """
         lives = {
             event_id: self._lifetime(event_id)
             for event_id in self._closed.keys() | self._open.keys()
@@ -106,7 +108,7 @@ class LifetimesFold:
         )
 
     def _show(self, plain: Sequence[Event], version: int) -> None:
-        """Continue to ``version`` with events that are only added to the end."""
+        """Continue to ``version`` with events that only join the end of the View."""
         count_before = len(self._state.items)
         self._state = resume(self._state, plain, version).state
         items = self._state.items[:]
@@ -116,8 +118,8 @@ class LifetimesFold:
             self._units.read((event,))
             changed = self._changed_by(event, index)
             if register is not None and (self._units.last_loop or self._units.has_parallel):
-                # The summary in the register has no fixed place: it moves with each new event, and
-                # then may end another loop or response. So the whole View must be looked at.
+                # The summary in the register has no fixed place. It moves with each new event, and
+                # may then end another loop or response. So the whole View must be checked.
                 changed = None
             if changed is None:
                 shown: Sequence[Event] = items[: index + 1]
@@ -125,28 +127,30 @@ class LifetimesFold:
                     shown = insert_register(shown, register)
                 self._send_fit(event.id + 1, shown)
                 continue
-            # An unanswered action is not sent, and takes the calls of its response with it.
+            # An unanswered action is not sent, and neither are the other calls of its response.
             is_sent = type(event) is not Action
             for member in changed:
                 self._open[items[member].id].send(event.id + 1, sent=is_sent)
 
     def _changed_by(self, event: Event, index: int) -> Sequence[int] | None:
         """Return the indices of the items that a model is sent from now on because of the newest
-        item. If the newest item is an action, return the items that a model is no longer sent.
+        item. If the newest item is an action, return the indices of the items that a model is no
+        longer sent.
 
-        With this method the whole View need not be checked for each event. Return None if the View
-        must be checked: if a tool loop may lose or gain more items, and once events stay with the
-        next event.
+        With this method, most events need no check of the whole View. Return None if the whole View
+        must be checked: a tool loop may lose or gain further items, or an event stays with the next
+        event.
 
         ``projections.units`` explains bonds, loops and parallel calls. In short, a model is sent
-        the actions of one response only together and with all their observations, and only the
-        items of a loop that come before the loop's first gap.
+        the actions of a response only together and with all their observations. Of a loop, a model
+        is sent only the items before the first gap.
         """
         if self._units.has_bonds:
             return None
         calls = self._units.calls_of(index)
         if calls is None:
-            # An observation that answers no action is never sent; a message is sent at once.
+            # An observation that answers no action is never sent, and a message is sent
+            # immediately.
             if type(event) is Observation or is_unseen(event):
                 return ()
             return (index,)
@@ -159,32 +163,34 @@ class LifetimesFold:
                 for member in reversed(loop)
                 if member < index and self._units.calls_of(member)
             )
-            # The texts join the loop only now. If the loop is broken, they are no longer sent.
+            # The texts join the loop only now. If the loop is broken, the texts are no longer sent.
             if not self._is_sent(call_before):
                 return None
         if is_action:
-            # The new action is not sent yet. It takes other items with it only if it joins a
-            # response that was sent, because all its earlier calls are answered.
+            # The new action is not sent yet. If it joins a response that was sent because all
+            # earlier calls were answered, the items of that response are no longer sent.
             joins_sent_response = calls.unanswered == 1 and len(members) > 1
             if not joins_sent_response:
                 return ()
         elif calls.unanswered:
-            return ()  # the response is not sent before its last observation
+            return ()  # the response is sent only with its last observation
         is_in_loop = bool(loop) and members[0] <= loop[-1]
         if is_in_loop and (is_action or not self._continues(loop, members)):
             return None
         return members
 
     def _continues(self, loop: Sequence[int], members: Sequence[int]) -> bool:
-        """Return whether a response is the end of a loop, and the loop is sent up to the response:
-        then sending the response changes nothing else in the loop.
+        """Return whether a response is the end of a loop that is sent up to this response. Sending
+        the response then changes nothing else in the loop.
         """
         if loop[-len(members) :] != members:
             return False
         return loop[0] == members[0] or self._is_sent(loop[-len(members) - 1])
 
     def _follows_text(self, index: int) -> bool:
-        """Return whether the item at ``index`` ends the newest loop, after a text of the agent."""
+        """Return whether the item at ``index`` ends the newest loop, directly after a text of the
+        agent.
+        """
         loop = self._units.last_loop
         return len(loop) > 1 and loop[-1] == index and type(self._state.items[loop[-2]]) is Message
 
@@ -192,7 +198,7 @@ class LifetimesFold:
         return self._open[self._state.items[index].id].is_sent
 
     def _change(self, event: Event) -> None:
-        """Fold in a structural event, and compare the Views before and after it."""
+        """Fold in a structural event, and compare the Views before and after this event."""
         before = self._state.events
         version = event.id + 1
         if isinstance(event, Retraction):
@@ -215,7 +221,8 @@ class LifetimesFold:
         previous_id: int | None = None
         register = self._state.register
         for shown in after:
-            # The summary in the register has no fixed place: each reading inserts it by its index.
+            # The summary in the register has no fixed place, so every reading inserts it by its
+            # index.
             is_in_register = register is not None and shown.id == register.summary.id
             index = register.offset if register is not None and is_in_register else None
             span = self._open.get(shown.id)
@@ -223,8 +230,8 @@ class LifetimesFold:
             if span is None:
                 self._enter(shown, version, previous_id, index)
             elif shown.id < 0 and (span.index, span.place) != (index, place):
-                # The place of a summary of the V0 dialect becomes fixed, or is no longer fixed
-                # after a retraction.
+                # The place of a summary of the V0 dialect becomes fixed, or a retraction makes it
+                # variable again.
                 self._leave(shown.id, event.id, None)
                 self._enter(shown, version, previous_id, index)
             if not is_in_register:
@@ -256,7 +263,7 @@ class LifetimesFold:
             self._summaries[event.id] = None
             if index is not None:
                 span.index = index
-            elif event.id in self._order.places:  # a retraction brings it back
+            elif event.id in self._order.places:  # a retraction brings the summary back
                 span.place = self._order.places[event.id]
             else:
                 span.place = self._order.put(event.id, after)
@@ -290,7 +297,7 @@ def _departure(event: Event) -> Departure:
 
 
 class _OpenSpan(msgspec.Struct, gc=False):
-    """A span that has not ended yet: see ``Span``."""
+    """A span that has not ended yet, as in ``Span``."""
 
     start: int
     sent: tuple[int, ...] = ()
@@ -300,10 +307,10 @@ class _OpenSpan(msgspec.Struct, gc=False):
     @property
     def is_sent(self) -> bool:
         """Whether a model is sent the event at the newest version."""
-        return len(self.sent) % 2 == 1  # it begins and ceases to be sent in turn
+        return len(self.sent) % 2 == 1  # entering and leaving the prompt alternate
 
     def send(self, version: int, *, sent: bool) -> None:
-        """Record that from this version on a model is sent the event, or is no longer sent the
+        """Record that from this version on, a model is sent the event or is no longer sent the
         event.
         """
         if sent != self.is_sent:
@@ -324,7 +331,9 @@ class _Order:
         self.places: dict[int, int] = {}
         """The place of each summary in the present View."""
         self._after: dict[tuple[int, int], list[tuple[int, int]]] = {}
-        """The summaries, with their places, that stand after an event or a summary."""
+        """For each place of an event or a summary, the summaries directly after it, with their
+        places.
+        """
         self._count: Counter[int] = Counter()
         """The number of places of each summary."""
 
@@ -345,7 +354,8 @@ class _Order:
         """
         standings: list[Standing] = []
         for anchor in sorted(anchor for anchor in self._after if anchor[0] >= NOT_RECORDED):
-            # Depth first: after a summary come the summaries that stand after it.
+            # Depth first, because a summary is followed by the summaries that come directly after
+            # it.
             stack = list(self._after[anchor])
             while stack:
                 summary = stack.pop()

@@ -1,35 +1,31 @@
-"""A View's events as the messages that a model's server accepts.
+"""Render the events of a View as the messages that a model's server accepts.
 
     SystemMessage          system
-    Message                user or assistant, after its source; the environment speaks as user,
-                           since many models take
-                           a system message only at the beginning
+    Message                user or assistant, by its source; a message of the environment is a user
+                           message, because many models accept a system message only at the
+                           beginning
     Action                 assistant, with a tool call; the actions of one response are one message
-    Observation            tool, right after the message that made the call, where servers insist on
-                           it
-    Action that is not the agent's, and its Observation   user: the thought, if there is one, and
-                                                          the content
+    Observation            tool, right after the message that made the call, if servers require this
+    Action of the user or the environment, with its Observation   user: the thought and the content
     CondensationSummary    user
     Annotation             user, if its writer marked it as shown: its name, then its data
     unknown                not sent to a model
 
-Neighbouring user messages become one. A message without text, image or call is left out, because
-servers refuse it. A *dialect* is the form that one kind of server accepts:
+Neighboring user messages become one message. A message without text, image or call is left out,
+because servers refuse such a message. A *dialect* is the form that one kind of server accepts:
 
-    openai       OpenAI's chat completions, and the many servers that speak the same
-    litellm      the same for litellm, which translates it for each provider: with thinking blocks,
-                 and with images in
-                 tool messages
-    anthropic    Anthropic's messages; the system prompt is not among them, see
-                 ``View.system_prompt``
-    anthropic-cached    the same with marks for the server: it caches the prompt up to a mark
+    openai       OpenAI's chat completions, which many servers accept
+    litellm      chat completions for litellm, which translates them for each provider: with
+                 thinking blocks, and with images in tool messages
+    anthropic    Anthropic's messages, without the system prompt: ``View.system_prompt`` returns it
+    anthropic-cached    Anthropic's messages with marks up to which the server caches the prompt
     responses    items of OpenAI's Responses API, with the model's reasoning
-    openai-reasoning    openai with the model's thinking as ``reasoning_content``, which some
-                        servers want back
+    openai-reasoning    chat completions with the model's thinking as ``reasoning_content``, which
+                        some servers require
 
-``turns.py`` finds the turns of a conversation; ``growing.py`` keeps their messages with the View.
-Content that a dialect cannot express becomes a text that names it.
-``tests/projections/chat_rules.py`` has the rules of each dialect.
+``turns.py`` finds the turns of a conversation, and ``growing.py`` keeps their messages with the
+View. If a dialect cannot express a content, a text describes this content instead.
+``tests/projections/chat_rules.py`` contains the rules of each dialect.
 """
 
 from __future__ import annotations
@@ -73,11 +69,11 @@ def rendered(
     """Return the messages of the ``events`` at the ascending ``positions``. A model's server must
     accept the events at these positions.
 
-    Every tool call has one later tool message. If an id is used twice, the later call gets a new
-    id. Equal events give equal messages. ``opening`` says that these are the first messages of a
-    conversation. If the messages begin with the assistant, the dialects of litellm and Anthropic
-    put a user's message before them, because most providers refuse messages that begin with the
-    assistant. Cost: rendering the events at the positions.
+    Every tool call has one later tool message. If two calls have the same id, the later call gets a
+    new id. Equal events give equal messages. ``opening`` is true if these are the first messages of
+    a conversation. If the first message is the assistant's, the dialects of litellm and Anthropic
+    put a user's message before it. Most providers refuse messages that begin with the assistant.
+    Cost: rendering the events at the positions.
     """
     made = rendering(dialect, opening=opening)
     made.follow(events, positions)
@@ -101,10 +97,10 @@ def rendering(dialect: Dialect, *, opening: bool = True) -> Rendering:
 def copy_messages(
     shared: Sequence[Rendered], events: Sequence[Event], dialect: Dialect
 ) -> list[dict[str, Any]]:
-    """Return copies of the messages of a rendering of ``events``, which the caller may change.
+    """Return copies of the messages of a rendering of ``events``. The caller may change the copies.
 
-    The copies have the marks for the server's prompt cache, which move as a prompt grows. Cost:
-    copying the messages.
+    The copies contain the marks for the server's prompt cache. These marks move as a prompt grows.
+    Cost: copying the messages.
     """
     copies: list[dict[str, Any]] = msgspec.to_builtins(
         [message for message, _ in shared], enc_hook=said
@@ -119,7 +115,7 @@ def copy_messages(
 
 
 def with_positions(copies: Sequence[dict[str, Any]], shared: Sequence[Rendered]) -> list[Rendered]:
-    """Return each copied message with the indices of the events from which the message was made."""
+    """Return each copied message with the indices of the events from which it was made."""
     return [
         Rendered(message, positions) for message, (_, positions) in zip(copies, shared, strict=True)
     ]

@@ -1,5 +1,5 @@
-"""Render turns as Anthropic's messages, which consist of blocks. Results are in the user's
-messages, and the system prompt is a separate text.
+"""Render turns as Anthropic's messages, which consist of blocks. In this dialect, the results of
+calls are in user messages, and the system prompt is a separate text.
 """
 
 from __future__ import annotations
@@ -31,9 +31,7 @@ _NAME_MAX = 64
 
 
 def system_prompt(events: Sequence[Event]) -> str:
-    """Return the text of all system prompts among ``events``, in order; an empty text if ``events``
-    has no system prompt.
-    """
+    """Return the text of all system prompts among ``events`` in their order, or an empty text."""
     parts = [
         part
         for event in events
@@ -44,7 +42,7 @@ def system_prompt(events: Sequence[Event]) -> str:
 
 
 def messages_of(turns: Iterable[MessageTurn], *, opening: bool) -> MessageList:
-    """Return the messages of ``turns``: user and assistant alternate, the user first."""
+    """Return the messages of ``turns``. User and assistant alternate, and the user comes first."""
     messages = MessageList(opening=opening)
     for turn in turns:
         if turn.role == "user":
@@ -68,10 +66,10 @@ def messages_of(turns: Iterable[MessageTurn], *, opening: bool) -> MessageList:
 def mark_cached(
     messages: Sequence[Part], shared: Sequence[Rendered], events: Sequence[Event]
 ) -> None:
-    """Mark four points up to which the server shall cache the prompt. Two points are at the first
-    part and at the last summary, which stay when other events are forgotten. Two more points are
-    the end of the former prompt, which the last answer follows, and the end of this prompt.
-    ``shared`` has the originals of the messages.
+    """Mark four points up to which the server shall cache the prompt. The first point is the first
+    part of the prompt, and the second point is the last summary. Both stay when other events are
+    forgotten. The third point is the end of the former prompt, directly before the last answer. The
+    fourth point is the end of this prompt. ``shared`` contains the originals of the messages.
     """
     summaries = {
         position for position, event in enumerate(events) if type(event) is CondensationSummary
@@ -93,13 +91,14 @@ def mark_cached(
         content = None if index is None else messages[index]["content"]
         # A conversation without a beginning opens with a text, which has no parts to mark.
         if isinstance(content, list):
-            # The first mark is on the first part of its message, the others on the last part.
+            # The first mark is on the first part of its message, and every other mark is on the
+            # last part.
             content[-1 if number else 0]["cache_control"] = {"type": "ephemeral"}
 
 
 def cut_trailing_space(messages: Sequence[Part]) -> None:
-    """Cut the white space at the end of the last message if this message is the assistant's: the
-    server refuses white space there.
+    """If the last message is the assistant's, cut the white space at its end, because the server
+    refuses white space there.
     """
     if messages and messages[-1]["role"] == "assistant":
         last = messages[-1]["content"][-1]
@@ -107,8 +106,8 @@ def cut_trailing_space(messages: Sequence[Part]) -> None:
 
 
 def _blocks(part: Part) -> Sequence[Part]:
-    """Return the blocks of a part of an answer. If the part has the blocks that the server sent,
-    return the server's blocks.
+    """Return the blocks of a part of an answer. If the part contains the blocks that the server
+    sent, return these blocks.
     """
     sent_blocks = None if part["type"] == "text" else part.get("blocks")
     return sent_blocks or [_block(part)]
@@ -156,7 +155,7 @@ def _document(part: Part, mark: Part) -> Part:
         }
     elif file.url.startswith(("https://", "http://")):
         source = {"type": "url", "url": file.url}
-    elif file.id.startswith("file_"):  # other servers give other ids
+    elif file.id.startswith("file_"):  # the ids of other servers have another form
         source = {"type": "file", "file_id": file.id}
     else:
         return file.named("PDFs, texts, and ids of uploaded files")
@@ -177,8 +176,8 @@ def _tool_use(call: PairedCall) -> Part:
 
 
 def _number(text: str) -> float | str:
-    """Return the value of a number in JSON. A number that no float can hold stays a text: most JSON
-    parsers would read it as infinity, which JSON cannot write.
+    """Return the value of a number in JSON. A number that is too large for a float stays a text.
+    Most JSON parsers would read it as infinity, which JSON cannot write.
     """
     value = float(text)
     if math.isinf(value):
@@ -188,8 +187,8 @@ def _number(text: str) -> float | str:
 
 
 def _tool_result(call: PairedCall, moved: list[Part]) -> Part:
-    """Return the result of a call. The result of a failed call may have only texts, so images and
-    files of such a result are moved.
+    """Return the result of a call. The result of a failed call may contain only texts, so its
+    images and files are moved to ``moved``.
     """
     failed = call.observation.is_error
     if failed:

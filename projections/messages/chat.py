@@ -1,4 +1,4 @@
-"""Render turns as chat completions: in the form for OpenAI's server, or for litellm."""
+"""Render turns as chat completions, for OpenAI's server or for litellm."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ def messages_of(turns: Iterable[MessageTurn], dialect: Dialect, *, opening: bool
 
 
 def _content(parts: list[Part] | str | None, plain: bool) -> str | list[Part] | None:
-    """Return parts in a form that the server accepts: as one text if possible, because many simple
-    servers accept parts only in a user's message. The providers of litellm accept marks for the
-    cache only in parts.
+    """Return parts in a form that the server accepts. If possible, return one text, because many
+    simple servers accept parts only in a user's message. The providers of litellm accept marks for
+    the cache only in parts.
     """
     if parts is None or isinstance(parts, str):
         return parts
@@ -110,7 +110,7 @@ def _result(call: PairedCall, moved: list[Part], plain: bool) -> Part:
 
 
 def text_of_empty_result(observation: Observation) -> str:
-    """Return the text for an empty result: some servers refuse an empty text, and a model would
+    """Return the text for an empty result. Some servers refuse an empty text, and a model would
     read the empty result of a failed call as a success.
     """
     if observation.is_error:
@@ -120,7 +120,7 @@ def text_of_empty_result(observation: Observation) -> str:
 
 def call_id_of(call: PairedCall, length_max: int | None) -> str:
     """Return the id of a call. OpenAI's servers limit the length of ids. litellm puts data into
-    some longer ids, which must stay as they are.
+    some longer ids, and these ids must not change.
     """
     call_id = sendable(call.id)
     if length_max is None or len(call_id) <= length_max:
@@ -129,7 +129,7 @@ def call_id_of(call: PairedCall, length_max: int | None) -> str:
 
 
 def matching(name: str, length_max: int) -> str:
-    """Return a name or id that servers accept, which has only letters, digits, ``_`` and ``-``.
+    """Return a name or id that servers accept. It contains only letters, digits, ``_`` and ``-``.
     Different names stay different.
     """
     if _NAME.fullmatch(name) and len(name) <= length_max:
@@ -151,7 +151,7 @@ _OTHERS = re.compile(r"[^a-zA-Z0-9_-]+")
 
 
 def signed(thinking: Iterable[Part]) -> list[Part]:
-    """Return the thinking blocks that a model accepts, which are signed or redacted."""
+    """Return the thinking blocks that a model accepts: signed blocks and redacted blocks."""
     return [
         {key: block[key] for key in keys}
         for block in thinking
@@ -160,7 +160,7 @@ def signed(thinking: Iterable[Part]) -> list[Part]:
 
 
 def _is_whole(block: Part, keys: Sequence[str]) -> bool:
-    """Return whether the block has its signature and can be sent unchanged: a model refuses a block
+    """Return whether the block has its signature and can be sent unchanged. A model refuses a block
     without its signature.
     """
     values = [block.get(key) for key in keys]
@@ -197,7 +197,9 @@ def _plain_part(part: Part) -> Part:
 
 
 def _part_of_litellm(part: Part) -> Part:
-    """Return a part in litellm's form, in which a file may have an address instead of an id."""
+    """Return a part in litellm's form. In this form, a file may have an address instead of an
+    id.
+    """
     if part["type"] != "file":
         if part["type"] in ("text", "image_url", "input_audio", "video_url"):
             return part
@@ -215,7 +217,7 @@ def _part_of_litellm(part: Part) -> Part:
 
 
 def limit_cache_marks(messages: Iterable[Part]) -> None:
-    """Remove all but the last four marks for the prompt cache, because servers refuse more than
+    """Remove all marks for the prompt cache except the last four, because servers refuse more than
     four marks.
     """
     contents = (message["content"] for message in messages)

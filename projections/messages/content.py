@@ -19,7 +19,7 @@ IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 """The media types that both OpenAI's and Anthropic's servers accept as images."""
 
 PDF = "application/pdf"
-"""The media type of the files that each server accepts."""
+"""The media type of files that every server accepts."""
 
 _TEXTS = (
     "title",
@@ -45,15 +45,13 @@ _BEGINNINGS = (
 
 
 def sendable(text: str) -> str:
-    """Return a text that can be sent. Half a surrogate pair, which some logs hold, becomes a
-    question mark.
-    """
+    """Return a text that can be sent. A lone half of a surrogate pair becomes a question mark."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def as_json(value: Any) -> str:
-    """Return a value as JSON text; a text is returned unchanged. NaN and infinities, which JSON
-    lacks, become texts.
+    """Return a value as JSON text. A text is returned unchanged. NaN and infinities become texts,
+    because JSON has no such numbers.
     """
     if isinstance(value, str):
         return value
@@ -79,8 +77,8 @@ def text_part(text: str) -> Part:
 
 
 def named(part: Mapping[str, Any], why: str = "") -> Part:
-    """Return a text part instead of a part that cannot be sent. The text has the texts of the
-    unsent part, or a note with the reason ``why``.
+    """Return a text part in place of a part that cannot be sent. This text contains the texts of
+    the part, or a note with the reason ``why``.
     """
     kind = str(part.get("type") or "part").removesuffix("_url")
     if why:
@@ -93,9 +91,9 @@ def named(part: Mapping[str, Any], why: str = "") -> Part:
 def with_texts(
     value: Any, change: Callable[[str], str], name: str = "text", levels: int = 200
 ) -> Any:
-    """Return a content, or a part, with each of its texts changed, down to ``levels`` levels. Texts
-    are the fields in ``_TEXTS``, text files, and all texts in the input of a call. Images and the
-    citations of an answer stay as they are.
+    """Return a content, or a part, with all its texts changed, down to ``levels`` levels. Texts are
+    the fields in ``_TEXTS``, text files, and all texts in the input of a call. Images and the
+    citations of an answer do not change.
     """
     if isinstance(value, str):
         return change(value) if name in _TEXTS else value
@@ -127,8 +125,8 @@ def with_texts(
 
 
 def _bytes_field(part: Mapping[str, Any]) -> str | None:
-    """Return the name of the field in which a part of this kind holds the bytes of a file; None if
-    the part is a text.
+    """Return the name of the field with the bytes of a file, for a part of this kind. Return None
+    if the part is a text.
     """
     if "file_data" in part:
         return "file_data"
@@ -154,7 +152,7 @@ def parts_of(content: Content) -> list[Part]:
     parts: list[Part] = []
     for part in content:
         text = part.get("text")
-        # In OpenAI's threads the text is a map with a ``value``.
+        # In OpenAI's threads, the text is a map with a ``value``.
         text = text.get("value", text) if isinstance(text, Mapping) else text
         kind = part.get("type", "text" if isinstance(text, str) else None)
         is_empty = text is None and not any(
@@ -176,8 +174,8 @@ def parts_of(content: Content) -> list[Part]:
 
 
 def words_of(content: Content) -> str:
-    """Return the texts of a content; each text begins on a new line. A part that is not a text is
-    shown by its type.
+    """Return the texts of a content, one below another. A part that is not a text is shown by its
+    type.
     """
     if isinstance(content, str):
         return content
@@ -200,7 +198,7 @@ def says_something(content: Content) -> bool:
 
 
 def _image(part: Mapping[str, Any]) -> Part:
-    """Return an image in OpenAI's shape, even if it is in Anthropic's shape."""
+    """Return an image in OpenAI's shape. The image may be in Anthropic's shape."""
     source = part.get("source")
     if isinstance(source, Mapping):
         part = {"image_url": {"url": _url_of(source) or source.get("url")}}
@@ -230,7 +228,7 @@ class File(NamedTuple):
 
     @property
     def text(self) -> str | None:
-        """The text of a text file; None for a file of another type."""
+        """The text of a text file, or None for a file of another type."""
         if not self.media_type.startswith("text/"):
             return None
         try:
@@ -243,9 +241,9 @@ class File(NamedTuple):
         return f"data:{self.media_type};base64,{self.data}"
 
     def of_openai(self, taken: str, *, any_type: bool = False) -> Part:
-        """Return the fields of the file for one of OpenAI's servers, or a ``text`` instead.
-        ``taken`` describes the files that the server accepts. A server that accepts files of
-        ``any_type`` accepts web addresses too.
+        """Return the fields of the file for one of OpenAI's servers, or a ``text`` in place of the
+        file. ``taken`` describes the files that the server accepts. If ``any_type`` is true, the
+        server accepts files of any type, and web addresses too.
         """
         if (text := self.text) is not None:
             return {"text": sendable(f"{self.name or 'file'}:\n{text}")}
@@ -255,20 +253,20 @@ class File(NamedTuple):
             return {"filename": self.name or f"file{suffix}", "file_data": self.data_url}
         if any_type and self.url.startswith(("https://", "http://")):
             return {"file_url": self.url}
-        if self.id and not self.id.startswith("file_"):  # Anthropic's ids begin so
+        if self.id and not self.id.startswith("file_"):  # Anthropic's ids begin with this text
             return {"file_id": self.id}
         return {"text": self.named(taken)["text"]}
 
     def named(self, taken: str) -> Part:
-        """Return a text instead of the file, for a server that accepts only ``taken``."""
+        """Return a text in place of the file, for a server that accepts only ``taken``."""
         label = " ".join(filter(None, ("file", self.name or self.url or self.id)))
         kind = self.media_type or "its address or id"
         return text_part(f"[{label}: {kind} cannot be sent to this server; it takes {taken}]")
 
 
 def _file(part: Mapping[str, Any]) -> list[Part]:
-    """Return a part whose ``file`` is a ``File``, made from OpenAI's form or Anthropic's. If the
-    file consists of blocks, return the blocks as parts.
+    """Return a part whose ``file`` is a ``File``, made from OpenAI's form or Anthropic's form. If
+    the file consists of blocks, return the blocks as parts.
     """
     source = part.get("source")
     fields = part.get("file", part)
@@ -298,8 +296,8 @@ def _file(part: Mapping[str, Any]) -> list[Part]:
 
 
 def _url_of(fields: Mapping[str, Any]) -> str:
-    """Return the data URL of the bytes of a file, or of Anthropic's source; an empty text if there
-    are no bytes.
+    """Return the data URL of the bytes of a file, or of Anthropic's source. Return an empty text if
+    there are no bytes.
     """
     data = fields.get("file_data", fields.get("data"))
     media_type = fields.get("media_type")
@@ -318,16 +316,14 @@ def _url_of(fields: Mapping[str, Any]) -> str:
 
 
 def data_url(data: bytes, media_type: object = None) -> str:
-    """Return bytes as a data URL. If the bytes' type is missing, it is read from their
-    first bytes.
-    """
+    """Return bytes as a data URL. If their media type is missing, the first bytes determine it."""
     kind = media_type if isinstance(media_type, str) else _media_type(data)
     return f"data:{kind};base64,{_base64(data)}"
 
 
 def copied(part: Mapping[str, Any]) -> Part:
-    """Return a copy that JSON can hold. Bytes in ``data`` are in base64, as servers expect them;
-    other bytes are replaced by a note.
+    """Return a copy that JSON can hold. Bytes in ``data`` become base64, as servers expect, and all
+    other bytes become a note.
     """
     return {
         name: (
@@ -354,9 +350,7 @@ def _base64(data: bytes) -> str:
 
 
 def _media_type(data: bytes) -> str:
-    """Return the media type of these bytes, if servers accept this type; otherwise the type for
-    arbitrary bytes.
-    """
+    """Return the media type of these bytes, or the type for arbitrary bytes."""
     if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
         return "image/webp"
     return next(
@@ -366,8 +360,8 @@ def _media_type(data: bytes) -> str:
 
 
 def image_url_of(part: Mapping[str, Any]) -> str | None:
-    """Return the address of an image that a server can read by itself: a web address, or data of a
-    type that the server accepts. Return None for a part of another kind.
+    """Return the address of an image that a server can read itself: a web address, or data of an
+    accepted type. Return None for any other part.
     """
     if part.get("type") != "image_url":
         return None
@@ -378,8 +372,8 @@ def image_url_of(part: Mapping[str, Any]) -> str | None:
 
 
 def data_of(url: str) -> tuple[str, str]:
-    """Return the media type and the base64 text of a data URL; two empty texts for any
-    other URL.
+    """Return the media type and the base64 text of a data URL, or two empty texts for any other
+    URL.
     """
     head, comma, data = url.partition(";base64,")
     if comma and head.startswith("data:") and data:
@@ -390,8 +384,8 @@ def data_of(url: str) -> tuple[str, str]:
 def without_pictures(
     parts: Iterable[Part], moved: list[Part], where: str, holds: str = ""
 ) -> list[Part]:
-    """Return the parts for a message that may have only texts and parts of the type ``holds``. All
-    other images and files are added to ``moved``, and replaced by texts.
+    """Return the parts for a message that may contain only texts and parts of the type ``holds``.
+    Other images and files are added to ``moved``, and replaced by texts.
     """
     remaining: list[Part] = []
     for part in parts:

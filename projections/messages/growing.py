@@ -1,9 +1,9 @@
-"""Messages that grow with their View: the beginning of a prompt is made once, and stays equal byte
-for byte.
+"""Messages that grow with their View. The beginning of a prompt is rendered once, and does not
+change by a single byte.
 
-A View mostly grows at its end. While a View grows at its end, the messages before the model's last
-reply stay as they are, and only the messages from this reply on are made again. If earlier events
-changed, because some were forgotten or masked, the messages before them stay.
+A View usually grows at its end. While a View grows at its end, the messages before the model's last
+reply stay unchanged. Only the messages from this reply on are rendered again. If earlier events
+changed, because events were forgotten or masked, the messages before these events stay unchanged.
 """
 
 from __future__ import annotations
@@ -22,14 +22,16 @@ BEGINNING = "[The conversation before this point is not shown.]"
 
 
 class Rendered(NamedTuple):
-    """A chat message, and the indices of the events from which the message was made, in order."""
+    """A chat message, and the indices of the events from which the message was made, in ascending
+    order.
+    """
 
     message: dict[str, Any]
     positions: tuple[int, ...]
 
 
 class _Start(NamedTuple):
-    """The index of a message of the model from which a rendering can continue, and the index of its
+    """A message of the model from which a rendering can continue: its index, and the index of its
     first event.
     """
 
@@ -41,7 +43,7 @@ class MessageList:
     """A growing list of messages. If ``opening`` is true and the first message is the assistant's,
     a user's message is put before it.
 
-    ``content_of`` returns the content of a message that has no further parts.
+    ``content_of`` converts the content of a message after its last part was added.
     """
 
     def __init__(
@@ -54,11 +56,10 @@ class MessageList:
         self.starts: list[_Start] = []
 
     def begin_reply(self, turn: MessageTurn) -> None:
-        """Note that the next message begins a reply of the model, if the reply has a message."""
+        """Mark the next message as the beginning of a reply of the model."""
         self._start = None if self._opening else turn.start
 
     def add(self, message: Part, positions: tuple[int, ...]) -> None:
-        """Add a message."""
         role = message.get("role")
         if self._opening and role != "system":
             self._opening = False
@@ -72,8 +73,8 @@ class MessageList:
         self._messages.append((message, dict.fromkeys(positions)))
 
     def say(self, role: str, parts: list[Part], positions: tuple[int, ...]) -> None:
-        """Add a message, unless it has no parts. If the last message has this role, the parts are
-        added to the last message. Do not change ``parts`` afterwards. Cost: copying the parts.
+        """Add a message, unless ``parts`` is empty. If the last message has the same role, its
+        content grows by ``parts``. The caller must not change ``parts`` afterwards.
         """
         if not parts:
             return
@@ -89,7 +90,7 @@ class MessageList:
         self._start = None
 
     def finish(self) -> list[Rendered]:
-        """Return the messages. After this call, add no message."""
+        """Return the messages. Add no message after this call."""
         if self._content_of is not None:
             for message, _ in self._messages:
                 message["content"] = self._content_of(message["content"])
@@ -102,19 +103,17 @@ def _is_thinking(part: Part) -> bool:
 
 
 class Rendering:
-    """The messages of a View in one dialect, before marks for a prompt cache are set. One thread at
-    a time may use this object.
+    """The messages of a View in one dialect, before the marks for a prompt cache are set. Only one
+    thread at a time may use this object.
 
-    ``render`` makes the messages of turns; its second argument says whether the turns open the
+    ``render`` makes the messages of turns. Its second argument is true if the turns open the
     conversation.
     """
 
     def __init__(self, render: Callable[[Iterable[MessageTurn], bool], MessageList]) -> None:
         self._render = render
         self.messages: list[Rendered] = []
-        """The messages. Do not change these messages, because the next View shares them: pass
-        copies to callers.
-        """
+        """The next View shares these messages, so pass only copies to callers."""
         self._events: Sequence[Event] = ()
         self._fit: Sequence[int] = ()
         self._starts: list[_Start] = []
@@ -123,7 +122,7 @@ class Rendering:
     def follow(self, events: Sequence[Event], fit: Sequence[int]) -> None:
         """Change the messages to the messages of the events at the ascending indices ``fit``.
 
-        Cost: comparing the events with the former events, and making the messages from the last
+        Cost: comparing the events with the former events, and rendering the messages from the last
         reply before the first difference on.
         """
         if events is self._events and fit is self._fit:
@@ -138,8 +137,8 @@ class Rendering:
         self._fit = fit
 
     def _go_on(self, events: Sequence[Event], fit: Sequence[int], same: int) -> bool:
-        """Make the messages again from the last start at or before the event ``same``. Return False
-        if no message begins at this start any more, because the reply is empty now.
+        """Render the messages again from the last start at or before the event ``same``. If the
+        reply at this start is empty now, return False, because no message begins there any more.
         """
         while self._starts and self._starts[-1].position > same:
             self._starts.pop()

@@ -1,5 +1,5 @@
-"""Render turns as the ``input`` of OpenAI's Responses API: items for messages, calls, results and
-the model's reasoning.
+"""Render turns as the ``input`` of OpenAI's Responses API. Its items are messages, calls, results
+and the model's reasoning.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ def messages_of(turns: Iterable[MessageTurn]) -> MessageList:
 
 
 def _message_of(role: str, parts: list[Part], moved: list[Part]) -> list[Part]:
-    """Return the message of the model or the system. Such a message may have only texts, so its
+    """Return the message of the model or the system. Such a message may contain only texts, so its
     images and files are added to ``moved``.
     """
-    # A compaction is an item of its own.
+    # A compaction is a separate item.
     own = [
         part for part in parts if part["type"] != "compaction" or "encrypted_content" not in part
     ]
@@ -69,8 +69,8 @@ def _message_of(role: str, parts: list[Part], moved: list[Part]) -> list[Part]:
 
 
 def _reasoning(thinking: Iterable[Part]) -> list[Part]:
-    """Return the reasoning items among the model's thinking. The server accepts reasoning items
-    only with an id and a summary.
+    """Return the reasoning items of the model's thinking. The server accepts a reasoning item only
+    with an id and a summary.
     """
     return [
         copied({key: item[key] for key in _REASONING if item.get(key) is not None})
@@ -82,7 +82,7 @@ def _reasoning(thinking: Iterable[Part]) -> list[Part]:
 
 
 def _custom(action: Action) -> str | None:
-    """Return the text that the model wrote for a custom tool; None for a call of a function. A
+    """Return the text that the model wrote for a custom tool, or None for the call of a function. A
     custom tool accepts any text.
     """
     arguments = action.arguments if "custom_tool" in action.meta else None
@@ -114,7 +114,6 @@ def _result(call: PairedCall) -> Part:
 
 
 def _input(part: Part) -> Part:
-    """Return a part of a user's message, or of a result."""
     if part["type"] == "image_url" and (url := image_url_of(part)) is not None:
         detail = part["image_url"].get("detail")
         return {

@@ -29,8 +29,9 @@ Role = Literal["system", "user", "assistant"]
 
 
 class PairedCall(NamedTuple):
-    """A tool call in a message: the action, the id of the call in the message, the thinking and the
-    texts before the call, the call's result, and the indices of the events of the call.
+    """A tool call in a message, with its result. ``id`` is the id of the call in the message.
+    ``thinking`` and ``thought`` come before the call. ``positions`` are the indices of the call's
+    events.
     """
 
     id: str
@@ -47,8 +48,8 @@ class MessageTurn(NamedTuple):
     """One message: the parts of one event, or the texts, the thinking and the calls of one reply of
     the model.
 
-    ``start`` is the index of the first event of a reply, or of the reasoning before the reply.
-    ``start`` is None if the turns from this index on depend on earlier events.
+    ``start`` is the index of the first event of a reply, or of the reasoning before the reply. If
+    the turns from this index on depend on earlier events, ``start`` is None.
     """
 
     role: Role
@@ -60,7 +61,7 @@ class MessageTurn(NamedTuple):
 
 
 def checked(dialect: str) -> Dialect:
-    """Return ``name`` as a dialect. Raises ``ValueError`` for a name that is not a dialect's."""
+    """Return ``dialect`` as a ``Dialect``. Raises ``ValueError`` if no dialect has this name."""
     if dialect not in DIALECTS:
         raise InvalidArgument(f"unknown dialect {dialect!r}; use {', '.join(map(repr, DIALECTS))}")
     return dialect
@@ -72,8 +73,8 @@ def turns(
     """Yield the turns of the ``events`` at the ascending ``positions``. A model's server must
     accept the events at these positions.
 
-    ``call_ids`` are the ids of earlier calls, with the calls' indices; the ids of the yielded turns
-    are added to ``call_ids``.
+    ``call_ids`` maps the ids of earlier calls to the indices of these calls. The ids of the yielded
+    calls are added to ``call_ids``.
     """
     shown = [events[position] for position in positions]
     shown_units = units(shown)
@@ -85,7 +86,7 @@ def turns(
     last_index = -1
     for group in _groups(shown, shown_units.parallel_calls):
         if isinstance(shown[group[0]], Observation) and group[0] not in own_turns:
-            continue  # it is in the turn of its call
+            continue  # the observation is in the turn of its call
         group_positions = tuple(positions[index] for index in group)
         calls = list[PairedCall]()
         parts = list[Part]()
@@ -137,8 +138,8 @@ def turns(
 
 
 def _start(shown: Sequence[Event], index: int) -> int | None:
-    """Return the index of the reasoning before a reply; the reply's own index if it has no such
-    reasoning; None if the reply stays with another event before it.
+    """Return the index of the reasoning before a reply, or the reply's own index. Return None if an
+    earlier event stays with the reply.
     """
     while index and is_unseen(shown[index - 1]):
         index -= 1
@@ -146,7 +147,7 @@ def _start(shown: Sequence[Event], index: int) -> int | None:
 
 
 def words_of(event: Any) -> Content:
-    """Return the text or the parts that a model is sent of an event."""
+    """Return the text or the parts of an event that a model is sent."""
     if isinstance(event, Annotation):
         return f"{event.name}:\n{as_json(event.data)}"
     content: Content = event.thought if isinstance(event, Action) else getattr(event, "content", "")
@@ -169,12 +170,12 @@ def _reasoning(shown: Sequence[Event]) -> dict[int, tuple[dict[str, Any], ...]]:
 
 
 def _groups(shown: Sequence[Event], responses: Sequence[ParallelCalls]) -> list[list[int]]:
-    """Return the indices of the events of each message: the texts and calls of one reply are one
-    message, and every other event is a message of its own.
+    """Return the indices of the events of each message. The texts and calls of one reply are one
+    message, and any other event is a message of its own.
 
     A reply stays one message even if results, or texts of the user, came between its events. The
-    model made the reply at once, before any call had a result. A model that thought in a reply
-    refuses a second message without the thinking.
+    model wrote the whole reply before any of its calls had a result. A model that thought in a
+    reply refuses a second message without the thinking.
     """
     groups: list[list[int]] = []
     reply: list[int] = []
@@ -190,7 +191,7 @@ def _groups(shown: Sequence[Event], responses: Sequence[ParallelCalls]) -> list[
         if not reply:
             is_new = True
         elif number is not None and calls is not None:
-            is_new = number != calls  # calls of another response
+            is_new = number != calls  # the call belongs to another response
         else:
             is_new = begins_reply(event, shown[reply[-1]])
         if is_new:
@@ -203,11 +204,11 @@ def _groups(shown: Sequence[Event], responses: Sequence[ParallelCalls]) -> list[
 
 
 def arguments_of(action: Action) -> str:
-    """Return the arguments as the JSON text of an object: unchanged, if the model wrote the JSON
-    text of an object.
+    """Return the arguments as the JSON text of an object. If the model wrote such a text, return it
+    unchanged.
 
-    Servers parse the text, and refuse a conversation in which a model once wrote broken JSON. So a
-    broken text becomes the value of the name ``invalid_arguments`` in a JSON object.
+    Servers parse the text, and refuse a conversation in which a model once wrote invalid JSON. So
+    an invalid text becomes the value of ``invalid_arguments`` in a JSON object.
     """
     arguments = action.arguments
     try:
@@ -216,7 +217,8 @@ def arguments_of(action: Action) -> str:
         text = "{}" if is_blank(arguments) else sendable(arguments)
         _OBJECT.decode(text)
         return text
-    except (ValueError, RecursionError):  # ValueError: also a number that JSON cannot write
+    # ``ValueError`` is raised also for a number that JSON cannot write
+    except (ValueError, RecursionError):
         return json.dumps({"invalid_arguments": sendable(as_json(arguments))}, ensure_ascii=False)
 
 
@@ -225,8 +227,8 @@ _STRICT = json.JSONEncoder(ensure_ascii=False, default=said, allow_nan=False)
 
 
 def _call_id(action: Action, used: dict[str, int], position: int) -> str:
-    """Return the action's own call id, or a new id if the action has no call id or its call id is
-    ``used``. The returned id is added to ``used``.
+    """Return the action's own call id. If the call id is missing or ``used``, return a new id. The
+    returned id is added to ``used``.
     """
     call_id = action.call_id or f"call_{action.id}"
     while call_id in used:

@@ -1,5 +1,5 @@
-"""Load a View of a stored conversation from the last revision, if there is a revision, and from the
-later events.
+"""Load the View of a stored conversation from its last revision, if it has one, and from the later
+events.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from foldlog.projections.stored.revision_codec import (
 )
 
 CHUNK = 1_000
-"""The smallest number of events in one read of the log. Because the log is read in chunks, memory
-grows with the View, not with the log.
+"""The smallest number of events in one read of the log. The log is read in chunks, so the memory
+grows with the View and not with the log.
 """
 
 
@@ -40,9 +40,9 @@ class StoredPast:
     """The folds of a stored conversation at earlier versions, made from stored revisions or from
     ``records``.
 
-    With ``stored=False`` no stored revision is used, for callers that compare or replace stored
-    revisions. ``records`` has revisions that the caller has made. Use the object while the read
-    transaction of ``reading`` is open.
+    If ``stored`` is false, no stored revision is used. Callers that compare or replace stored
+    revisions need this. ``records`` contains revisions that the caller has made. Use this object
+    only while the read transaction of ``reading`` is open.
     """
 
     def __init__(
@@ -76,8 +76,8 @@ class StoredPast:
             insort(self._versions, record.version)
 
     def record_at(self, version: int) -> Record | None:
-        """Return the last revision at or before a version; None if no revision is there, as before
-        the first structural event.
+        """Return the last revision at or before a version, or None before the first structural
+        event.
         """
         index = bisect_right(self._versions, version)
         own = self._records[self._versions[index - 1]] if index else None
@@ -106,8 +106,8 @@ def fold_log(
     """Continue the fold from ``start`` to ``version``. Yield the fold after each chunk, with the
     revisions of the chunk.
 
-    Each chunk costs one pass over the View. Chunks grow with the View, so all chunks together cost
-    no more than one pass over the events.
+    A chunk costs one pass over the View. Chunks grow with the View, so all chunks together cost at
+    most one pass over the events.
     """
     folded = start
     while folded.state.version < version:
@@ -139,12 +139,12 @@ def fold_whole(reading: ReadTransaction) -> tuple[ViewFold, list[Record]]:
 def load_revision(
     reading: ReadTransaction, version: int, past: StoredPast
 ) -> tuple[ViewFold, list[Record]] | None:
-    """Load the last revision at or before ``version``, and continue the fold to ``version``, by at
-    most one chunk.
+    """Load the last revision at or before ``version``, and continue the fold towards ``version`` by
+    at most one chunk.
 
     Return the fold, and the missing revisions between the last revision and ``version``. Return
-    None if the conversation has no revision that this code has made and can read. Cost: one ranged
-    read of the events that the revision shows, and of later events.
+    None if the conversation has no readable revision that this version of the code has made. Cost:
+    one read of the events that the revision shows, and of later events.
     """
     stored = stored_revision(version, past)
     if stored is None or stored[0] == 0:
@@ -153,7 +153,7 @@ def load_revision(
     try:
         return _load(reading, stored_at, revision, min(version, stored_at + CHUNK), past)
     except UnreadableRevision:
-        return None  # the caller rebuilds it from the log; ``audit`` reports the revision
+        return None  # the caller rebuilds the View from the log, and ``audit`` reports the revision
 
 
 def stored_revision(version: int, past: StoredPast) -> tuple[int, Revision] | None:
@@ -173,8 +173,8 @@ def stored_revision(version: int, past: StoredPast) -> tuple[int, Revision] | No
 
 
 def returned_record(retraction: Retraction, past: StoredPast) -> Record | None:
-    """Return the revision after a retraction; None if an earlier revision is missing. The returned
-    revision is made of earlier revisions and not of events.
+    """Return the revision after a retraction, or None if an earlier revision is missing. The
+    returned revision is made from earlier revisions, without reading events.
     """
     present = past.revision_at(retraction.id)
     earlier = past.revision_at(target(retraction))
@@ -185,7 +185,6 @@ def returned_record(retraction: Retraction, past: StoredPast) -> Record | None:
 
 
 def is_stored(reading: ReadTransaction, record: Record) -> bool:
-    """Return whether a revision is stored and readable."""
     stored = stored_revision(record.version, StoredPast(reading))
     return stored is not None and stored[0] == record.version
 

@@ -29,7 +29,7 @@ from foldlog.projections.v0_dialect import Register
 class ViewFold(NamedTuple):
     """The state of a View, and the values from which its next revision is made.
 
-    ``revision`` is the revision after the last structural event, at the version ``revised``.
+    ``revision`` is the revision after the last structural event, and ``revised`` is its version.
     """
 
     state: ViewState = EMPTY
@@ -49,26 +49,26 @@ class PastFolds(Protocol):
     """The folds of a conversation at earlier versions, to which a retraction may return."""
 
     def at(self, version: int) -> ViewFold:
-        """Return the fold at a version."""
+        pass
 
     def revision_at(self, version: int) -> tuple[int, Revision] | None:
-        """Return the revision after the last structural event before ``version``, and its version;
-        None if the revision is missing or cannot be read.
+        """Return the revision after the last structural event before ``version``, and its version.
+        Return None if the revision is missing or cannot be read.
         """
 
     def keep(self, record: Record) -> None:
-        """Remember a revision that was just made and that may not be stored yet."""
+        """Remember a revision that was just made, and may not be stored yet."""
 
 
 def fold_on(
     start: ViewFold, events: Sequence[Event], version: int, past: PastFolds
 ) -> tuple[ViewFold, list[Record]]:
-    """Continue the fold from ``start`` to ``version``. ``events`` has the shown and the structural
-    events between the two versions, in order.
+    """Continue the fold from ``start`` to ``version``. ``events`` contains the shown and the
+    structural events between the two versions, in their order.
 
     Return the fold at ``version``, and a record for each structural event. Raises
-    ``UnknownEventType``. Cost: one pass over the events; for each structural event one pass over
-    the View at that moment; for a retraction also one over the View to which it returns.
+    ``UnknownEventType``. Cost: one pass over the events. Each structural event also costs one pass
+    over the View at its version, and a retraction costs one further pass over the restored View.
     """
     folded = start
     records = list[Record]()
@@ -98,9 +98,9 @@ def fold_shown(start: ViewFold, events: Sequence[Event], version: int) -> ViewFo
 
 
 def returned(present: Revision, earlier: Revision, since: int, version: int) -> Revision:
-    """Return the revision after a retraction to ``version``, made of two revisions without reading
-    events: ``present`` is the revision before the retraction, and ``earlier`` the revision of the
-    structural event that led to version ``since``.
+    """Return the revision after a retraction to ``version``, without reading events. ``present`` is
+    the revision before the retraction. ``earlier`` is the last revision at or before ``version``,
+    and ``since`` is its version.
     """
     return msgspec.structs.replace(
         earlier,
@@ -110,7 +110,7 @@ def returned(present: Revision, earlier: Revision, since: int, version: int) -> 
 
 
 def _return(folded: ViewFold, retraction: Retraction, past: PastFolds) -> ViewFold:
-    """Return the fold after a retraction, which has the View of the earlier version."""
+    """Return the fold after a retraction. It has the View of the earlier version."""
     version = target(retraction)
     earlier = _shortened(folded, version, past) or past.at(version)
     revision = returned(folded.revision, earlier.revision, earlier.revised, version)
@@ -121,14 +121,15 @@ def _return(folded: ViewFold, retraction: Retraction, past: PastFolds) -> ViewFo
 
 
 def _shortened(folded: ViewFold, version: int, past: PastFolds) -> ViewFold | None:
-    """Return the fold at an earlier version if the View of that version is a beginning of this
-    fold's View; otherwise None. Cost: reading one revision, and copying the View.
+    """If the View of an earlier version is a beginning of this fold's View, return the fold at that
+    version, otherwise None. Cost: reading one revision, and copying the View.
     """
     stored = past.revision_at(version)
     if stored is None:
         return None
     since, earlier = stored
-    # Cut the intervals of this View at ``version``, and compare them with the earlier revision.
+    # Cut the intervals of this View at ``version``, and compare them with the intervals of the
+    # earlier revision.
     ends = spanned(folded.revision.kept, folded.revised, folded.version)
     index = bisect_left(ends, version)
     beginning = (*ends[:index], version) if index % 2 else ends[:index]
@@ -179,8 +180,8 @@ def _change(start: ViewFold, event: Event) -> ViewFold:
 
 def _interval_ends(start: ViewFold, shown: Sequence[int], version: int) -> Ints:
     """Return the ends of the intervals of a View at ``version`` that still shows the events
-    ``shown``. An interval ends at an event that was shown before and is not shown any more. The
-    last interval has no end if all later events are shown.
+    ``shown``. An interval ends at an event that was shown earlier and is not shown any more. If all
+    later events are shown, the last interval has no end.
     """
     ends = iter(spanned(start.revision.kept, start.revised, version)[1::2])
     end = next(ends)
@@ -203,8 +204,8 @@ def _interval_ends(start: ViewFold, shown: Sequence[int], version: int) -> Ints:
 
 
 def spanned(kept: Ints, since: int, version: int) -> Ints:
-    """Return the ends of the intervals of the View at ``version``. ``kept`` has the ends of the
-    intervals at version ``since``. All events after ``since`` are shown.
+    """Return the ends of the intervals of the View at ``version``. ``kept`` contains the ends of
+    the intervals at version ``since``. All events after ``since`` are shown.
     """
     if len(kept) % 2:
         return (*kept, version)
@@ -228,8 +229,8 @@ def named_condensations(revision: Revision) -> tuple[int, ...]:
 def from_revision(
     version: int, revision: Revision, shown: Sequence[Event], condensations: Iterable[Event]
 ) -> ViewFold:
-    """Return the fold at the version of a revision, from the shown events in its intervals and the
-    condensations that it names.
+    """Return the fold at the version of a revision. ``shown`` are the shown events in its
+    intervals, and ``condensations`` are the condensations that it names.
 
     Raises ``UnreadableRevision`` if a condensation is missing. Cost: one pass over the items of the
     View.

@@ -1,24 +1,25 @@
-"""The stored form of a revision, the structure of a View after a structural event: ids, no texts.
+"""The stored form of a revision. A revision is the structure of a View after a structural event:
+ids, and no texts.
 
-A revision is one record of the projection ``PROJECTION``, numbered by the version that the
-structural event brought. The body of the record is a JSON object of flat lists of integers; an
-empty list is left out:
+A revision is one record of the projection ``PROJECTION``. Its number is the version directly after
+the structural event. The body of the record is a JSON object with flat lists of integers, without
+empty lists:
 
-    kept         ids at which the kept intervals begin and end, in turn (``[0, 4, 40]``: 0 to 3, and
-                 all from 40 on). The View holds every *shown* event in these intervals that the
-                 tomb does not hold, so events that are not shown cost nothing. After a retraction
-                 the last interval ends at the version that it returns to
+    kept         ids at which the shown intervals begin and end, in turn (``[0, 4, 40]``: 0 to 3,
+                 and all from 40 on). The View shows every *shown* event in these intervals that is
+                 not in the tomb, so events that are never shown cost nothing. After a retraction,
+                 the last interval ends at the version to which the retraction returns
     summaries    the condensations whose summaries the View shows, in the order of the View
-    after        for each of them the event that its summary stands after (-1: before all)
+    after        for each summary, the event before it (-1 at the beginning)
     register     c, offset: the newest summary, in the V0 dialect
-    tomb         source ids, written like ``kept``, that are forgotten for good, in the V0 dialect
+    tomb         forgotten ids of the source, in the form of ``kept``, in the V0 dialect
     left_behind  ids of events whose unit lost another member
-    requested    true: a condensation was requested and none came since
+    requested    true if a condensation was requested and none followed
     condensations    the number of condensations so far
 
-Each integer of a list is written as its difference to the integer before it, except in
-``register``. Each revision stands alone: ``docs/internals/decisions/0030-revisions.md`` says what
-that costs.
+An integer of a list is stored as its difference from the previous integer, except in ``register``.
+A revision can be read without other revisions. ``docs/internals/decisions/0030-revisions.md`` gives
+the cost of this independence.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ from foldlog.eventstore.inside import VIEWS, Record
 PROJECTION = VIEWS
 CODE = 4
 """The version of the fold and of the stored form. Increase this number with every change of the
-result of a fold, or of the stored form: records of another version are rebuilt, not trusted.
+result of a fold or of the stored form. A record of another version is rebuilt.
 """
 
 Ints = tuple[int, ...]
 
 
 class Revision(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The structure of a View in plain integers. The module docstring explains each field."""
+    """The structure of a View in plain integers. The module docstring explains the fields."""
 
     kept: Ints = ()
     summaries: Ints = ()
@@ -53,8 +54,8 @@ class Revision(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
 
 
 class UnreadableRevision(ValueError):
-    """The record of a revision cannot be read. Rebuild the record from the log, which has all data
-    of the record.
+    """The record of a revision cannot be read. Rebuild the record from the log, which contains all
+    its data.
     """
 
 
@@ -64,15 +65,12 @@ _decoder = msgspec.json.Decoder(Revision)
 
 
 def encode_revision(version: int, revision: Revision) -> Record:
-    """Return the record for a revision. Cost: one pass over the lists of the revision."""
     lists = {name: _differences(getattr(revision, name)) for name in _LISTS}
     return Record(version, CODE, _encode(msgspec.structs.replace(revision, **lists)))
 
 
 def decode_revision(record: Record) -> Revision:
-    """Return the revision of a record. Raises ``UnreadableRevision``. Cost: one pass over the
-    record.
-    """
+    """Return the revision of a record. Raises ``UnreadableRevision`` if the record is damaged."""
     try:
         stored = _decoder.decode(record.body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -101,5 +99,5 @@ def _is_possible(revision: Revision, version: int) -> bool:
 
 
 def _differences(values: Ints) -> Ints:
-    """Return the first value, and the difference of each later value to the value before it."""
+    """Return the first value, followed by the differences between neighboring values."""
     return (*values[:1], *map(sub, values[1:], values))

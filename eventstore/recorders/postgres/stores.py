@@ -1,14 +1,15 @@
-"""Many stores behind one address: N schemas of a database, each a complete store, and each
-conversation in one of these schemas.
+"""Join several stores behind one address. Each store is one schema of a database and complete in
+itself, and each conversation is in one of the stores.
 
-A hash of a conversation's id gives the number of its store. A companion (``ID/+NAME``) is in the
-store of ``ID``. A fork is in the store of its parent; if the hash of its id gives another store, a
-fact in that store names the right one. The key of a conversation, divided by the number of stores,
-has the number of its store as remainder. So a query by id or by key is sent to one store. All other
-queries are sent to all stores, in one round trip, and the results of the stores are joined.
+A hash of a conversation's id gives the number of its store. A companion conversation (``ID/+NAME``)
+is in the store of ``ID``. A fork is in the store of its parent. If the hash of the fork's id gives
+another store, a fact in that other store names the parent's store. The remainder of a
+conversation's key, divided by the number of stores, is the number of its store. So a query by id or
+by key goes to one store. All other queries go to all stores in one round trip, and the results of
+the stores are joined.
 
-A position in several stores has one number for each store. In each store, and so in each
-conversation, followers read in order; between stores there is no order.
+A position in several stores contains one number for each store. Followers read the events of one
+store, and so of one conversation, in their order. Events of different stores have no order.
 """
 
 from __future__ import annotations
@@ -60,17 +61,19 @@ _KEYS_AT: Final = {
     "put_place": 1,
     "put_refused": 1,
 }
-"""The index of a conversation's key among the parameters of a statement, if it is not the first."""
+"""The index of a conversation's key among the parameters of a statement. Other statements have the
+key at index 0.
+"""
 
 
 _Asking = tuple[str, tuple[Parameter, ...]]
-"""A statement and its parameters."""
+"""The name of a statement, and its parameters."""
 Snapshots = list[list[Columns]]
-"""The snapshots of servers. While the snapshots stay the same, nothing was committed."""
+"""The snapshots of the servers. While the snapshots stay equal, nothing was committed."""
 
 
 class _Joined(NamedTuple):
-    """How the results of all stores are joined: the order of the rows, and the limit of their
+    """How to join the results of all stores: the order of the rows, and the limit of their
     number.
     """
 
@@ -131,23 +134,23 @@ _TOGETHER: Final[Mapping[str, _Joined]] = {
     "unfinished": _Joined(itemgetter(1)),
     "with_bytes": _Joined(),
 }
-"""The queries that one statement runs on all stores of a server. Each row of the result begins with
-the number of a store.
+"""The queries that a single statement runs on all stores of a server. A row of such a result begins
+with the number of its store.
 """
 _ENDS: Final = {
     "ids": b"ORDER BY substring(id, 1, 256), id LIMIT $2",
     "activity": b"ORDER BY at DESC, conversation DESC LIMIT $4",
     "activity_with_all": b"ORDER BY at DESC, conversation DESC LIMIT $5",
 }
-"""The ends of the statements that query all stores. With these ends the database stops as soon as
-it has the needed rows.
+"""The ends of the statements that query all stores. With these ends, the database stops when it has
+enough rows.
 """
 _ANY_STORE: Final = frozenset({"now", "trackings", "max_tracking_id"})
 
 
 class StoresReader(PostgresReader):
-    """One read transaction on each server. The transaction on a server begins with the first query
-    on one of the server's stores.
+    """A read transaction on each server. The transaction on a server begins with the first query on
+    one of the server's stores.
     """
 
     def __init__(self, stores: Stores, sessions: Mapping[Server, ReadSession]) -> None:
@@ -267,7 +270,7 @@ class StoresReader(PostgresReader):
         return conversation._replace(erasure=erasure._replace(position=place))
 
     def with_bytes_pending(self) -> list[int]:
-        """Return the numbers of the stores that may still have bytes of deleted rows."""
+        """Return the numbers of the stores that may still contain bytes of deleted rows."""
         return [number for number, _ in self._query_together("with_bytes")]
 
     # -- which stores are asked
@@ -309,14 +312,14 @@ class StoresReader(PostgresReader):
         return self._query_one(self._home or 0, statement, *parameters)
 
     def _number(self, key: Parameter) -> int:
-        if not key:  # the question is not about one conversation
+        if not key:  # the query is not about one conversation
             return self._home or 0
         self._home = self._stores.store_of(cast(int, key))
         return self._home
 
     def _by_name(self, name: str) -> list[Columns]:
-        """Query the store that the hash of the id gives. The round trip of the query also reads
-        whether another store has the conversation.
+        """Query the store that the hash of the id gives. The round trip also reads whether another
+        store has the conversation.
         """
         home = self._stores.home(name)
         rows, home_rows = self._ask_each(
@@ -360,8 +363,8 @@ class StoresReader(PostgresReader):
         return self._query_each_together([(statement, parameters)])[0]
 
     def _query_each_together(self, questions: Sequence[_Asking]) -> list[list[Columns]]:
-        """Run these queries on all stores of each server, one statement for each query. A row of a
-        result begins with the number of its store.
+        """Run these queries on all stores of each server, with one statement for each query. A row
+        of a result begins with the number of its store.
         """
         answers = [
             self._sessions[server].ask_each(
@@ -391,8 +394,8 @@ class StoresReader(PostgresReader):
     def _ask_each(
         self, numbers: Sequence[int], questions: Sequence[_Asking]
     ) -> list[list[Columns]]:
-        """Run on each of these stores the query for this store, in one round trip for each
-        server.
+        """Run one query on each of these stores, in one round trip for each server. ``questions``
+        has the queries in the order of ``numbers``.
         """
         questions_of_server: dict[Server, list[tuple[int, Question]]] = {}
         for index, (number, (statement, parameters)) in enumerate(
@@ -415,8 +418,8 @@ class StoresReader(PostgresReader):
 
 @Transaction.register
 class StoresTransaction:
-    """A write transaction on one server. This object has a transaction of each store that the work
-    uses, and passes each call on to one of these transactions. The transactions of all stores are
+    """A write transaction on one server. This object has one transaction for each store that the
+    work uses, and passes each call to one of these transactions. The transactions of all stores are
     committed together.
     """
 
@@ -447,7 +450,7 @@ class StoresTransaction:
 
     @property
     def last_conversation(self) -> Any:
-        """The conversation's state after the last append to the store that is in use."""
+        """The conversation's state after the last append to the store in use."""
         return None if self._home is None else self._members[self._home].last_conversation
 
     @last_conversation.setter
@@ -470,9 +473,9 @@ class StoresTransaction:
         return state
 
     def _find_elsewhere(self, server: Server, home: int, name: str) -> Conversation | None:
-        """Find a conversation whose id belongs to a store on another server. If there is no such
-        conversation, the store of the id notes, in another transaction, that the conversation will
-        be in the present store of this transaction.
+        """Find a conversation whose id belongs to a store on another server. If the conversation
+        does not exist, the store of the id records that the conversation will be in this
+        transaction's present store. This record is written in another transaction.
         """
         own = self._home or self._server.numbers[0]
 
@@ -496,7 +499,7 @@ class StoresTransaction:
         names_by_home: dict[int, list[str]] = {}
         for name in conversations:
             names_by_home.setdefault(self._stores.home(name), []).append(name)
-        # In one order, so that no two transactions wait for each other.
+        # One fixed order, so that no two transactions wait for each other.
         for home in sorted(names_by_home):
             self._at(home).lock_all(names_by_home[home])
 
@@ -541,8 +544,8 @@ class StoresTransaction:
         store._write("set_value", name, value)
 
     def put_records(self, key: int, *arguments: Any, **options: Any) -> None:
-        """Store records of a conversation in its store; records of no conversation in the present
-        store.
+        """Store records of a conversation in its store. Records of no conversation go to the store
+        in use.
         """
         number = self._stores.store_of(key) if key else self._home or 0
         self._at(number).put_records(key, *arguments, **options)
@@ -606,8 +609,8 @@ class StoresTransaction:
             self.stands = first.stands
 
     def _at(self, number: int) -> PostgresTransaction:
-        """Return the transaction of a store. Statements that another store's transaction has queued
-        are sent first.
+        """Return the transaction of a store. If another store's transaction has queued statements,
+        these statements are sent first.
         """
         member = self._members.get(number)
         if member is not None and number == self._home:
@@ -629,7 +632,7 @@ class StoresTransaction:
 
 
 class Server(PostgresRecorder):
-    """The stores that are on one server, behind one pool of connections."""
+    """The stores on one server, with one pool of connections."""
 
     def __init__(
         self,
@@ -670,8 +673,8 @@ class Server(PostgresRecorder):
 
     @property
     def numbers_of_nodes(self) -> Sequence[int]:
-        """For each node of the server, the number of one store on the node. On Citus each store may
-        be on another node.
+        """The number of one store on each node of the server. On Citus, each store may be on its
+        own node.
         """
         return self.numbers if self._is_on_citus else self.numbers[:1]
 
@@ -684,8 +687,8 @@ class Server(PostgresRecorder):
         wire.bind(self._united, f"all{PREFIX_END}")
 
     def _unite(self, name: str) -> bytes:
-        """Return the statement that queries all stores of this server, with the number of the store
-        at the beginning of each row.
+        """Return a statement that queries all stores of this server. A row of its result begins
+        with the number of its store.
         """
         parts = [
             b"(%b)"
@@ -715,7 +718,8 @@ class Server(PostgresRecorder):
             raise setup.lost_stores(missing)
         if missing:
             setup.check_not_lost(connection, missing, self.schema, existing)
-        for schema in reversed(missing):  # the first store is made last: if it exists, all do
+        # the first store is made last, so if it exists, all stores exist
+        for schema in reversed(missing):
             setup.prepare(
                 connection, schema, parts[schema], partitions, create=create, writable=self.writable
             )
@@ -736,11 +740,11 @@ class Server(PostgresRecorder):
 
 
 class Stores(Recorder):
-    """The recorder over several stores: see the beginning of this file.
+    """The recorder that joins several stores.
 
-    ``stores`` in the options is the number of stores, a power of two. ``moved`` names the stores on
-    other servers: ``17@host:port,18@host``. The database, the schema and the user of a moved store
-    are the same on the other server.
+    The option ``stores`` is the number of stores, a power of two. The option ``moved`` names the
+    stores on other servers, such as ``17@host:port,18@host``. On the other server, a moved store
+    has the same database, schema and user.
     """
 
     on_server = True
@@ -765,7 +769,7 @@ class Stores(Recorder):
             numbers_by_address.setdefault(addresses.get(number, ""), []).append(number)
         self.servers: list[Server] = []
         self._nothing: dict[object, Snapshots] = {}
-        """Queries with an empty result, and the snapshots of the servers at that time."""
+        """Queries with an empty result, and the snapshots of the servers at that moment."""
         self._server_of: dict[int, Server] = {}
         try:
             for address, numbers in numbers_by_address.items():
@@ -797,8 +801,8 @@ class Stores(Recorder):
         )
 
     def note_home(self, conversation: str, number: int) -> int:
-        """Note the store of a conversation whose id belongs to another store. A conversation never
-        moves.
+        """Remember the store of a conversation whose id belongs to another store. A conversation
+        never moves between stores.
         """
         if len(self._homes) >= _KNOWN_MAX:
             self._homes.clear()
@@ -806,7 +810,7 @@ class Stores(Recorder):
         return number
 
     def store_of(self, key: int) -> int:
-        """Return the number of the store that holds the conversation (or ledger) with this key."""
+        """Return the number of the store that holds the conversation or ledger with this key."""
         return abs(key) % self.count
 
     def server_of(self, number: int) -> tuple[Server, PostgresRecorder]:
@@ -814,7 +818,7 @@ class Stores(Recorder):
         return server, server.members[number]
 
     def nothing_since(self, question: object, snapshots: Snapshots) -> bool:
-        """Return whether a query had an empty result, and nothing was committed since."""
+        """Return whether this query had an empty result, and nothing was committed after it."""
         return self._nothing.get(question) == snapshots
 
     def note_nothing(self, question: object, snapshots: Snapshots) -> None:
@@ -823,7 +827,7 @@ class Stores(Recorder):
         self._nothing[question] = snapshots
 
     def position(self, position: int | str) -> Position:
-        """Return a position, which may be passed as its text, or as 0 for the beginning."""
+        """Convert a position from its text, or from 0 for the beginning."""
         if isinstance(position, str):
             position = Position.read(position)
         elif not isinstance(position, Position) and position == 0:
@@ -836,8 +840,8 @@ class Stores(Recorder):
         return position
 
     def tracked(self, text: str) -> Position:
-        """Return the position that a follower has noted. A position with only one number means this
-        number in each store.
+        """Return the position that a follower has recorded. A position with only one number means
+        this number in every store.
         """
         if text.isdecimal():
             return Position.of(int(text), [int(text)] * self.count)
@@ -878,7 +882,7 @@ class Stores(Recorder):
         patience_s: float,
         on_progress: Callable[[int, int], object] = lambda outcomes, of: None,
     ) -> bool:
-        """Vacuum each of the joined stores that has pending bytes."""
+        """Vacuum the joined stores that have pending bytes."""
         pending = self.query(StoresReader.with_bytes_pending)
         outcomes = []
         for count, number in enumerate(pending, 1):
@@ -892,8 +896,8 @@ class Stores(Recorder):
                 yield f"store {number}: {problem}"
 
     def status(self) -> Status:
-        """Return the status of the store whose followers are held back most, with the number of
-        events that are held back in all stores.
+        """Return the status of the store whose followers are held back most. ``held_back`` counts
+        the events of all stores.
         """
         statuses = [self.server_of(number)[1].status() for number in self.numbers]
         worst = max(statuses, key=lambda status: status.horizon_age)
@@ -918,8 +922,8 @@ class Stores(Recorder):
 
     def _first_server(self, work: Callable[[Transaction], object]) -> Server:
         """Return the server of the first conversation that the work names. To find this
-        conversation, the work is run with a stand-in until the work's first call. A work has no
-        other effects and may be run again.
+        conversation, run the work with a substitute for the transaction, up to the work's first
+        call. This is safe, because a work has no effects except through its transaction.
         """
         try:
             work(cast(Transaction, _StandIn()))
@@ -930,9 +934,7 @@ class Stores(Recorder):
 
 
 class _Named(BaseException):
-    """Raised by the stand-in at the first call of a work, with that call. No work catches this
-    exception.
-    """
+    """Raised by the substitute at the first call of a work. No work catches this exception."""
 
     def __init__(self, method: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
         super().__init__(method)
@@ -942,7 +944,7 @@ class _Named(BaseException):
 
 
 class _StandIn:
-    """Stands for a transaction until its first method is called."""
+    """Replaces a transaction until the first call of a method."""
 
     last_conversation = None
 
@@ -956,8 +958,8 @@ class _StandIn:
 def number_named(
     stores: Stores, method: str, arguments: tuple[Any, ...], options: Mapping[str, Any]
 ) -> int | None:
-    """Return the number of the store that a call of a transaction's method needs; None if any store
-    will do.
+    """Return the number of the store that a call of a transaction's method needs, or None if any
+    store is possible.
     """
     if method in ("ask_sources", "write_sources", "write_rows"):
         statement, *parameters = arguments
@@ -981,14 +983,13 @@ def number_named(
 
 
 def home_fact(conversation: str) -> str:
-    """Return the name of the fact with the number of a conversation's store, if its id belongs to
-    another store.
+    """Return the name of a fact for a conversation whose id belongs to another store. The value of
+    the fact is the number of its store.
     """
     return f"home {sha256(utf8(conversation)).hexdigest()}"
 
 
 def _moved_addresses(text: str, count: int) -> dict[int, str]:
-    """Return the addresses of the stores that are on other servers."""
     addresses = {}
     for part in filter(None, text.split(",")):
         number, _, address = part.partition("@")
@@ -1003,7 +1004,7 @@ def _moved_addresses(text: str, count: int) -> dict[int, str]:
 
 
 def _at_address(dsn: str, address: str) -> str:
-    """Return a connection string with another host and port."""
+    """Return ``dsn`` with another host and port."""
     if not address:
         return dsn
     host, _, port = address.partition(":")

@@ -1,9 +1,9 @@
-"""Connections to PostgreSQL, and a bounded pool of them. Statements are queued and then sent
-together, in one round trip. The driver's errors become foldlog's errors, one for each reaction of
-the recorder.
+"""Connections to PostgreSQL, and a bounded pool of connections. Statements wait in a queue and are
+sent together, in one round trip. The driver's errors become foldlog's errors. A foldlog error tells
+the recorder how to react.
 
-This module uses libpq's pipeline mode, as psycopg binds it. psycopg's own cursors take ten times
-the CPU of this module, which is more than all other steps of an append take.
+This module uses libpq's pipeline mode through psycopg. psycopg's own cursors take ten times the CPU
+time of this module, more than all other steps of an append.
 """
 
 from __future__ import annotations
@@ -35,21 +35,19 @@ _CANCEL_S: Final = 2.0
 PREFIX_END: Final = ":"
 """The end of the prefix that distinguishes the statements of different stores."""
 _PREPARE: Final = "+"
-"""A mark in the list of sent statements: the next name is the name of a prepared statement."""
+"""A mark in the list of sent statements. It precedes the name of a prepared statement."""
 
 
 class ConnectionLost(StoreUnavailable):
-    """The server is gone, cannot be reached, or is not the primary any more: try again on another
-    connection.
-    """
+    """The server cannot be reached or is no longer the primary. Try again on a new connection."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, kind="away")
 
 
 class TryAgain(StoreUnavailable):
-    """The transaction was rolled back for an outside reason (a deadlock, a lock that is not free):
-    run it again.
+    """The transaction was rolled back for an outside reason, such as a deadlock. Run the
+    transaction again.
     """
 
     def __init__(self, message: str) -> None:
@@ -66,12 +64,13 @@ _REFUSALS: Final = re.compile(
     r"permission denied for database|is not permitted to log in|no password supplied|invalid port"
     r" number"
 )
-"""A new connection is refused without a state code, only by a message. An error that does not end
-by waiting is raised at once. A message in another language counts as a server that is unreachable.
+"""PostgreSQL refuses a new connection with a message only, and without a state code. If waiting
+cannot end an error, the error is raised immediately. If the message has another language, the
+server counts as unreachable.
 """
 _NO_NUMBER: Final = "22P02"
-"""A statement of ours that checks something returns a number, or fails because a text is not a
-number.
+"""The state code of a foldlog statement whose check failed. Such a statement converts a text to a
+number to fail.
 """
 _NO_RIGHT: Final = "42501"
 _NO_TABLE: Final = "42P01"
@@ -80,11 +79,11 @@ _LOST: Final = ("08", "57P01", "57P02", "57P03", "57P05", "25P03", "25P04", "250
 server ended.
 """
 _AGAIN: Final = ("40", "55P03", "53300")
-"""Deadlock, serialization failure, lock timeout, and too many clients at the moment."""
+"""Deadlock, serialization failure, lock timeout, and at present too many clients."""
 
 
 def of_result(result: PGresult, server: str, statement: str) -> Failure:
-    """Return the error of a statement that failed, with the driver's error as its cause."""
+    """Return foldlog's error for a failed statement, with the driver's error as its cause."""
     state = (result.error_field(DiagnosticField.SQLSTATE) or b"").decode()
     if (statement.rpartition(PREFIX_END)[2], state) == ("number", _NO_NUMBER):
         return ConnectionLost(
@@ -94,8 +93,8 @@ def of_result(result: PGresult, server: str, statement: str) -> Failure:
 
 
 def of_driver(error: psycopg.Error, server: str, state: str | None = None) -> Failure:
-    """Return our error for the driver's. An error without a state comes from the driver itself, and
-    means a broken connection.
+    """Return foldlog's error for an error of the driver. An error without a state code comes from
+    the driver itself, and means a broken connection.
     """
     state = state or _BROKEN
     text = f"{server}: {' '.join(str(error).split())}"
@@ -123,20 +122,20 @@ def of_driver(error: psycopg.Error, server: str, state: str | None = None) -> Fa
 
 
 def _is_refusal(text: str) -> bool:
-    """Return whether every server that was tried refuses this user, database or URL: then waiting
-    does not help.
+    """Return whether every tried server refuses this user, database or URL. Then waiting does not
+    help.
     """
     tried = text.split("connection to server at")
     return all(_REFUSALS.search(answer) for answer in tried[1:] or tried)
 
 
 class Wire:
-    """A connection in pipeline mode. One thread at a time may use a connection.
+    """A connection in pipeline mode. Only one thread at a time may use a connection.
 
-    A connection has the statements of the store to which it was bound last. ``prepared=False``
-    sends each statement as text, for poolers that use another server connection for each
-    transaction and do not support prepared statements. ``reply_timeout_s`` is how long to wait for
-    a silent server.
+    A connection uses the statements of the store to which it was bound last. If ``prepared`` is
+    false, each statement is sent as text. Some poolers need this: they change the server connection
+    after each transaction, and do not support prepared statements. ``reply_timeout_s`` is the
+    number of seconds to wait for a silent server.
     """
 
     def __init__(
@@ -156,24 +155,24 @@ class Wire:
         self._server = server
         self._prepared: set[str] | None = set() if prepared else None
         self.keeps_its_server = keeps_its_server
-        """Whether the connection keeps one server connection for as long as it is open. Behind a
-        pooler it does not.
+        """Whether the connection keeps the same server connection while it is open. Behind a
+        pooler, the server connection may change.
         """
         self.is_confirmed = False
         """Whether a standby has confirmed everything that this connection may show to a
         follower.
         """
         self.idle_in_transaction_s = 0.0
-        """The server ends a session that is idle in a transaction for longer than this; 0 for no
-        limit.
+        """The time in seconds after which the server ends a session that is idle in a transaction.
+        0 means no limit.
         """
         self._timeout_ms = int(reply_timeout_s * 1_000)
         self._queued: list[tuple[str, bytes, list[bytes | None]]] = []
         self._unread: list[list[str]] = []
-        """The names of the statements of each batch that was sent and not read."""
+        """The names of the statements of each batch that was sent but not read."""
         self._broken = False
         self.warned = False
-        """Whether the server warned of anything during the last round trip."""
+        """Whether the server sent a warning during the last round trip."""
         self._pg.nonblocking = 1
         self._pg.enter_pipeline_mode()
         self._notices_of_driver = self._pg.notice_handler
@@ -185,7 +184,7 @@ class Wire:
     # ----------------------------------------------------------------------------------------------
 
     def bind(self, statements: Mapping[str, bytes], prefix: str) -> None:
-        """From now on, queue the statements of a store. ``prefix`` distinguishes these statements
+        """Queue the statements of this store from now on. ``prefix`` distinguishes these statements
         from the statements of other stores.
         """
         self._statements = statements
@@ -196,20 +195,22 @@ class Wire:
         return bool(self._queued)
 
     def queue(self, statement: str, *parameters: Parameter) -> int:
-        """Queue a statement. Return the index of the statement's result among the next results."""
+        """Queue a statement. Return the index of its result among the next results."""
         self._queued.append(
             (self._prefix + statement, self._statements[statement], list(map(packed, parameters)))
         )
         return len(self._queued) - 1
 
     def ask(self) -> Sequence[PGresult]:
-        """Send the queued statements, wait, and return a result for each, in order: one round trip.
+        """Send the queued statements, and return their results in order, in one round trip.
 
-        Raises the error of the first statement that failed; the statements after it did not run.
-        Raises ``ConnectionLost``: after this error it is not known whether the sent statements ran.
+        Raises the error of the first statement that failed. The statements after this statement did
+        not run. Raises ``ConnectionLost`` if the connection breaks. It is then unknown whether the
+        sent statements ran.
         """
         self.warned = False
-        # until the round trip has ended in order, because Ctrl-C may come at any time
+        # The connection counts as broken until the round trip has ended normally, because Ctrl-C
+        # may come at any time.
         broken = self._broken
         self._broken = True
         if broken:
@@ -232,19 +233,20 @@ class Wire:
         return [result for name, result in zip(batch, results, strict=True) if name[0] != _PREPARE]
 
     def rows(self, result: PGresult) -> list[Columns]:
-        """Return the rows of a result, with their columns as Python's values."""
+        """Return the rows of a result as Python values."""
         self._loaders.set_pgresult(result)
         return self._loaders.load_rows(0, result.ntuples, tuple)
 
     def leave(self, statement: str) -> None:
-        """Send a last statement, which ends the transaction, and do not wait for its result: the
-        result is dropped before the next one is read. Queued statements are forgotten.
+        """Send a last statement, which ends the transaction, without waiting for its result. The
+        next round trip drops this result. Queued statements are dropped.
         """
         self._queued = [(self._prefix + statement, self._statements[statement], [])]
         try:
             self._sync()
         except psycopg.Error:
-            self._broken = True  # no caller waits for this answer; the next call raises the error
+            # no caller waits for this answer, so the next call raises the error
+            self._broken = True
 
     def abandon(self) -> None:
         """Roll back a transaction that is still open."""
@@ -276,15 +278,15 @@ class Wire:
 
     @property
     def usable(self) -> bool:
-        """Whether the connection works, and its server has not ended it since the last answer."""
+        """Whether the connection works, and the server has not closed it after the last answer."""
         with contextlib.suppress(psycopg.Error):
             while not self._broken and self._socket.poll(0):
                 self._pg.consume_input()
         return not self._broken and self._pg.status == ConnStatus.OK
 
     def cancel(self) -> None:
-        """Ask the server to cancel its work for this connection, such as a wait for a standby, so
-        that the server need not keep the session. No caller waits for the outcome.
+        """Ask the server to cancel its work for this connection, such as a wait for a standby. The
+        server can then end the session. The call does not wait for the outcome.
         """
         if capabilities.has_cancel_safe():
             with contextlib.suppress(psycopg.Error):
@@ -324,7 +326,7 @@ class Wire:
             self._pg.send_query_prepared(name.encode(), values, formats, _BINARY)
 
     def _wait(self, unfinished: Callable[[], bool | int], events: int) -> None:
-        """Read the server's messages until ``unfinished`` no longer holds."""
+        """Read the server's messages while ``unfinished`` returns true."""
         while unfinished():
             if events != select.POLLIN:
                 self._socket.modify(self._pg.socket, events)
@@ -367,12 +369,13 @@ class Wire:
 
 
 class Pool:
-    """At most ``size`` connections, each made when it is needed; the one that was returned last is
-    used next. Waiting threads get a connection in the order of their arrival.
+    """A pool of at most ``size`` connections. A connection is made when it is needed, and the most
+    recently used connection is used first. Waiting threads get connections in the order of their
+    arrival.
 
-    An exception of a signal handler may come between any two steps, and must not lose a place: each
-    step changes one list, at once, and a place may be left twice. The connection of an interrupted
-    step is closed.
+    A signal handler may raise between any two steps, and no place may get lost. So each step
+    changes only one list in a single operation, and a place may be left twice. If a step is
+    interrupted, its connection is closed.
     """
 
     def __init__(
@@ -384,20 +387,18 @@ class Pool:
         self._wait_s = wait_s
         self._mutex = threading.Lock()
         self._idle: list[Wire] = []
-        """Connections that are not in use. Some unused connections may be closed."""
+        """Connections that are not in use. Some of these connections may be closed."""
         self._places: list[_Place] = []
-        """The first ``size`` places in the list have a connection, or make a connection. Later
-        places wait.
-        """
+        """The first ``size`` places have or make a connection, and all later places wait."""
         self.closed = False
 
     @contextlib.contextmanager
     def wire(self) -> Iterator[Wire]:
-        """Yield a connection for one transaction, which is rolled back if it is open at the end. A
-        connection that still works returns to the pool.
+        """Yield a connection for one transaction. A transaction that is still open at the end is
+        rolled back. A connection that still works returns to the pool.
 
-        Raises ``StoreUnavailable`` if all connections are in use for too long, or no connection can
-        be made.
+        Raises ``StoreUnavailable`` if all connections are in use for too long, or if no connection
+        can be made.
         """
         place = _Place()
         try:
@@ -415,13 +416,12 @@ class Pool:
                 raise
 
     def add(self, wire: Wire) -> None:
-        """Add a connection that was made elsewhere to the pool."""
         with self._mutex:
             self._idle.append(wire)
 
     def forget_idle(self) -> None:
-        """Close all connections that are not in use: one connection was found broken, so unused
-        connections may be broken too.
+        """Close all unused connections. One connection was found broken, so the unused connections
+        may be broken too.
         """
         with self._mutex:
             idle = self._idle
@@ -430,7 +430,9 @@ class Pool:
             wire.close()
 
     def close(self) -> None:
-        """Close each connection, at once or when it is returned. Give out no more connections."""
+        """Close all connections, and lend no more connections. A connection in use is closed when
+        it is returned.
+        """
         self.closed = True
         self.forget_idle()
 
@@ -471,7 +473,6 @@ class Pool:
         self._end(place)
 
     def _end(self, place: _Place) -> None:
-        """Leave a place, or the queue for a place."""
         if place in self._places:
             self._places.remove(place)
         for waiting in self._places[: self._size]:
@@ -490,13 +491,13 @@ class _Place:
 # ---------------------------------------------------------------------------
 
 Parameter = int | str | bytes | None
-"""A parameter: bigint, text as bytes, boolean or bytea, or packed already."""
+"""A parameter: bigint, text as bytes, boolean, bytea, or a value in binary form."""
 
 BIGINT: Final = 20
 BOOLEAN: Final = 16
 BYTEA: Final = 17
 OF_ROW: Final = (BIGINT, BYTEA, BOOLEAN, BOOLEAN, BYTEA, BYTEA, BIGINT)
-"""The types of the columns of a row, followed by the type of the row's position."""
+"""The types of the columns of a row. The last type belongs to the position."""
 
 bigint: Final = Struct("!q").pack
 
@@ -506,7 +507,7 @@ _NULL: Final = _length(-1)
 
 
 def packed(value: Parameter) -> bytes | None:
-    """Return a parameter in its binary form."""
+    """Return a parameter in PostgreSQL's binary form."""
     if value is None or isinstance(value, bytes):
         return value
     if isinstance(value, str):

@@ -1,5 +1,5 @@
-"""The writes of one transaction: statements on an open transaction that do what the interface of a
-recorder says.
+"""The writes of one transaction: they implement the interface of a recorder with statements on an
+open transaction.
 """
 
 from __future__ import annotations
@@ -33,16 +33,17 @@ _OF_APPLICATION: Final = b"application"
 class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
     """A write transaction on a connection. The first query or statement begins the transaction.
 
-    Transactions that ask for one conversation by its id wait for one another, by an advisory lock
-    that ends with the transaction. So the conversation does not change between its read and the
-    commit. The primary keys would refuse the second writer anyway; with the lock the second writer
-    need not start again. Transactions on different conversations never wait for one another.
+    Transactions that ask for the same conversation by its id wait for one another. They use an
+    advisory lock that ends with the transaction. So the conversation does not change between its
+    read and the commit. Without the lock, the primary keys would refuse the second writer, and the
+    second writer would have to start again. Transactions on different conversations never wait for
+    one another.
 
-    With ``is_numbered_first`` the transaction gets its number before it sends rows, and sends rows
-    with positions: on Citus, another server may insert them.
+    If ``is_numbered_first`` is true, the transaction gets its number before it sends rows, and
+    sends rows with their positions. Citus needs this, because another server may insert the rows.
 
-    With ``may_assume`` the transaction assumes that a conversation is in the expected state, and
-    that an idempotency key is new. The server checks both assumptions in the round trip of the
+    If ``may_assume`` is true, the transaction assumes that a conversation is in the expected state,
+    and that an idempotency key is new. The server checks both assumptions in the round trip of the
     write, before it writes. If an assumption is wrong, the transaction fails, ``assumes`` stays
     true, and all results of the transaction are invalid.
     """
@@ -65,7 +66,9 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
         self._may_assume = may_assume
         self._is_numbered_first = is_numbered_first
         self._locked: set[int] = set()
-        """The keys of conversations that no other writer changes before this transaction ends."""
+        """The keys of conversations that no other writer can change before this transaction
+        ends.
+        """
 
     # -- what recorders promise
     # ---------------------------------------------------------------------------------------
@@ -74,7 +77,8 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
         self, name: str | int, expected: Conversation | None = None
     ) -> Conversation | None:
         if isinstance(name, int):
-            # Lock it as a call by id does. The lock of a staged conversation orders its writers.
+            # Lock the conversation as a call by id does. The lock of a staged conversation orders
+            # its writers.
             if name not in self._locked and not self._lock_by_key(name):
                 return None
             return super().conversation(name)
@@ -103,7 +107,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
         key = self._numbered().key()
         self._write("begin_conversation", key, *columns)
         self._seen_by("stands_conversation", key, new.salt)
-        self._locked.add(key)  # no other transaction can see it
+        self._locked.add(key)  # no other transaction can see the new conversation
         return key
 
     def insert(self, key: int, rows: Sequence[Row], *, staged: bool = False) -> Place:
@@ -133,8 +137,8 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
         self, key: int, start: str, limit: int, *, exactly: bool = False
     ) -> Sequence[tuple[str, RecalledKey]]:
         if exactly and self._unchecked:
-            # The conversation is assumed to be unchanged. If the key exists, the server refuses to
-            # store it again.
+            # The transaction assumes that the conversation is unchanged. If the key exists after
+            # all, the server refuses to store it again.
             self._guessed_keys = True
             self._taken_for_new.add((key, start))
             return []
@@ -202,8 +206,8 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
 
     def _check_turn(self, conversation: Conversation) -> None:
         """Raise ``TryAgain`` if another writer appended to a conversation after this transaction
-        got its number. New events would get positions before the events of that writer. The
-        transaction runs again with the locks of both conversations from the start.
+        got its number. New events would then get positions before the events of that writer. The
+        transaction then runs again, and takes the locks of both conversations first.
         """
         [(newest,)] = self.ask("newest_position", conversation.key)
         if newest is not None and self._positions.precede(newest):
@@ -225,8 +229,9 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
         self._seen_by(OF_EVENTS, key, rows[-1].id, rows[-1].head, places[-1])
 
     def _lock_by_key(self, key: int) -> bool:
-        """Lock a conversation by its state at the time of the lock: a staged conversation may have
-        been published before the lock. Return False if there is no such conversation.
+        """Lock a conversation by its id, or by its key while it is staged. The loop is needed
+        because a staged conversation may be published before the lock is taken. Return False if the
+        conversation does not exist.
         """
         was_numbered = self._number_asked is not None
         locked: tuple[bytes, bytes] | None = None
@@ -255,7 +260,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
         return super()._state(key)
 
     def _delete(self, statement: str, key: int, limit: int) -> bool:
-        """Delete at most ``limit`` rows. Return whether no row is left to delete."""
+        """Delete at most ``limit`` rows. Return True if no row remains."""
         self._wrote = True
         [(deleted,)] = self.ask(statement, key, limit)
         return bool(deleted < limit)
@@ -270,8 +275,8 @@ def _in_order(rows: Sequence[Row], positions: Sequence[int | None]) -> list[tupl
 
 
 def _can_be_checked(expected: Conversation) -> bool:
-    """Return whether the conversation ends with an event of its own, by which the server recognizes
-    the conversation's state. A conversation that shares its past is always read, because its own
-    row does not show changes of its ancestors.
+    """Return whether the server can recognize the conversation's state by its own last event. A
+    conversation that shares its past is always read, because its own row does not show changes of
+    its ancestors.
     """
     return expected.erasure is None and expected.parent is None and expected.version > 0

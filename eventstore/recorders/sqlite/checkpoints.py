@@ -1,15 +1,15 @@
-"""Write the log back into the file at the same time as commits, not within them.
+"""Write the log back into the file at the same time as commits, and not within commits.
 
-SQLite writes the log back in the commit that makes it long, and the caller of that commit waits:
-for large batches, a third of the time. Here a short-lived thread writes the log back. Most of the
-work needs no lock: SQLite writes committed pages back while other connections commit and read
-(``PASSIVE``). But a log that is written all the time would never end, so its last pages are written
-back under the write lock, and the next commit begins the log again (``RESTART``). The thread waits
-briefly for readers of the log.
+By default, SQLite writes the log back in the commit that makes it long. The caller of that commit
+waits, for large batches a third of the time. Here, a thread with a short life writes the log back.
+Most of this work needs no lock: SQLite writes committed pages back while other connections commit
+and read (``PASSIVE``). The log would never end if commits continued without a pause. So its last
+pages are written back under the write lock, and the next commit begins the log again (``RESTART``).
+The thread waits briefly for readers of the log.
 
 Nothing depends on the thread. Everything in the log is committed, even if the thread is killed or
-fails. If the thread does not keep up, SQLite writes the log back in a commit, as it does without
-the thread. See docs/internals/decisions/0022-checkpoints-beside-commits.md.
+fails. If the thread is too slow, SQLite writes the log back in a commit, as it does without the
+thread. docs/internals/decisions/0022-checkpoints-beside-commits.md gives the measurements.
 """
 
 from __future__ import annotations
@@ -26,14 +26,16 @@ from foldlog.eventstore.recorders.sqlite.store_file import StoreFile
 
 THREAD: Final = "foldlog-checkpoint"
 AT = 1_000
-"""The number of pages at which the log is written back. SQLite's own default is the same."""
+"""The length of the log, in pages, at which the thread begins to write it back. SQLite's own
+default is equal.
+"""
 IN_COMMITS_AT: Final = 4_000
-"""The number of pages at which SQLite writes the log back in a commit."""
+"""The length of the log, in pages, at which SQLite writes it back in a commit."""
 
 
 class LogCheckpoints:
-    """The checkpoints of one file by one process. ``alone`` yields the connection that writes,
-    under the write lock.
+    """The checkpoints of one file by one process. ``alone`` yields the writing connection under the
+    write lock.
     """
 
     def __init__(
@@ -44,32 +46,33 @@ class LogCheckpoints:
         self._next_at = AT
         self._stopped = False
         self._turn = threading.Lock()
-        """The lock of the one thread that is at work."""
+        """Held by the one thread that writes the log back."""
         self.beside_commits = threading.Lock()
-        """The lock that is held while the log is written back without the write lock. A holder of
-        the write lock that takes this lock waits for the end of a running checkpoint, and no other
+        """Held while the log is written back without the write lock. If the holder of the write
+        lock takes this lock too, it waits for the end of a running checkpoint, and no other
         checkpoint begins.
         """
 
     def look(self, pages: int) -> None:
-        """Begin to write the log back if it is long, and wait if it is too long. Call this method
-        after a commit, under the write lock, with the number of pages in the log; below ``AT`` the
-        log is not long.
+        """If the log is long, begin to write it back. If the log is too long, wait. Call this
+        method after a commit, under the write lock, with the number of pages in the log. If the
+        number is below ``AT``, this method does nothing.
         """
         if self._stopped:
             return
         if pages >= self._next_at and not self._turn.locked():
-            # if no thread can be started, SQLite writes the log back in a commit
+            # If no thread can be started, SQLite writes the log back in a commit.
             with suppress(RuntimeError):
                 threading.Thread(target=self._run, name=THREAD, daemon=False).start()
         elif pages >= IN_COMMITS_AT:
-            # wait: while another thread holds it, SQLite cannot write the log back in a commit
+            # Wait, because SQLite cannot write the log back in a commit while another thread holds
+            # this lock.
             with self.beside_commits:
                 pass
 
     def stop(self, patience_s: float) -> bool:
         """Begin no checkpoint until ``go_on``. Return False if a checkpoint still runs after
-        ``patience_s``.
+        ``patience_s`` seconds.
         """
         self._stopped = True
         if not self._turn.acquire(timeout=patience_s):
@@ -87,16 +90,19 @@ class LogCheckpoints:
             if not self._stopped:
                 self._next_at = self._write_back()
         except (sqlite3.Error, OSError, *FAILURES):
-            # If the problem lasts, the next commit raises its error. The log is complete.
+            # If the problem continues, the next commit raises its error. The log itself is
+            # complete.
             self._next_at += AT
         finally:
             self._turn.release()
 
     def _write_back(self) -> int:
-        """Write the log back. Return the length at which the log is to be written back next."""
+        """Write the log back. Return the length at which to write it back the next time, in
+        pages.
+        """
         with closing(self._file.connect(to_write=True)) as connection, self.beside_commits:
             frames, done = maintenance.write_back(connection)
-        if frames - done >= AT:  # a reader needs the log, or another process writes it back
+        if frames - done >= AT:  # a reader needs the log, or another process is writing it back
             return int(frames) + AT
         with self._alone() as writer:
             if maintenance.written_back(writer, "RESTART"):

@@ -1,4 +1,4 @@
-"""SQLite's errors as errors of the store that say what failed and what helps."""
+"""Translate SQLite's errors to errors of the store that name the problem and the remedy."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _DENIED: Final = partial(StoreUnavailable, kind="denied")
 _BUSY: Final = partial(StoreUnavailable, kind="busy")
 
 _OF_SQLITE: Final[dict[int, tuple[MakeFailure, str]]] = {
-    # Our statements are correct, so the file lacks a table, an index or a column.
+    # foldlog's statements are correct, so the file lacks a table, an index or a column.
     sqlite3.SQLITE_ERROR: (StoreDamaged, _IS_DAMAGED),
     sqlite3.SQLITE_FULL: (_DISK_FULL, "free some space"),
     sqlite3.SQLITE_IOERR_SHMSIZE: (_DISK_FULL, "the disk is full: free some space"),
@@ -72,8 +72,8 @@ _OF_RECORDERS: Final = __name__.rpartition(".")[0].rpartition(".")[0] + "."
 
 
 def translate(error: BaseException, doing: str, outcome: str = "") -> BaseException:
-    """Return our error for an error of SQLite or the system, which is its cause. Return any other
-    error unchanged.
+    """Return foldlog's error for an error of SQLite or the system, with that error as its cause.
+    Any other error is returned unchanged.
     """
     if isinstance(error, OSError):
         problem = error.strerror or str(error)
@@ -99,8 +99,8 @@ def translate(error: BaseException, doing: str, outcome: str = "") -> BaseExcept
 
 @contextlib.contextmanager
 def translated(doing: str) -> Iterator[None]:
-    """Translate the errors of our own statements. Other errors inside the block, such as errors of
-    a signal handler or of the caller of a read transaction, are raised unchanged.
+    """Translate the errors of foldlog's own statements. Any other error inside the block is raised
+    unchanged, such as an error of a signal handler or of the caller of a read transaction.
     """
     try:
         yield
@@ -110,23 +110,23 @@ def translated(doing: str) -> Iterator[None]:
 
 
 def raise_translated(error: BaseException, doing: str) -> None:
-    """Raise the translation of an error, if one of our own statements raised it."""
+    """Raise the translation of an error if one of foldlog's own statements raised it."""
     if isinstance(error, sqlite3.Error | OSError | UnicodeDecodeError) and is_ours(error):
         raise translate(error, doing) from error
 
 
 def is_ours(error: BaseException) -> bool:
-    """Return whether foldlog's own code raised this error of SQLite or the system. Otherwise code
-    that foldlog called raised the error, such as a guard, or a signal handler that interrupted
-    foldlog's code.
+    """Return whether foldlog's own code raised this error of SQLite or the system. The error may
+    also come from code that foldlog called, such as a guard, or from a signal handler that
+    interrupted foldlog.
 
-    The traceback answers the question: its last frame outside of Python's own library called SQLite
-    or the system.
+    The traceback decides: its last frame outside of Python's standard library called SQLite or the
+    system.
     """
     if not isinstance(error, sqlite3.Error | OSError | Failure | UnicodeDecodeError):
         return False
     if isinstance(error, OSError) and error.errno is None:
-        return False  # a program raised it, such as a timeout
+        return False  # a program raised the error, such as a timeout
     module = ""
     frame = error.__traceback__
     while frame is not None:
@@ -138,17 +138,16 @@ def is_ours(error: BaseException) -> bool:
 
 
 def is_full(error: BaseException) -> bool:
-    """Return whether the disk has no space."""
     return _code(error) == sqlite3.SQLITE_FULL
 
 
 def is_of_disk(error: BaseException) -> bool:
-    """Return whether reading, writing or syncing failed. A commit that failed may have been
+    """Return whether reading, writing or syncing failed. A failed commit may still have been
     written.
     """
     return _code(error) == sqlite3.SQLITE_IOERR
 
 
 def _code(error: BaseException) -> int:
-    """Return SQLite's primary result code; 0 if the error is not SQLite's own."""
+    """Return SQLite's primary result code, or 0 if the error does not come from SQLite."""
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF

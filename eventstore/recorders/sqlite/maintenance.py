@@ -1,12 +1,12 @@
-"""Copy, rewrite and check the file as a whole.
+"""Copy, rewrite and check the whole file.
 
-A copy does not know which positions its store gave later. If a copy replaces its store, or is used
-beside its store, it must not give these positions again: a follower that has passed the positions
-would miss the new events. So a file records its own inode. The first writer to a file with another
-inode begins an *epoch*, above every position that the file with the recorded inode can have given
-until then. The epoch begins at the present time in microseconds, since no store records a million
-events a second for long. If the clock is wrong, the epoch begins at least 2^32 above the last
-position.
+A copy of a store does not know which positions the store gave later. If a copy replaces its store,
+or is used beside its store, it must not give these positions again. A follower that has passed
+these positions would miss the new events. So a file contains its own inode number. The first writer
+to a file with another inode begins an *epoch*. The epoch begins above every position that the
+original file can have given until then. The epoch begins at the present time in microseconds,
+because no store records a million events a second for long. If the clock is wrong, the epoch begins
+at least 2^32 above the last position.
 """
 
 from __future__ import annotations
@@ -23,31 +23,33 @@ from foldlog.eventstore.recorders.statements import missing_parts
 _PATIENCE_S: Final = 0.02
 _LEFT_OUT_MIN: Final = 2**32
 _A_COPY: Final = 0
-"""A number that no file has as its inode."""
+"""A number that is never the inode of a file."""
 _PAGES: Final = 1_024
-"""The number of pages that are copied in one step. Ctrl-C is noticed between two steps."""
+"""The number of pages that are copied in one step. Python handles Ctrl-C between two steps."""
 
 
 def copy(reader: sqlite3.Connection, path: str, on_progress: Callable[[int, int], object]) -> None:
-    """Copy what ``reader`` sees in its transaction to a new file, which is complete without a log
-    beside it.
+    """Copy what ``reader`` sees in its transaction to a new file. The new file is complete without
+    a log.
 
-    The transaction keeps showing one moment, so writers need not wait, and the copy never has to
-    start again.
+    The transaction continues to show one moment, so writers need not wait, and the copy never has
+    to start again.
     """
     with closing(sqlite3.connect(path, isolation_level=None)) as target:
         reader.backup(target, pages=_PAGES, progress=lambda _, left, of: on_progress(of - left, of))
         target.execute("PRAGMA journal_mode = DELETE")
-        with suppress(sqlite3.DatabaseError):  # a damaged store is copied as it is, and verified
-            # The first writer of the copy begins an epoch, even if the copy gets the inode of its
+        # a damaged store is copied unchanged, and then verified
+        with suppress(sqlite3.DatabaseError):
+            # The first writer of the copy begins an epoch, even if the copy has the inode of its
             # store. The copy has no unfinished operations.
             target.execute(SQL["finish_all"])
             target.execute(SQL["set_file"], (_A_COPY,))
 
 
 def begin_epoch_where_copied(connection: sqlite3.Connection, inode: int) -> int | None:
-    """Begin an epoch in a file that names another inode than its own, and return the last position
-    before the epoch. For any other file return None. Call this function within a write transaction.
+    """If the file contains another inode than its own, begin an epoch and return the last position
+    before the epoch. For any other file, return None. Call this function within a write
+    transaction.
     """
     execute = connection.execute
     recorded = execute(SQL["file"]).fetchone()
@@ -63,8 +65,8 @@ def begin_epoch_where_copied(connection: sqlite3.Connection, inode: int) -> int 
 
 
 def rewrite(writer: sqlite3.Connection) -> tuple[bytes] | None:
-    """Rewrite the file without the bytes of deleted rows. Return the mark of pending bytes, for
-    ``empty_log``.
+    """Rewrite the file without the bytes of deleted rows. Return the mark of pending bytes, which
+    ``empty_log`` needs.
     """
     pending: tuple[bytes] | None = writer.execute(SQL["bytes_pending"]).fetchone()
     writer.execute("VACUUM")
@@ -72,10 +74,10 @@ def rewrite(writer: sqlite3.Connection) -> tuple[bytes] | None:
 
 
 def empty_log(writer: sqlite3.Connection, pending: tuple[bytes] | None = None) -> bool:
-    """Write the log back and truncate it: a file that was rewritten gets its new size, and the
-    copies of deleted rows in the log are gone. ``pending`` is the mark of the bytes that are then
-    gone from file and log; the mark stays if rows were deleted since. Return False while a reader
-    needs the log.
+    """Write the log back and truncate it. Afterwards a rewritten file has its new size, and the log
+    contains no copies of deleted rows. ``pending`` is the mark of the bytes that are then removed.
+    If rows were deleted after the mark was read, the mark stays. Return False while a reader needs
+    the log.
     """
     if not written_back(writer, "TRUNCATE"):
         return False
@@ -86,17 +88,17 @@ def empty_log(writer: sqlite3.Connection, pending: tuple[bytes] | None = None) -
 
 
 def write_back(connection: sqlite3.Connection) -> tuple[int, int]:
-    """Copy the write-ahead log into the file as far as readers and writers allow. Return how many
-    pages the log has, and how many of these pages were copied.
+    """Copy the write-ahead log into the file as far as readers and writers allow. Return the number
+    of pages in the log, and the number of copied pages.
     """
     _, pages, done = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
     return pages, done
 
 
 def written_back(writer: sqlite3.Connection, mode: str) -> bool:
-    """Write the log back to its end: after ``RESTART`` the next commit begins it again,
-    ``TRUNCATE`` empties it. Wait for readers only a moment, because no other connection can write
-    during the wait. Return False while a reader needs the log.
+    """Write the whole log back. After ``RESTART``, the next commit begins the log again.
+    ``TRUNCATE`` empties the log. The wait for readers is short, because no other connection can
+    write during the wait. Return False while a reader needs the log.
     """
     with waiting_at_most(writer, _PATIENCE_S):
         busy, _, _ = writer.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
@@ -105,7 +107,7 @@ def written_back(writer: sqlite3.Connection, mode: str) -> bool:
 
 @contextmanager
 def waiting_at_most(connection: sqlite3.Connection, seconds: float) -> Iterator[None]:
-    """Let SQLite wait for its locks at most this long."""
+    """Let SQLite wait for its locks for at most this time."""
     usual = connection.execute("PRAGMA busy_timeout").fetchone()[0]
     connection.execute(f"PRAGMA busy_timeout = {max(int(seconds * 1_000), 0)}")
     try:
@@ -115,7 +117,7 @@ def waiting_at_most(connection: sqlite3.Connection, seconds: float) -> Iterator[
 
 
 def findings(reader: sqlite3.Connection) -> Iterator[str]:
-    """Yield the problems that SQLite finds in the file, and rows without a conversation. Cost:
+    """Yield the problems that SQLite finds in the file, and the rows without a conversation. Cost:
     reading the whole file.
     """
     for (finding,) in reader.execute("PRAGMA integrity_check"):

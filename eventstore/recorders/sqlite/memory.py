@@ -1,7 +1,7 @@
-"""A store in memory, for tests and short-lived histories: a SQLite database without a file, gone
-when it is closed.
+"""A store in memory, for tests and short histories. It is a SQLite database without a file, so
+closing the store deletes it.
 
-docs/internals/decisions/0091-memory-is-sqlite.md says why this store has no tables of its own.
+docs/internals/decisions/0091-memory-is-sqlite.md explains why this store has no tables of its own.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NAME = "memory:"
 
 
 class MemoryRecorder(Recorder):
-    """A recorder on one connection, with one lock for readers and writers: the store does not
+    """A recorder on one connection, with one lock for readers and writers. The store does not
     change while a reader holds the lock.
     """
 
@@ -58,7 +58,7 @@ class MemoryRecorder(Recorder):
                         connection.execute("BEGIN")
                         result = work(self._transaction)
                         self._commits += 1
-                        committed = True  # if the transaction has ended
+                        committed = True  # only true if the transaction has also ended
                         connection.execute("COMMIT")
                     except BaseException:
                         committed = committed and not connection.in_transaction
@@ -82,16 +82,14 @@ class MemoryRecorder(Recorder):
         return super().transact_all(works)
 
     def set_next_key(self, key: int) -> None:
-        """Give this key to the next conversation that begins, because that conversation is a copy
-        from another store.
-        """
+        """Give this key to the next conversation, because it is a copy from another store."""
         with self._lock:
             self._open().execute(
                 "INSERT INTO sqlite_sequence (name, seq) VALUES ('conversations', ?)", (key - 1,)
             )
 
     def _roll_back(self, connection: sqlite3.Connection) -> None:
-        self._transaction.forget()  # even if SQLite has rolled it back itself
+        self._transaction.forget()  # forget even if SQLite has already rolled the transaction back
         connection.rollback()
 
     @contextmanager
@@ -142,7 +140,7 @@ class MemoryRecorder(Recorder):
 
 class _MemoryReader(SQLiteReader):
     def value(self, name: str) -> str:
-        # no bytes are on a disk
+        # No bytes are on a disk.
         if name == "bytes_pending":
             return ""
         return super().value(name)
@@ -156,7 +154,7 @@ def _connect() -> sqlite3.Connection:
 
 @cache
 def _empty_store() -> sqlite3.Connection:
-    """Return an empty store to copy: copying takes a twentieth of the time of the migrations."""
+    """Return an empty store to copy. A copy takes a twentieth of the time of the migrations."""
     connection = _connect()
     schema.migrate(connection, _NAME, 0)
     return connection

@@ -1,9 +1,9 @@
-"""Close connections before a process forks: SQLite must not be used across a fork.
+"""Close connections before a process forks, because SQLite must not be used across a fork.
 
-A forked child relies on locks that only its parent holds. The parent, which seems to be the last to
-close the file, would then remove the write-ahead log that the child uses, with the events that the
-child acknowledged. So every connection is closed before a fork, and parent and child open new
-connections when they need some.
+A forked child would rely on locks that only its parent holds. When the parent closes the file, it
+seems to be the last process. It would then remove the write-ahead log with the events that the
+child has acknowledged. So every connection is closed before a fork. Parent and child open new
+connections when they need them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final, Protocol
 from foldlog.eventstore.errors import StoreUnusable
 
 _PATIENCE_S: Final = 5.0
-"""The time for which a fork waits until other threads have ended their work with a store."""
+"""The number of seconds for which a fork waits for other threads to end their work with a store."""
 
 
 class Forkable(Protocol):
@@ -31,8 +31,8 @@ class Forkable(Protocol):
         """Open connections again in the parent after the fork."""
 
     def renew_in_child(self, *, inherited: bool) -> None:
-        """Begin again in the child. ``inherited`` says that connections were in use at the fork, so
-        the child must not use the file.
+        """Begin again in the child. If ``inherited`` is true, connections were in use at the fork,
+        so the child must not use the file.
         """
 
 
@@ -42,20 +42,20 @@ _inherited: set[tuple[int, ...]] = set()
 
 
 def watch(forkable: Forkable) -> None:
-    """Close the connections of this object before every fork, for as long as the object lives."""
+    """Close the connections of this object before every fork while the object lives."""
     _watched.add(forkable)
 
 
 def refuse(path: str) -> None:
-    """Refuse to open this file in this process from now on: connections of its parent's threads are
-    left half open.
+    """Refuse to open this file in this process from now on, because threads of the parent left
+    their connections half open.
     """
     _inherited.add(identity(path))
 
 
 def check_not_inherited(path: str) -> None:
-    """Raise ``StoreUnusable`` in a child that was forked while a thread of its parent used this
-    file.
+    """Raise ``StoreUnusable`` in a forked child if a thread of its parent was using this file at
+    the fork.
     """
     if _inherited and () != identity(path) in _inherited:
         raise StoreUnusable(
@@ -83,8 +83,8 @@ def _after_in_child() -> None:
 
 
 def identity(path: str | os.PathLike[str] | int) -> tuple[int, ...]:
-    """Return inode and device of a file, which are the same for every path and descriptor; an empty
-    result if the file does not exist.
+    """Return inode and device of a file, which do not depend on the path or the descriptor. Return
+    an empty tuple if the file does not exist.
     """
     with suppress(OSError):
         status = os.stat(path)

@@ -1,4 +1,4 @@
-"""The queries that one transaction can run."""
+"""The queries of one transaction."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from foldlog.eventstore.recorders.types import Row, as_rows, utf8
 
 SQL: Final = statements("sqlite")
 _FEW: Final = 16
-"""Up to this many intervals are separate parameters of a query. More intervals are one JSON
-text.
+"""Up to this number, the intervals of a query are separate parameters. A larger number of intervals
+becomes one JSON text.
 """
 _id: Final = itemgetter(0)
 _POSITIONS: Final = range(2**62)
@@ -50,7 +50,7 @@ class SQLiteReader(Reader):
         bindings = chain.from_iterable(of_keys) if number <= _FEW else (json_text(of_keys),)
         rows = as_rows(self._execute(_flagged_rows(min(number, _FEW + 1)), tuple(bindings)))
         if number > 1:
-            rows.sort(key=_id)  # within an interval the index has them in order
+            rows.sort(key=_id)  # the index sorts the rows only within an interval
         return self._with_attachments(rows, key, intervals)
 
     def _ask_listed(self, digests: Sequence[bytes], at: int, key: int, limit: int) -> list[Columns]:
@@ -62,7 +62,7 @@ class SQLiteReader(Reader):
 
 
 def as_bound(parameters: Sequence[Any]) -> list[Any]:
-    """Return parameters in the form that statements expect: each text becomes UTF-8 bytes."""
+    """Return parameters in the form that statements expect. Texts become UTF-8 bytes."""
     return [utf8(each) if isinstance(each, str) else each for each in parameters]
 
 
@@ -81,8 +81,8 @@ def a_position(answer: sqlite3.Cursor) -> int:
 
 @cache
 def _flagged_rows(intervals: int) -> str:
-    """Return the query for this number of intervals. Queries for few different numbers occur, and
-    each query stays prepared.
+    """Return the query for this number of intervals. Only a few different numbers occur, so SQLite
+    keeps each query prepared.
     """
     few = f"VALUES {', '.join(['(?, ?, ?)'] * intervals)}"
     return SQL["flagged_rows"].format(intervals=few if intervals <= _FEW else SQL["many_intervals"])

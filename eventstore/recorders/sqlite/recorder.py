@@ -45,11 +45,11 @@ _TO_WRITE = (
 
 
 class ReaderPool:
-    """Connections for readers. One thread at a time uses a connection, which is kept for the next
-    reader.
+    """Connections for readers. One thread at a time uses a connection. The connection is then kept
+    for the next reader.
 
-    A signal handler may read while its thread is anywhere in this class. So the class has no lock:
-    each step changes one list or set, at once.
+    A signal handler may read while its thread executes any line of this class. So the class has no
+    lock, and each step changes only one list or set in a single operation.
     """
 
     def __init__(self, file: StoreFile) -> None:
@@ -61,10 +61,11 @@ class ReaderPool:
 
     def take(self, use: ReadConnection) -> sqlite3.Connection:
         """Return a connection for one thread. The caller must call ``give_back``, even if this
-        method raises.
+        method raises an error.
         """
         self._uses.add(use)
-        # Add the use first, then check: either ``rest`` sees the use, or this loop sees ``rest``.
+        # Add the use before the check: then either ``rest`` sees the use, or this loop sees that
+        # the pool rests.
         while self._resting:
             self._uses.discard(use)
             time.sleep(_POLL_S)
@@ -78,7 +79,7 @@ class ReaderPool:
         return use.connection
 
     def give_back(self, use: ReadConnection, *, sound: bool) -> None:
-        """Return a connection to the pool if it is ``sound``; otherwise close it."""
+        """Return a connection to the pool if it is ``sound``, otherwise close it."""
         try:
             connection = use.connection
             use.connection = None
@@ -94,13 +95,13 @@ class ReaderPool:
             self._uses.discard(use)
 
     def close(self) -> None:
-        """Close the pool. Connections in use are closed when they are given back."""
+        # Connections in use are closed when they are given back.
         self._closed = True
         self._close_idle()
 
     def rest(self, patience_s: float) -> bool:
         """Close every connection, and open no connection until ``resume``. Return False if some
-        connections stay in use for ``patience_s``.
+        connections stay in use for ``patience_s`` seconds.
         """
         self._resting = True
         until = time.monotonic() + patience_s
@@ -119,9 +120,9 @@ class ReaderPool:
 
 
 class ReadConnection:
-    """A reader's connection in a transaction: all its reads show the store at one moment. This
-    context manager is a class because every read enters one: a context manager made of a generator
-    executes four times as many bytecodes.
+    """A reader's connection in a transaction. All its reads see the store at one moment. Every read
+    enters this context manager, so it is a class. A generator would execute four times as many
+    bytecodes.
     """
 
     __slots__ = ("_doing", "_readers", "connection")
@@ -134,7 +135,7 @@ class ReadConnection:
     def __enter__(self) -> sqlite3.Connection:
         file = self._readers.file
         if file.closed_because is not None:
-            file.check_open()  # which raises
+            file.check_open()  # raises the error
         try:
             connection = self._readers.take(self)
             connection.execute("BEGIN")
@@ -162,7 +163,7 @@ class ReadConnection:
             raise
         self._readers.give_back(self, sound=not isinstance(error, sqlite3.Error))
         if isinstance(error, sqlite3.DatabaseError) and self._readers.file.index >= 0:
-            self._readers.file.check()  # perhaps it is not damaged, but was replaced
+            self._readers.file.check()  # the file may have been replaced, and not damaged
         if error is not None:
             raise_translated(error, f"{self._doing} {self._readers.file.path}")
 
@@ -170,14 +171,15 @@ class ReadConnection:
 class SQLiteRecorder(Recorder):
     """A recorder on a SQLite file.
 
-    ``create`` makes the file, with mode 0600, if it does not exist. ``writable=False`` only reads
-    an existing file. ``patience_s`` is how long a call waits for writers of other processes and
-    threads. ``durable``: a write is on disk when ``transact`` returns (``synchronous=FULL``);
-    otherwise a power cut may lose the newest commits, each as a whole.
+    If ``create`` is true and the file does not exist, the file is made with mode 0600. If
+    ``writable`` is false, an existing file is only read. ``patience_s`` is the number of seconds
+    that a call waits for writers of other processes and threads. If ``durable`` is true, a write is
+    on disk when ``transact`` returns (``synchronous=FULL``). Otherwise, a power cut may lose the
+    newest commits, and each commit is lost completely or not at all.
 
-    Raises ``StoreUnavailable`` if the file cannot be opened, and ``StoreUnusable`` if it is not a
-    foldlog store or has a newer schema. After an error of the disk the next call opens the file
-    again.
+    Raises ``StoreUnavailable`` if the file cannot be opened. Raises ``StoreUnusable`` if the file
+    is not a foldlog store or has a newer schema. After an error of the disk, the next call opens
+    the file again.
     """
 
     _poller: sqlite3.Connection | None
@@ -202,7 +204,8 @@ class SQLiteRecorder(Recorder):
         try:
             self._open(create)
         except BaseException as error:
-            # This does what ``translated`` does, without a generator in a new process.
+            # This code replaces ``translated``, because a generator here would slow the start of a
+            # process.
             self.close()
             raise_translated(error, f"open {path}")
             raise
@@ -251,7 +254,8 @@ class SQLiteRecorder(Recorder):
             self._file.check()
             return self._writing.last_conversation
         except BaseException as error:
-            # This does what ``translated`` does, without a generator, because it is called often.
+            # This code replaces ``translated``, because this property is read often and a generator
+            # is slower.
             raise_translated(error, f"read {self._path}")
             raise
 
@@ -266,7 +270,7 @@ class SQLiteRecorder(Recorder):
                 self._close_poller()
                 raise
             # Each connection counts from its own start. A new connection must not return a number
-            # that an earlier one has returned.
+            # that an earlier connection has returned.
             return (self._pollers << 32) + int(counted)
 
     # -- the file as a whole
@@ -277,8 +281,9 @@ class SQLiteRecorder(Recorder):
             yield from maintenance.findings(connection)
 
     def copy_to(self, path: str, on_progress: Callable[[int, int], object]) -> SQLiteRecorder:
-        """Write the newest state to a new file while the store is used, and return a recorder that
-        reads the copy. ``on_progress(done, of)`` counts pages.
+        """Write the newest state to a new file while the store is in use. Return a recorder that
+        reads the copy. ``on_progress(done, of)`` gets the number of copied pages and the number of
+        all pages.
         """
         with ReadConnection(self._readers, f"copy to {path} from") as connection:
             maintenance.copy(connection, path, on_progress)
@@ -304,10 +309,10 @@ class SQLiteRecorder(Recorder):
     def close(self) -> None:
         """Wait for a running transaction, then close every connection. Later calls are refused.
 
-        Raises ``StoreUnusable`` if this thread is inside a write, and ``StoreUnavailable`` if
-        another thread's write does not end within the patience; the recorder then closes when that
-        write ends. Logs a message if events are left in the write-ahead log of a file that was
-        moved or replaced: another program may have opened the file under its new name.
+        Raises ``StoreUnusable`` if this thread is inside a write. Raises ``StoreUnavailable`` if
+        another thread's write does not end within the patience. The recorder then closes when that
+        write ends. If the file was moved or replaced while its write-ahead log has events, a
+        message is logged. Another program may have opened the file under its new name.
         """
         outside(self._path, self._path)
         is_our_log = (
@@ -327,26 +332,26 @@ class SQLiteRecorder(Recorder):
                 check_not_moved(self._path)
                 self._file.check()
         except (*FAILURES, OSError) as problem:
-            # Log it, because raising it would hide an error of the caller.
+            # Log the problem, because raising it would hide an error of the caller.
             tell("foldlog.store.moved", problem=str(problem))
 
     # -- a fork
     # ----------------------------------------------------------------------------------------------
 
     def rest(self, patience_s: float) -> bool:
-        rested = self._checkpoints.stop(patience_s)  # first: it takes the write lock
+        rested = self._checkpoints.stop(patience_s)  # comes first, because it takes the write lock
         try:
             self._no_writers = self._queue.begin_alone(patience_s)
-            INSIDE.discard(self._no_writers.writer)  # another recorder may have the same file
+            INSIDE.discard(self._no_writers.writer)  # another recorder may have this file too
             self._writing.close()
-        except FAILURES:  # this thread or another one writes
+        except FAILURES:  # a thread of this process is writing
             rested = False
         self._close_poller()
         return self._readers.rest(patience_s) and rested
 
     def resume(self) -> None:
         self._readers.resume()
-        # clear it first: another thread that forks may lead next
+        # Clear it first, because another thread that forks may lead next.
         job = self._no_writers
         self._no_writers = None
         if job is not None:
@@ -358,8 +363,8 @@ class SQLiteRecorder(Recorder):
             process_forks.refuse(self._path)
             self._file.close("it was in use in another thread when this process was forked")
         self._lock.renew_in_child()
-        # Keep a reference to the objects of the parent: their finalizers could wait for threads
-        # that do not exist here.
+        # Keep a reference to the objects of the parent. Their finalizers could wait for threads
+        # that do not exist in the child.
         self._of_parent = self._queue, self._writing, self._readers, self._checkpoints
         self._begin()
 
@@ -370,7 +375,7 @@ class SQLiteRecorder(Recorder):
         """Make the objects that belong to one process: the queue, the connections and their
         locks.
         """
-        self._polling = threading.RLock()  # a signal handler may poll while this thread does
+        self._polling = threading.RLock()  # a signal handler may poll while this thread is polling
         self._poller = None
         self._no_writers = None
         self._readers = ReaderPool(self._file)
@@ -397,7 +402,7 @@ class SQLiteRecorder(Recorder):
                 " 'foldlog import PATH'",
                 kind="foreign",
             )
-        # first, so that no file is made beside a file that is not a store
+        # Look first, so that no file is made beside a file that is not a store.
         look = self._look() if has_content else None
         if self.writable:
             if create and not has_content:
@@ -414,11 +419,11 @@ class SQLiteRecorder(Recorder):
         with self._alone() as connection:
             schema.migrate(connection, self._path, self._file.inode)
         with ReadConnection(self._readers, "open"):
-            pass  # it opens the new log while the log has its name
+            pass  # opens the new log while the log has its name
 
     def _look(self) -> tuple[bool, bool]:
-        """Return whether the file has the newest schema, and whether it has a log. The file may be
-        empty.
+        """Return whether the file has the newest schema, and whether the file has a log. The file
+        may be empty.
         """
         with ReadConnection(self._readers, "open") as connection:
             is_current = schema.checked_number(connection, self._path) == schema.NEWEST
@@ -426,7 +431,7 @@ class SQLiteRecorder(Recorder):
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[sqlite3.Connection]:
-        """Yield the connection that writes, under the write lock, to this thread alone."""
+        """Yield the writing connection, under the write lock, to this thread alone."""
         self._file.check_open()
         self._check_writable()
         with self._queue.alone() as deadline:

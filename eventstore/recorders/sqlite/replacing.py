@@ -1,12 +1,12 @@
-"""Put another file in the place of a store's file, or remove it, while processes may have it open.
+"""Replace or remove a store's file while processes may have it open.
 
-Processes that have the old file open find that it no longer has its name, and write nothing more.
-The order of the steps matters, because the process may be killed between two steps. The old log
-must never lie beside the new file; but it must lie beside the old file for as long as that file has
-the name. So the old file and its log first get a second name: no store opens a file with two names.
-Then the log is removed, then the new file takes the name. A process that opens the store after a
-kill between two steps finds the second name, with the new file beside it, and takes the missing
-steps.
+A process that has the former file open sees that the file has lost its name, and writes nothing
+more. The order of the steps matters, because the process may be killed between two steps. The
+former log must never be beside the new file. But it must be beside the former file while that file
+has the name. So the former file and its log first get a second name, because no store opens a file
+with two names. Then the log is removed, and then the new file takes the name. If the process is
+killed between two steps, the next process that opens the store finds the second name with the new
+file beside it. That process then takes the remaining steps.
 """
 
 from __future__ import annotations
@@ -31,12 +31,14 @@ from foldlog.eventstore.recorders.sqlite.write_lock import WriteLock, give_right
 
 _BESIDE = ("-wal", "-shm", "-journal")
 NEW = ".new"
-"""The end of the new file's temporary name, which begins with the new name of the old file."""
+"""The end of the new file's temporary name. The temporary name begins with the second name of the
+former file.
+"""
 
 
 def check_replaceable(path: str) -> None:
-    """Raise ``StoreUnusable`` if the file at ``path`` is of another program. The store at ``path``
-    may be damaged, empty or gone.
+    """Raise ``StoreUnusable`` if the file at ``path`` belongs to another program. A damaged, empty
+    or missing store at ``path`` raises nothing.
     """
     if not os.path.exists(path) or os.path.getsize(path) == 0:
         return
@@ -54,12 +56,13 @@ def check_replaceable(path: str) -> None:
 
 
 def replace(path: str, new: str, kept: str) -> str | None:
-    """Put ``new``, a complete file in the store's folder, in the place of the store at ``path``.
-    Keep the former file, with its log, as ``kept``. Return the name of the former file, or the name
-    of its log if there was only a log; None if there was neither file nor log. Raises ``OSError``.
+    """Replace the store at ``path`` by ``new``, a complete file in the store's folder. Keep the
+    former file, with its log, under the name ``kept``. Return the name of the former file. If only
+    a log existed, return the name of the log. If neither existed, return None. Raises ``OSError``
+    if a step fails.
 
-    During the replacement no append of a process that has the store open is acknowledged. If
-    another process has already replaced the file, nothing is done.
+    During the replacement, no process acknowledges an append to the store. If another process has
+    already replaced the file, nothing is done.
     """
     file = StoreFile(path)
     folder = Path(file.path).parent
@@ -70,12 +73,12 @@ def replace(path: str, new: str, kept: str) -> str | None:
             give_rights(new, file.path)
             _give_name(file.path, kept)
         elif os.geteuid() == 0:
-            # If root restores the file of a service, give it the owner of the folder.
+            # If root restores the file of a service, the file gets the owner of the folder.
             with suppress(PermissionError):
                 os.chown(new, folder.stat().st_uid, folder.stat().st_gid)
         for suffix in _BESIDE:
             with suppress(FileNotFoundError):
-                # readers make empty logs
+                # Readers make empty logs.
                 if suffix != "-shm" and os.path.getsize(f"{file.path}{suffix}"):
                     _give_name(f"{file.path}{suffix}", f"{kept}{suffix}")
                 os.unlink(f"{file.path}{suffix}")
@@ -87,8 +90,8 @@ def replace(path: str, new: str, kept: str) -> str | None:
 
 
 def finish_replacing(path: str) -> None:
-    """Take the remaining steps of a killed ``replace``, if the store's file still has the second
-    name that it made.
+    """Take the remaining steps of a killed ``replace`` if the store's file still has its second
+    name.
     """
     for kept in names_of_former(path):
         if os.path.exists(f"{kept}{NEW}") and os.path.samefile(kept, path):
@@ -101,8 +104,8 @@ def names_of_former(path: str) -> list[str]:
 
 
 def remove_empty(path: str) -> None:
-    """Remove the store at ``path``, its log and its lock file. The store stays if it has a
-    conversation or an unfinished import, or if a program has it open.
+    """Remove the store at ``path``, its log and its lock file. If the store has a conversation or
+    an unfinished import, or if a program has it open, the store stays.
     """
     file = StoreFile(path)
     with _hold_locks(file) as connection:
@@ -110,7 +113,7 @@ def remove_empty(path: str) -> None:
             return
         connection.rollback()
         connection.release()
-        # another program has it open, so SQLite keeps the log
+        # If another program has the store open, SQLite keeps the log.
         with suppress(sqlite3.OperationalError):
             connection.execute("PRAGMA journal_mode = DELETE")
             for suffix in (*_BESIDE, "", "-queue"):
@@ -119,9 +122,9 @@ def remove_empty(path: str) -> None:
 
 @contextmanager
 def _hold_locks(file: StoreFile) -> Iterator[Connection | None]:
-    """Hold the write lock and SQLite's own lock, so that other programs do not write, and write as
-    much of the log into the file as possible. Yield the connection; None if SQLite's lock cannot be
-    held, as for a damaged or half replaced file.
+    """Hold the write lock and SQLite's own lock, so that no other program writes. Write as much of
+    the log into the file as possible. Yield the connection, or None if SQLite's lock cannot be
+    taken, as for a damaged or half replaced file.
     """
     with closing(WriteLock(file.path, PATIENCE_S)) as lock:
         lock.take(time.monotonic() + PATIENCE_S)
@@ -141,7 +144,7 @@ def _hold_locks(file: StoreFile) -> Iterator[Connection | None]:
 
 
 def _give_name(path: str, name: str) -> None:
-    """Give a file a second name, unless an earlier, interrupted attempt gave it already."""
+    """Give a file a second name, unless an interrupted attempt has already done this."""
     if not (os.path.exists(name) and os.path.samefile(path, name)):
         os.link(path, name)
 
@@ -160,15 +163,17 @@ def sync(path: Path | str) -> None:
 
 PART = ".part"
 _NAME_MAX = 100
-"""A temporary name begins with this many characters of the final name: a name has at most 255
-bytes.
+"""A temporary name begins with this number of characters of the final name, because a name may have
+at most 255 bytes.
 """
 
 
 def new_beside(path: Path) -> Path:
-    """Make an empty file of mode 0600 with a random name in the folder of ``path``, for a database.
+    """Make an empty file for a database in the folder of ``path``, with mode 0600 and a random
+    name.
 
-    Raises ``StoreUnavailable`` if the log of another file lies beside ``path``.
+    Raises ``StoreUnavailable`` if ``path`` has no content but a log, because this log belongs to
+    another file.
     """
     check_not_moved(str(path))
     handle, name = made_beside(path)
@@ -177,26 +182,24 @@ def new_beside(path: Path) -> Path:
 
 
 def made_beside(path: Path) -> tuple[int, str]:
-    """Make and open an empty file of mode 0600 with a random name in the folder of ``path``."""
+    """Make and open an empty file in the folder of ``path``, with mode 0600 and a random name."""
     try:
-        # of mode 0600
+        # ``mkstemp`` gives the file mode 0600.
         return tempfile.mkstemp(prefix=f"{path.name[:_NAME_MAX]}.", suffix=PART, dir=path.parent)
     except OSError as error:
-        error.filename = str(path)  # the caller knows no other name
+        error.filename = str(path)  # the caller knows only this name
         raise
 
 
 def parts_beside(path: Path) -> list[str]:
-    """Return the names of the files that ``made_beside`` made for this path and that are still
-    there.
-    """
+    """Return the names of existing files that ``made_beside`` made for this path."""
     return glob.glob(f"{glob.escape(str(path.parent / path.name[:_NAME_MAX]))}.????????{PART}")
 
 
 @contextmanager
 def held(path: Path) -> Iterator[None]:
-    """Lock a file while it is written. A crash frees the lock: then ``is_abandoned`` finds the
-    file.
+    """Lock a file while it is written. A crash frees the lock, and ``is_abandoned`` then reports
+    the file.
     """
     with open(path, "rb") as opened:
         fcntl.flock(opened, fcntl.LOCK_EX)
@@ -204,7 +207,7 @@ def held(path: Path) -> Iterator[None]:
 
 
 def is_abandoned(path: str) -> bool:
-    """Return whether a file of ``new_beside`` exists and no process has it locked."""
+    """Return whether a file of ``new_beside`` exists and no process has locked it."""
     with suppress(FileNotFoundError, BlockingIOError), open(path, "rb") as opened:
         fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return True

@@ -9,32 +9,32 @@ from foldlog.eventstore.errors import StoreDamaged, StoreUnusable
 from foldlog.eventstore.recorders.statements import migrations
 from foldlog.eventstore.recorders.types import new_store_uuid
 
-_APPLICATION_ID: Final = 0x666C6F67  # "flog"
+_APPLICATION_ID: Final = 0x666C6F67  # the letters "flog"
 NEWEST: Final = max(migrations("sqlite"))
 
 
 def check_unchanged(connection: sqlite3.Connection, path: str) -> None:
-    """Check within a transaction that no newer version of foldlog has migrated the file since it
-    was opened. The check takes under 1 µs.
+    """Check within a transaction that no newer version of foldlog has migrated the file after it
+    was opened. The check takes less than 1 µs.
     """
     if connection.execute("PRAGMA user_version").fetchone()[0] != NEWEST:
         checked_number(connection, path)
 
 
 def has_our_mark(connection: sqlite3.Connection) -> bool:
-    """Return whether the header of a database says that it is a store of ours."""
+    """Return whether the header of a database says that it is a foldlog store."""
     return bool(connection.execute("PRAGMA application_id").fetchone()[0] == _APPLICATION_ID)
 
 
 def migrate(connection: sqlite3.Connection, path: str, inode: int) -> None:
-    """Migrate the schema in one transaction: a kill leaves the older schema complete. A new file
-    records its inode.
+    """Migrate the schema in one transaction, so that a kill leaves the older schema complete. A new
+    file records its inode.
     """
     execute = connection.execute
     execute("BEGIN IMMEDIATE")
     try:
         for number in range(checked_number(connection, path) + 1, NEWEST + 1):
-            # a script would commit the transaction
+            # A script would commit the transaction.
             for statement in migrations("sqlite")[number].split(";\n"):
                 execute(statement)
             if number == 1:
@@ -46,14 +46,14 @@ def migrate(connection: sqlite3.Connection, path: str, inode: int) -> None:
             execute(f"PRAGMA user_version = {number}")
         execute("COMMIT")
     finally:
-        connection.rollback()  # where it was not committed
+        connection.rollback()  # does nothing after a commit
 
 
 def checked_number(connection: sqlite3.Connection, path: str) -> int:
-    """Return the number of a file's schema, which is 0 for an empty file. Call this function within
-    a transaction.
+    """Return the number of a file's schema. An empty file has the number 0. Call this function
+    within a transaction.
 
-    Raises ``StoreUnusable`` if the file is not a store of ours, or of a newer schema.
+    Raises ``StoreUnusable`` if the file is not a foldlog store, or if it has a newer schema.
     """
     schema, application = (
         connection.execute(f"PRAGMA {name}").fetchone()[0]

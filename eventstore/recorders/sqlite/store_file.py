@@ -1,15 +1,16 @@
 """The file of a store: open connections to it, and check that its name still leads to it.
 
-SQLite uses the main file by its descriptor and the files beside it by name. So SQLite goes on
-without an error when somebody removes the file, replaces it or gives it a second name. One process
-would then acknowledge events in a file that no other process opens. Therefore the name is made
-absolute once, and every write transaction compares the file under that name with the file that was
-opened: device, inode, and the number of its names.
+SQLite uses the main file by its descriptor, but the files beside the main file by their names. So
+SQLite reports no error when somebody removes the main file, replaces it or gives it a second name.
+One process would then acknowledge events in a file that no other process opens. Therefore the name
+is made absolute once. Every write transaction compares the file under this name with the opened
+file: the device, the inode, and the number of names.
 
-A process that closes any descriptor of a file loses all its POSIX locks on it, including SQLite's.
-Another process then believes that it is the last one, and removes the log when it ends. So on Linux
-each connection to a file with a log holds a second lock, which belongs to one opening of the file
-and not to the process. No other code of foldlog opens the file.
+A process that closes any descriptor of a file loses all its POSIX locks on this file, also SQLite's
+locks. Another process then believes that it is the last process with the file, and removes the log
+when it ends. So on Linux, each connection to a file with a log holds a second lock. This second
+lock belongs to one opening of the file, and not to the process. No other code of foldlog opens the
+file.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ _LOCK: Final = struct.pack("hhqqi", fcntl.F_RDLCK, os.SEEK_SET, 0x40000002, 510,
 (https://sqlite.org/src/file/src/os.h).
 """
 _INDEX_LOCK: Final = struct.pack("hhqqi", fcntl.F_RDLCK, os.SEEK_SET, 128, 1, 0)
-"""A read lock on a byte of the log's index. SQLite cuts the index and makes it again if no
-connection holds this lock (SQLite's os_unix.c).
+"""A read lock on a byte of the log's index. If no connection holds this lock, SQLite truncates the
+index and makes it again (SQLite's os_unix.c).
 """
 _INTEGER_MAX: Final = 2**63 - 1
 _DESCRIPTORS: Final = "/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"
@@ -49,28 +50,29 @@ TO_SAVE: Final = (
 
 
 MOVED: Final = ("moved", "replaced")
-"""The kinds of errors for a store's name that no longer leads to the file that was opened."""
+"""The kinds of errors that mean that a store's name no longer leads to the opened file."""
 
 
 class Connection(sqlite3.Connection):
-    """A connection that other processes see for as long as it is open, whatever this process opens
-    and closes.
+    """A connection that stays visible to other processes while it is open, whatever files this
+    process opens and closes.
     """
 
     _held = -1
 
     def hold(self, path: str) -> None:
         """Hold a read lock on the bytes that SQLite locks for writing before it removes the log.
-        Linux only.
+        Works on Linux only.
         """
         if sys.platform == "linux" and _has_lasting_locks():
             self._held = os.open(path, os.O_RDONLY)
             fcntl.fcntl(self._held, fcntl.F_OFD_SETLK, _LOCK)
-            for index in descriptors_of(f"{path}-shm"):  # SQLite's own, one a process
+            # SQLite's own descriptor, one for each process
+            for index in descriptors_of(f"{path}-shm"):
                 fcntl.fcntl(index, fcntl.F_OFD_SETLK, _INDEX_LOCK)
 
     def release(self) -> None:
-        """Release the lock. SQLite removes the log if this connection is the last one."""
+        """Release the lock. SQLite may then remove the log when the last connection closes."""
         held = self._held
         self._held = -1
         if held >= 0:
@@ -86,7 +88,7 @@ class Connection(sqlite3.Connection):
 @functools.cache
 def _has_lasting_locks() -> bool:
     """Return whether the system has locks that belong to one opening of a file. Some systems that
-    run Linux programs do not.
+    run Linux programs lack such locks.
     """
     with contextlib.suppress(OSError), open(os.devnull, "rb") as file:
         return sys.platform == "linux" and bool(fcntl.fcntl(file, fcntl.F_OFD_GETLK, _LOCK))
@@ -96,9 +98,9 @@ def _has_lasting_locks() -> bool:
 class StoreFile:
     """The file of one store, as one recorder opened it.
 
-    ``name`` is the user's name for the file, made absolute. ``path`` is the file behind all
-    symbolic links, so that all processes use one log and one write lock. See ``SQLiteRecorder`` for
-    the options.
+    ``name`` is the user's name for the file as an absolute path. ``path`` is the file behind all
+    symbolic links, so that all processes use one log and one write lock. ``SQLiteRecorder``
+    describes the options.
     """
 
     _used: Final[weakref.WeakValueDictionary[int, StoreFile]] = weakref.WeakValueDictionary()
@@ -117,19 +119,19 @@ class StoreFile:
         self._durable = durable
         self._patience_s = patience_s
         self._opened: tuple[int, ...] = ()
-        """The file's inode, its device and the number of its names, which is 1; empty before the
+        """The file's inode, its device and the number of its names, which is 1. Empty before the
         first connection.
         """
         self.index = -1
-        """SQLite's descriptor of the log's index; -1 without a connection that writes, or if the
-        system does not list descriptors.
+        """SQLite's descriptor of the log's index. -1 without a writing connection, or if the system
+        does not list descriptors.
         """
         self.closed_because: str | None = None
-        """Why the recorder reads and writes no more."""
+        """The reason why the recorder no longer reads and writes, or None."""
 
     @property
     def inode(self) -> int:
-        """The number of the file that was opened, as SQLite can store it; 0 before the first
+        """The inode of the opened file as a number that SQLite can store. 0 before the first
         connection.
         """
         return self._opened[0] & _INTEGER_MAX if self._opened else 0
@@ -137,14 +139,14 @@ class StoreFile:
     # -- before it is opened
 
     def has_content(self) -> bool | None:
-        """Return whether the file has content; None if the file does not exist.
+        """Return whether the file has content, or None if the file does not exist.
 
-        Raises ``StoreUnusable`` if the file is not a regular file, or has only one byte: SQLite
-        treats a file of one byte as empty.
+        Raises ``StoreUnusable`` if the file is not a regular file, or if it has only one byte.
+        SQLite treats a file of one byte as empty.
         """
         try:
             status = os.stat(self.path)
-        except OSError:  # opening it then raises the error
+        except OSError:  # opening the file then raises the error
             check_not_moved(self.path)
             return None
         if not stat.S_ISREG(status.st_mode):
@@ -167,9 +169,9 @@ class StoreFile:
         return status.st_size > 0 or os.path.exists(f"{self.path}-wal")
 
     def make(self) -> None:
-        """Make the file with mode 0600 from its first moment; SQLite gives the file's log this mode
-        too. A file that exists by now is not opened: closing it would release the locks of every
-        connection of this process.
+        """Make the file with mode 0600. SQLite then gives the file's log this mode too. An existing
+        file is not opened, because closing it would release the locks of every connection of this
+        process.
         """
         try:
             os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
@@ -192,14 +194,14 @@ class StoreFile:
     # -- connections
 
     def connect(self, *, to_write: bool = False) -> Connection:
-        """Open a connection to this very file. Raises the errors of ``check``.
+        """Open a connection to the file that was opened first. Raises the errors of ``check``.
 
         The name is checked before and after the opening, because SQLite opens the file between the
-        two checks, and the log at the first read. SQLite waits up to ``patience_s`` for its own
-        locks. Only other programs make SQLite wait, because foldlog's writers wait for the write
-        lock first.
+        two checks. SQLite opens the log at the first read. SQLite waits up to ``patience_s``
+        seconds for its own locks. Only programs other than foldlog make SQLite wait, because
+        foldlog's writers wait for the write lock first.
         """
-        # If there is no file, SQLite's own error says so.
+        # If the file does not exist, SQLite's own error says so.
         if not self._opened and (device_and_inode := identity(self.path)):
             self._opened = *device_and_inode, 1
             self._used[id(self)] = self
@@ -219,17 +221,18 @@ class StoreFile:
                 connection.close()
                 raise
         except sqlite3.OperationalError as error:
-            # SQLite says only that it cannot open the file
+            # SQLite's error says only that SQLite cannot open the file.
             if self._writable and self._is_on_read_only_disk():
                 raise OSError(errno.EROFS, os.strerror(errno.EROFS), self.path) from error
             raise
         return connection
 
     def _check_former_name(self) -> None:
-        """Raise ``StoreUnavailable`` if this process has the file open with another log: SQLite has
-        only one index for both logs.
+        """Raise ``StoreUnavailable`` if this process has the file open with another log, because
+        SQLite has only one index for both logs.
         """
-        for used in self._used.valuerefs():  # a list, made at once: another thread may add to it
+        # makes a list in one operation, because another thread may add to it
+        for used in self._used.valuerefs():
             other = used() or self
             is_ours = (
                 other._opened == self._opened
@@ -249,8 +252,8 @@ class StoreFile:
         check_not_inherited(self.path)
         options = "mode=rw" if self._writable else "mode=ro"
         if not self._writable and self._is_read_only():
-            # Otherwise SQLite would make files beside it, which readers need only if there are
-            # writers.
+            # Otherwise SQLite would make files beside the store, and readers need these files only
+            # if there are writers.
             options = "immutable=1"
         connection = sqlite3.connect(
             f"{file_uri(self.path)}?{options}",
@@ -261,13 +264,13 @@ class StoreFile:
             factory=Connection,
         )
         connection.text_factory = bytes
-        # functions with side effects are for our statements only
+        # Only foldlog's own statements may call functions with side effects.
         connection.execute("PRAGMA trusted_schema = OFF")
         return connection
 
     def _prepare_to_write(self, connection: sqlite3.Connection) -> None:
         """Prepare a connection for writing. If the file is not ``durable``, a power cut may lose
-        the newest commits, each as a whole.
+        the newest commits, and each commit is lost completely or not at all.
         """
         mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
         if mode != b"wal":
@@ -277,15 +280,15 @@ class StoreFile:
                 kind="denied",
             )
         connection.execute(f"PRAGMA synchronous = {'FULL' if self._durable else 'NORMAL'}")
-        # on macOS a plain fsync stops at the drive's cache
+        # On macOS, a plain fsync ends at the drive's cache.
         connection.execute("PRAGMA fullfsync = ON")
         connection.execute("PRAGMA checkpoint_fullfsync = ON")
         connection.execute("PRAGMA secure_delete = ON")
 
     def _is_read_only(self) -> bool:
-        """Return whether no user can write the file and no process has it open, so that no log is
-        beside it. The file system, or the permissions of the file and its folder, may forbid
-        writing. Root can write in spite of permissions.
+        """Return whether no user can write the file and the file has no log. The file system, or
+        the permissions of the file and its folder, may forbid writing. Root can write in spite of
+        permissions.
         """
         if not os.path.exists(self.path) or os.path.exists(f"{self.path}-wal"):
             return False
@@ -296,29 +299,27 @@ class StoreFile:
         )
 
     def _is_on_read_only_disk(self) -> bool:
-        """Return whether the file's file system is mounted read-only, so that the file's
-        permissions do not matter.
+        """Return whether the file's file system is mounted read-only. Then the file's permissions
+        do not matter.
         """
         return os.path.exists(self.path) and bool(os.statvfs(self.path).f_flag & os.ST_RDONLY)
 
     # -- while it is open
 
     def close(self, reason: str = "") -> None:
-        """Close the file: the recorder then reads and writes no more."""
+        """Record the reason of the closing. The recorder reads and writes nothing more."""
         if self.closed_because is None:
             self.closed_because = reason and f": {reason}"
 
     def check_open(self) -> None:
-        """Raise ``StoreUnusable`` if the recorder was closed."""
         if self.closed_because is not None:
             raise StoreUnusable(
                 f"{self.path} is closed{self.closed_because}; open the store again", kind="closed"
             )
 
     def check(self) -> None:
-        """Check that the store's path still names the file that was opened. Raises
-        ``StoreUnavailable`` if it was moved, and ``StoreUnusable`` if it was replaced. Cost: one
-        ``stat``.
+        """Check that the store's path still leads to the opened file. Raises ``StoreUnavailable``
+        if the file was moved, and ``StoreUnusable`` if it was replaced. Cost: one ``stat``.
 
         A write transaction calls ``check`` when it has SQLite's write lock.
         """
@@ -335,9 +336,9 @@ class StoreFile:
             try:
                 names = os.fstat(self.index).st_nlink
             except OSError as error:
-                if error.errno != errno.EBADF:  # of a signal handler
+                if error.errno != errno.EBADF:  # the error comes from a signal handler
                     raise
-                return  # there is no connection that writes, or it was just closed
+                return  # no connection writes, or the writing connection was just closed
             if not names:
                 raise StoreUnusable(
                     f"{self.path}-wal was removed while it was open, and nothing was written."
@@ -348,7 +349,7 @@ class StoreFile:
             return
         if present[:2] != self._opened[:2]:
             remedy = "open the store again"
-            # otherwise a link leads to another file, which has its own log
+            # otherwise a link leads to another file with its own log
             if os.path.realpath(self.name) == self.path:
                 remedy += (
                     " where a restore put it there; else end all programs that have it open and"
@@ -369,10 +370,10 @@ class StoreFile:
 
 
 def check_not_moved(path: str) -> None:
-    """Raise ``StoreUnavailable`` if a path has no file or an empty file, and a log with content is
-    beside it. SQLite would delete this log, which belongs to a file that was moved away.
+    """Raise ``StoreUnavailable`` if a path has no file or an empty file, but a log with content.
+    SQLite would delete this log, which belongs to a file that was moved away.
 
-    A file gets content before its log gets content, so the log is checked first.
+    A file gets content before its log, so the log is checked first.
     """
     try:
         size = os.stat(f"{path}-wal").st_size
@@ -391,8 +392,8 @@ def check_not_moved(path: str) -> None:
 
 
 def descriptors_of(path: str | os.PathLike[str]) -> list[int]:
-    """Return the descriptors with which this process has a file open; an empty result if the system
-    does not list descriptors.
+    """Return the descriptors with which this process has a file open. If the system does not list
+    descriptors, return an empty list.
     """
     file_identity = identity(path)
     with contextlib.suppress(OSError):
@@ -405,6 +406,6 @@ def descriptors_of(path: str | os.PathLike[str]) -> list[int]:
 
 
 def file_uri(path: str) -> str:
-    """Return the file's URI: what ``Path.as_uri`` returns, in a tenth of the time."""
+    """Return the file's URI, as ``Path.as_uri`` does, in a tenth of the time."""
     absolute = path if path.startswith("/") else os.path.join(os.getcwd(), path)
     return f"file://{quote_from_bytes(os.fsencode(absolute))}"

@@ -1,8 +1,8 @@
-"""The writes of a transaction, under the one write lock that SQLite has.
+"""The writes of a transaction, under SQLite's one write lock.
 
-One object serves all transactions of the connection that writes. This object remembers the state of
-the conversation after the last append, and the next position. So another append to this
-conversation need not read the state and the position.
+One object serves all transactions of the writing connection. This object remembers the state of the
+conversation after the last append, and the next position. So the next append to this conversation
+need not read the state and the position.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ _body = attrgetter("body")
 _STAGED_FIRST: Final = -(1 << 63)
 _STAGED_KEYS: Final = 1 << 31
 """The number of staged conversations that can have distinct positions. A file holds fewer
-conversations than this number.
+conversations.
 """
 
 
 class SQLiteTransaction(SQLiteReader, Transaction):
-    """The writes of a transaction, under the one write lock that SQLite has.
+    """The writes of a transaction, under SQLite's one write lock.
 
-    ``last_conversation`` and the next position stay from one transaction to the next. So the owner
-    must call ``forget`` when a transaction is rolled back, and when another connection has
+    ``last_conversation`` and the next position stay valid from one transaction to the next. So the
+    owner must call ``forget`` when a transaction is rolled back, and when another connection has
     committed.
     """
 
@@ -55,7 +55,7 @@ class SQLiteTransaction(SQLiteReader, Transaction):
         if new.replaces is not None:
             self.forget()
         key = self._write("begin_conversation", *columns).lastrowid
-        assert key is not None  # an INSERT into a rowid table has one
+        assert key is not None  # an INSERT into a rowid table sets it
         return key
 
     def insert(self, key: int, rows: Sequence[Row], *, staged: bool = False) -> Place:
@@ -83,7 +83,7 @@ class SQLiteTransaction(SQLiteReader, Transaction):
     def insert_again(self, key: int, rows: Sequence[Row], positions: Sequence[int | None]) -> None:
         self.forget()
         for row, position in zip(rows, positions, strict=True):
-            assert position is not None  # here every row has one
+            assert position is not None  # here every row has a position
             self._insert(key, [row], position)
 
     def delete(self, key: int, limit: int) -> bool:
@@ -100,8 +100,8 @@ class SQLiteTransaction(SQLiteReader, Transaction):
         return self._write(statement, key, limit).rowcount < limit
 
     def _insert(self, key: int, rows: Sequence[Row], position: int) -> None:
-        """Insert rows. Bytes are byte arrays: ``sqlite3`` first looks for adapters of all other
-        types, which takes longer than binding them.
+        """``sqlite3`` searches adapters for every type except byte arrays, which takes longer than
+        binding a byte array.
         """
         are_plain = not any(encodings(rows))
         for first in range(0, len(rows), _TOGETHER):
@@ -123,8 +123,8 @@ class SQLiteTransaction(SQLiteReader, Transaction):
 
 @cache
 def _insert_together(rows: int, are_plain: bool) -> str:
-    """Return the statement that inserts this number of rows. Statements for few different numbers
-    occur, and each statement stays prepared.
+    """Return the statement that inserts this number of rows. Only a few different numbers occur, so
+    SQLite keeps each statement prepared.
     """
     return SQL["insert_events"].format(
         rows=", ".join([SQL["a_plain_event" if are_plain else "an_event"]] * rows)
@@ -133,9 +133,9 @@ def _insert_together(rows: int, are_plain: bool) -> str:
 
 def _staged_position(key: int, event_id: int) -> int:
     """Return a negative position that no other staged event has. Followers read only positive
-    positions. Later conversations and events get higher positions, because SQLite fills pages only
-    if rows are added at the end: in the opposite order, a store of histories of 40 short events
-    took 44 % more space. A store in memory may have a conversation under the key that it has on a
-    server, which can have 63 bits.
+    positions. Later conversations and events get higher positions, because SQLite fills its pages
+    only if rows are added at the end. In the opposite order, a store of histories of 40 short
+    events took 44 % more space. ``key`` can have 63 bits, because a store in memory may keep the
+    key that a conversation has on a server.
     """
     return _STAGED_FIRST + ((key % _STAGED_KEYS) << 32) + event_id

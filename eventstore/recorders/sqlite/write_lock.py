@@ -1,4 +1,6 @@
-"""The lock that orders the writers of all processes, and the name of the process that holds it."""
+"""The lock that orders the writers of all processes. The lock file names the process that holds the
+lock.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ _SUFFIX: Final = "-queue"
 
 def give_rights(file: int | str, model: str) -> None:
     """Copy the permissions and the owner of the file ``model`` to another file, as far as this user
-    may. Do nothing if ``model`` does not exist.
+    may. If ``model`` does not exist, do nothing.
     """
     with suppress(FileNotFoundError, PermissionError):
         status = os.stat(model)
@@ -31,16 +33,16 @@ def give_rights(file: int | str, model: str) -> None:
 
 
 class WriteLock:
-    """A lock on a file beside the database, held by one process at a time. The kernel frees the
-    lock when its holder dies.
+    """A lock on a file beside the database. One process at a time holds this lock. The kernel frees
+    the lock when its holder dies.
 
-    This lock only orders writers. If processes do not share this lock (another path to the
-    database, a deleted lock file), SQLite's own lock still keeps the processes apart. One thread of
-    a process at a time, the leader, may use the lock.
+    This lock only orders writers. If processes do not share this lock, because of a deleted lock
+    file for example, SQLite's own lock still separates their writes. Only one thread of a process
+    at a time, the leader, may use the lock.
 
-    The kernel gives the lock to processes nearly in the order in which they began to wait, but a
-    wait for the kernel has no time limit. So a separate thread waits for the kernel, and the leader
-    waits for that thread for a limited time.
+    The kernel gives the lock to processes nearly in the order in which they began to wait, but the
+    kernel's wait has no time limit. So a separate thread waits for the kernel, and the leader waits
+    for this thread for a limited time.
     """
 
     def __init__(self, path: str, patience_s: float) -> None:
@@ -57,7 +59,7 @@ class WriteLock:
         """
 
     def open(self) -> None:
-        """Open the lock file. If the file does not exist, make the file, for the owner of the
+        """Open the lock file. If the file does not exist, make it with the owner of the
         database.
         """
         self._file = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
@@ -66,10 +68,10 @@ class WriteLock:
         self._name = f"{os.getpid()} {os.uname().nodename}".encode()[: _NAME_BYTES_MAX - 1] + b"\n"
 
     def take(self, deadline: float) -> None:
-        """Take the lock, unless this process holds it already; wait until ``deadline``, by
+        """Take the lock, unless this process already holds it. Wait until ``deadline``, by
         ``time.monotonic``.
 
-        Raises ``StoreUnavailable`` that names the holder if the lock does not come in time.
+        If the deadline passes, raises ``StoreUnavailable`` with the name of the holder.
         """
         if self._file < 0:
             self.open()
@@ -77,25 +79,25 @@ class WriteLock:
             if self._pending is None:
                 flock(self._file, _AT_ONCE)
             else:
-                # The thread keeps its place in the kernel's queue. This descriptor must not get the
-                # lock instead: then the thread would wait for its own process.
+                # The waiting thread keeps its place in the kernel's queue. This descriptor must not
+                # get the lock, because the thread would then wait for its own process.
                 self._wait(deadline)
         except BlockingIOError:
             self._wait(deadline)
-        # Do not map the file into memory: if the file was cut, or a full disk has no room for it,
-        # the access would end the process.
+        # Do not map the file into memory: if the file was truncated, or the disk is full, an access
+        # would end the process.
         if pread(self._file, len(self._name), 0) != self._name:
             self._write_name()
 
     def release(self) -> None:
-        """Release the lock, and stop waiting for it. If the lock is not held, nothing happens."""
+        """Release the lock, and stop waiting for it. If the lock is not held, do nothing."""
         if self._pending is not None:
             self._pending.abandon()
         if self._file >= 0:
             flock(self._file, LOCK_UN)
 
     def close(self) -> None:
-        """Close the lock file, which releases the lock."""
+        # Closing the file also releases the lock.
         pending = self._pending
         self._pending = None
         file = self._file
@@ -108,7 +110,7 @@ class WriteLock:
     __del__ = close
 
     def renew_in_child(self) -> None:
-        """Close the lock file after a fork: by its parent's descriptor the child would hold the
+        """Close the lock file after a fork. With the inherited descriptor, the child would hold the
         parent's lock.
         """
         pending = self._pending
@@ -120,8 +122,8 @@ class WriteLock:
                 os.close(inherited)
 
     def waited(self, leader: str | None = None) -> StoreUnavailable:
-        """Return the error for a caller who waited for too long. ``leader`` is the thread of this
-        process that leads, if it is not the caller's own.
+        """Return the error for a caller that waited too long. ``leader`` names the leading thread
+        of this process, unless the caller itself leads.
         """
         holder = self._holder()
         if leader is not None and (holder is None or holder[0] == os.getpid()):
@@ -147,20 +149,21 @@ class WriteLock:
         try:
             os.pwrite(self._file, self._name, 0)
         except OSError as error:
-            if not is_ours(error):  # of a signal handler
+            if not is_ours(error):  # the error comes from a signal handler
                 raise
-            # The disk may be full. Only errors of other processes need the name, so do not fail.
+            # The disk may be full. Do not fail, because only the error texts of other processes
+            # need the name.
 
     @waits
     def _wait(self, until: float) -> None:
         pending = self._pending
         if pending is None or not pending.resume():
-            # Store it, then start it: if a signal handler raises, the process must still know the
-            # thread that may get the lock.
+            # Store the thread before starting it: if a signal handler raises, the process must
+            # still know the thread that may get the lock.
             pending = self._pending = _Pending(os.open(self._path, os.O_RDWR | os.O_NOFOLLOW))
             try:
                 pending.start()
-            except RuntimeError:  # the program ends, so no thread can be started
+            except RuntimeError:  # the program is ending, so no thread can be started
                 self._pending = None
                 pending.close()
                 self._poll(until)
@@ -184,8 +187,8 @@ class WriteLock:
             time.sleep(_POLL_S)
 
     def _holder(self) -> tuple[int, str] | None:
-        """Return the process that holds the lock, or held it last, and its host, by the name in the
-        file.
+        """Return the number and the host of the process that holds the lock or held it last,
+        according to the lock file.
         """
         line, _, _ = os.pread(self._file, _NAME_BYTES_MAX, 0).partition(b"\n")
         pid, _, host = line.decode(errors="replace").partition(" ")
@@ -193,46 +196,47 @@ class WriteLock:
 
 
 class _Pending(threading.Thread):
-    """A thread that waits for the lock with its own open file. This file holds the lock once
-    ``wait`` has returned True.
+    """A thread that waits for the lock with its own open file. After ``wait`` has returned True,
+    this file holds the lock.
     """
 
     def __init__(self, file: int) -> None:
         super().__init__(name="foldlog-write-lock", daemon=True)
         self.file = file
-        self._mutex = threading.RLock()  # a finalizer may close the lock wherever it comes
+        # a finalizer may close the lock while this thread holds the mutex
+        self._mutex = threading.RLock()
         self._granted = threading.Lock()
         self._granted.acquire()
         self._is_wanted = True
-        """Whether this process still wants the lock. An unwanted lock is released as soon as it
-        comes.
+        """Whether this process still wants the lock. An unwanted lock is released as soon as the
+        kernel grants it.
         """
         self._has_ended = False
         """Whether the kernel has answered, with the lock or with an error."""
         self._error: OSError | None = None
 
     def wait(self, until: float) -> bool:
-        """Wait for the lock until the moment ``until``. Return whether the lock came. Raises
-        ``OSError``.
+        """Wait for the lock until the moment ``until``. Return whether the kernel granted the lock.
+        Raises ``OSError`` if the kernel answered with an error.
         """
         self._granted.acquire(timeout=max(until - time.monotonic(), 0.0))
         with self._mutex:
             if self._error is not None:
                 raise self._error
-            # It has not ended after a timeout. It is not wanted if a signal handler just released
-            # the lock.
+            # After a timeout, the thread has not ended. If a signal handler just released the lock,
+            # the lock is not wanted.
             return self._has_ended and self._is_wanted
 
     def abandon(self) -> None:
-        """Give up the lock. A lock that comes later is released."""
+        """Give up the lock. If the kernel grants the lock later, the lock is released."""
         with self._mutex:
             self._is_wanted = False
             if self._has_ended:
                 self.close()
 
     def resume(self) -> bool:
-        """Wait for the lock again. Return False if this thread has ended, so that another thread
-        has to wait.
+        """Wait for the lock again. If this thread has ended, return False, and another thread has
+        to wait.
         """
         with self._mutex:
             if self._has_ended:

@@ -1,4 +1,4 @@
-"""The connection that writes: its transaction, and what follows an exception in it."""
+"""The writing connection: its transaction, and the handling of an exception in the transaction."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ _COMMITTED: Final = 4
 
 _HEADER_BYTES: Final = 48
 _header: Final = struct.Struct("=8xI4xI28x").unpack
-"""The header of the index of the log (https://sqlite.org/walformat.html). SQLite changes the header
-with every commit, so the cache of a connection is current as long as the header is unchanged. The
-header holds a count of commits and the number of pages in the log.
+"""The header of the log's index (https://sqlite.org/walformat.html). SQLite changes the header with
+every commit, so the cache of a connection is current while the header is unchanged. The header
+contains a count of commits and the number of pages in the log.
 """
 
 
 class SQLiteWriting:
-    """The part of a SQLite file that the commit queue needs. ``on_copy`` is called in the
+    """The methods of a SQLite file that the commit queue needs. ``on_copy`` is called in the
     transaction that begins an epoch, with the last position before the epoch.
     """
 
@@ -67,24 +67,24 @@ class SQLiteWriting:
         self._stage = _NONE
         self._changes = self._changed_before = 0
         self._begun_at: bytes | None = None
-        """The header of the log's index when the transaction began; None if the system does not
-        show it.
+        """The header of the log's index at the beginning of the transaction, or None if the system
+        does not show it.
         """
         self._own_header: bytes | None = None
         """The header of the log's index after the last commit of this process. Until the header
         changes, the values that the transaction remembers are valid. None in a transaction, after a
-        rollback, and if another connection may have committed since.
+        rollback, or if another connection may have committed.
         """
         self._in_doubt = False
-        """Whether the log may hold a commit that failed: see ``_begin_log_again``."""
+        """Whether the log may contain a failed commit, as ``_begin_log_again`` describes."""
         self.connection: sqlite3.Connection | None = None
 
     def take(self, deadline: float) -> None:
         self._stage = _NONE
         if self._file.closed_because is not None:
-            self._file.check_open()  # which raises
+            self._file.check_open()  # raises the error
         self._lock.take(deadline)
-        # for SQLite's lock, which another program than foldlog may hold
+        # The time to wait for SQLite's lock, which a program other than foldlog may hold.
         self._patience_s = deadline - time.monotonic()
 
     def begin(self) -> None:
@@ -97,7 +97,8 @@ class SQLiteWriting:
                 with maintenance.waiting_at_most(connection, self._patience_s):
                     connection.execute("BEGIN IMMEDIATE")
         except sqlite3.Error:
-            self._file.check()  # SQLite calls a file damaged if another file took its place
+            # if another file took the place of this file, SQLite calls it damaged
+            self._file.check()
             raise
         self._file.check()
         self._changed_before = connection.total_changes
@@ -107,7 +108,7 @@ class SQLiteWriting:
             self._begun_at = os.pread(self._file.index, _HEADER_BYTES, 0)
         own = self._own_header
         self._own_header = None
-        # others have committed, or our last transaction was rolled back
+        # Another process has committed, or this process's last transaction was rolled back.
         if own is None or self._begun_at != own:
             self._transaction.forget()
             schema.check_unchanged(connection, self._path)
@@ -138,8 +139,9 @@ class SQLiteWriting:
         try:
             self.connection.execute("COMMIT")  # type: ignore[union-attr]  # it has begun
         except sqlite3.Error as error:
-            # Make no call before this assignment, because signal handlers run at calls. An error of
-            # a handler right after COMMIT has a frame of its own, and is not a failure of COMMIT.
+            # Make no call before this assignment, because signal handlers run at calls. If a signal
+            # handler raises right after COMMIT, its error has a frame of its own, and COMMIT has
+            # not failed.
             if error.__traceback__ is not None and error.__traceback__.tb_next is None:
                 self._stage = _COMMIT_FAILED
             raise
@@ -148,7 +150,8 @@ class SQLiteWriting:
             return
         header = os.pread(self._file.index, _HEADER_BYTES, 0)
         commits, pages = _header(header)
-        # Another program than foldlog does not take foldlog's lock, and may have committed since.
+        # A program other than foldlog does not take foldlog's lock, and may have committed in the
+        # meantime.
         wrote = self.connection.total_changes != self._changed_before  # type: ignore[union-attr]
         if commits - _header(self._begun_at)[0] == wrote:
             self._own_header = header
@@ -157,9 +160,9 @@ class SQLiteWriting:
 
     @property
     def last_conversation(self) -> Any:
-        """Return the state of the last conversation after the last commit, if nothing was committed
-        since. Any thread may ask at any time, also during a transaction of another thread: see
-        ``_own_header``.
+        """The state of the last conversation after the last commit, or None if another commit
+        followed. Any thread may read this property at any time, also during a transaction of
+        another thread. ``_own_header`` describes the check.
         """
         own = self._own_header
         index = self._file.index
@@ -170,7 +173,7 @@ class SQLiteWriting:
         try:
             header = os.pread(index, _HEADER_BYTES, 0)
         except OSError as error:
-            if error.errno != errno.EBADF:  # of a signal handler
+            if error.errno != errno.EBADF:  # the error comes from a signal handler
                 raise
             return None  # the connection was closed
         is_unchanged = header == own and self._own_header is own
@@ -179,8 +182,8 @@ class SQLiteWriting:
     def settle(self) -> bool:
         connection = self.connection
         if self._stage == _COMMITTING and connection is not None and not connection.in_transaction:
-            # An exception came right after COMMIT: if COMMIT had failed, the stage would be another
-            # one.
+            # The exception came right after COMMIT, because a failed COMMIT would have set another
+            # stage.
             self._stage = _COMMITTED
         if self._stage == _COMMITTED:
             return True
@@ -189,7 +192,7 @@ class SQLiteWriting:
             try:
                 connection.rollback()
             except sqlite3.Error:
-                self.close()  # which rolls back too
+                self.close()  # closing rolls back too
         return False
 
     def fail(self, error: BaseException) -> Callable[[], BaseException] | None:
@@ -198,8 +201,8 @@ class SQLiteWriting:
             return None
         commit_failed = self._stage == _COMMIT_FAILED
         if isinstance(error, FAILURES) and error.kind in MOVED:
-            self.settle()  # keep the connection: its data can still be read and backed up
-        elif self._stage != _NONE:  # not if only the write lock did not come
+            self.settle()  # keep the connection, because its data can still be read and backed up
+        elif self._stage != _NONE:  # if only the write lock was not granted, keep the connection
             self.replace(error, may_be_committed=commit_failed)
         if commit_failed and self._in_doubt:
             outcome = NOT_KNOWN
@@ -209,7 +212,7 @@ class SQLiteWriting:
         return lambda: translate(copy(error), doing, outcome)
 
     def replace(self, error: BaseException, *, may_be_committed: bool) -> None:
-        """Replace the connection after an error. ``may_be_committed`` says that a commit may have
+        """Replace the connection after an error. ``may_be_committed`` is true if a commit may have
         raised the error.
         """
         self.settle()
@@ -219,9 +222,9 @@ class SQLiteWriting:
         self._in_doubt |= may_be_committed and is_of_disk(error)
         try:
             if is_of_disk(error) or is_full(error):
-                # Open it before the former one is closed: while a connection is open, SQLite keeps
-                # its index of the log, which does not have the failed commit. If this fails, the
-                # next write tries again.
+                # Open the new connection before closing the former connection: while a connection
+                # is open, SQLite keeps its index of the log, which lacks the failed commit. If the
+                # opening fails, the next write tries again.
                 with suppress(sqlite3.Error, OSError, *FAILURES):
                     self.open()
         finally:
@@ -235,7 +238,7 @@ class SQLiteWriting:
         return self._lock.waited(names.get(leader, "that has ended"))
 
     def open(self) -> sqlite3.Connection:
-        """Open the connection that writes. The caller holds the write lock."""
+        """Open the writing connection. The caller must hold the write lock."""
         connection = self._file.connect(to_write=True)
         if self._in_doubt:
             self._begin_log_again(connection)
@@ -245,16 +248,17 @@ class SQLiteWriting:
         self._file.index = descriptors[0] if len(descriptors) == 1 else -1
         if self._file.index >= 0:
             connection.execute(f"PRAGMA wal_autocheckpoint = {IN_COMMITS_AT}")
-        # the last step: if a signal handler raises, no connection stays half open
+        # This is the last step, so that a signal handler that raises cannot leave a half open
+        # connection.
         self.connection = connection
         return connection
 
     def _begin_log_again(self, connection: sqlite3.Connection) -> None:
-        """Write the log back and empty it, since a commit has failed.
+        """Write the log back and empty it, because a commit has failed.
 
-        The end of the log may be only in the cache of the system, and not on the disk: an fsync
+        The end of the log may be only in the cache of the system, and not on the disk. An fsync
         reports its failure only once, and the next fsync would seem to succeed. If SQLite makes its
-        index of the log again, it treats this end as a commit. So nothing is written behind the
+        index of the log again, it treats this end as a commit. So nothing may be written after this
         end.
         """
         try:
@@ -273,7 +277,7 @@ class SQLiteWriting:
         self._in_doubt = False
 
     def close(self) -> None:
-        """Close the connection; its open transaction is rolled back."""
+        """Close the connection. An open transaction is rolled back."""
         connection = self.connection
         self.connection = None
         self._own_header, self._file.index = None, -1
