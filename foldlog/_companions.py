@@ -1,9 +1,9 @@
-"""The companions of a conversation are conversations ``ID/+NAME`` in which a runtime stores more
-about this conversation, such as the writes of a thread. Companions are erased, copied, redacted and
-rekeyed together with their conversation.
+"""A companion of a conversation is a conversation ``ID/+NAME`` in which a runtime stores more about
+it, such as the writes of a thread. Companions are erased, copied, redacted and rekeyed together
+with their conversation.
 
-``ID`` may also be a path above several conversations. A companion of a path, for example the state
-of a user, belongs to all conversations below the path, and is not erased with one of these
+``ID`` may also be a path above several conversations. A companion of such a path, for example the
+state of a user, belongs to all conversations below the path. It is not erased with one of these
 conversations.
 """
 
@@ -25,18 +25,18 @@ from foldlog.eventstore.inside import beginning_with
 
 _OWN = "/+"
 """The text before the name of a companion. Runtimes quote the ids that programs pass to them, so no
-such id contains it.
+such id contains this text.
 """
 
 
 def companion(conversation: str, name: str) -> str:
-    """Return the id of a companion."""
     return f"{conversation}{_OWN}{name}"
 
 
 def companion_of(conversation: str) -> str:
-    """Return the id of the owner of a companion. For a companion of a companion, return the first
-    owner. For any other conversation, return an empty text. Lists leave companions out.
+    """Return the id of the conversation that a companion belongs to. For a companion of a
+    companion, return the conversation at the beginning. For any other conversation, return an empty
+    text.
     """
     owner, _, name = conversation.rpartition(_OWN)
     if not owner or "/" in name:
@@ -45,11 +45,11 @@ def companion_of(conversation: str) -> str:
 
 
 def companions(store: Store, *conversations: str) -> list[ConversationRow]:
-    """Return the companions of some conversations, and the companions of these companions, each
-    companion once, including erased ones. Cost: the function reads the companions, and looks up
-    each conversation.
+    """Return the companions of some conversations, and their companions, without repetition. Erased
+    companions are included. Cost: the function reads the companions, and looks up each
+    conversation.
     """
-    ids = dict.fromkeys(map(str, conversations))  # the store refuses an id that is not text
+    ids = dict.fromkeys(map(str, conversations))  # The store refuses an id that is not a text.
     starts = (companion(owner, "") for owner in ids)
     pairs = ((start, row) for start in starts for row in _beginning_with(store, start))
     rows_by_id = {
@@ -61,10 +61,10 @@ def companions(store: Store, *conversations: str) -> list[ConversationRow]:
 
 
 def and_companions(store: Store, conversations: Sequence[str]) -> list[str]:
-    """Return the ids of ``conversations`` and the ids of their companions, including erased
-    companions, each id once.
+    """Return the ids of ``conversations`` and of their companions, without repetition. Erased
+    companions are included.
     """
-    # An id that is not a text is returned as it is, so that the store refuses it.
+    # An id that is not a text is returned unchanged, so that the store refuses it.
     by_text = {str(conversation): conversation for conversation in conversations}
     return [*by_text.values(), *(row.id for row in companions(store, *conversations))]
 
@@ -104,9 +104,9 @@ def _beginning_with(store: Store, start: str) -> Iterator[ConversationRow]:
 def _is_begun_by_another(store: Store, conversation: str) -> bool:
     try:
         return any("parent" in event.meta for event in store.events(conversation, 0, 1))
-    except ConversationErased:  # it was erased after it was listed
+    except ConversationErased:  # The conversation was erased after it was listed.
         return False
-    except EventStoreError:  # its key may be missing
+    except EventStoreError:  # The key of the conversation may be missing.
         return True
 
 
@@ -127,8 +127,8 @@ def ids_meant(store: Store, beginning: str) -> Iterator[str]:
 
 
 def _ids_from_parts(store: Store, beginning: str) -> Iterator[str]:
-    """Yield the ids that begin with ``beginning``. If no id begins with it, yield the ids in which
-    each part between slashes begins with the same part of ``beginning``.
+    """Yield the ids that begin with ``beginning``. If there is no such id, split ``beginning`` at
+    its slash, and yield the ids whose parts begin with its parts.
     """
     name = None
     for name in ids_from(store, beginning):
@@ -140,7 +140,6 @@ def _ids_from_parts(store: Store, beginning: str) -> Iterator[str]:
 
 
 def ids_from(store: Store, beginning: str) -> Iterator[str]:
-    """Yield the ids that begin with ``beginning``."""
     with suppress(ConversationNotFound):
         if beginning:
             yield store.conversation(beginning, pending=True).id
@@ -152,9 +151,9 @@ def forked_from(store: Store, conversation: str) -> list[str]:
     """Return the conversations from which a fork was begun. The companions of these conversations
     may have content of the fork.
     """
-    with suppress(EventStoreError):  # the conversation is erased, or its key is missing
+    with suppress(EventStoreError):  # The conversation may be erased, or its key may be missing.
         row = store.conversation(conversation, pending=True)
-        if row.pending and not row.version:  # an import that was never used
+        if row.pending and not row.version:  # This is an import that was never used.
             return []
         return [origin.parent for origin in store.query(conversation, ReadTransaction.origins)]
     return []

@@ -1,8 +1,8 @@
 """Tables outside a store that are derived from its events and follow it, such as an audit database.
 
 Removals come first: erased and redacted content is removed before the text of any event is read.
-Then the events are added. If an event cannot be added, this event is left out and reported, and all
-other events are added.
+Then the events are added. An event that cannot be added is left out and reported, and all other
+events are added.
 """
 
 from __future__ import annotations
@@ -53,7 +53,9 @@ class Removal(NamedTuple):
 
 
 class OmittedEvent(NamedTuple):
-    """An event that is left out of the derived tables. ``problem`` does not contain its content."""
+    """An event that is left out of the derived tables. ``problem`` never contains the content of
+    the event.
+    """
 
     conversation: str
     event: int
@@ -85,7 +87,7 @@ class Derived(ABC, Generic[R]):
     """
 
     batch_size: int
-    """The largest number of events in one transaction."""
+    """The largest number of events in a transaction."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -103,9 +105,9 @@ class Derived(ABC, Generic[R]):
 
     @abstractmethod
     def write(self, changes: Changes[R], position: int, *, after: int) -> int | None:
-        """Remove rows, add rows (``add_each``), and set the position, in one transaction. Return
-        the number of added rows. If the tables are not complete up to exactly ``after``, change
-        nothing and return None.
+        """Remove rows, add rows (see ``add_each``), and set the position, in a single transaction.
+        Return the number of added rows. If the tables are not complete up to exactly ``after``,
+        change nothing and return None.
         """
 
     @abstractmethod
@@ -125,7 +127,7 @@ class Derived(ABC, Generic[R]):
         """Handle an entry of the ledger before the batch with this entry is written."""
 
     def catch_up(self, on_events: Callable[[int], object] = lambda added: None) -> int:
-        """Apply the new events of the store. Return the number of added events."""
+        """Apply the new events of the store, and return the number of added events."""
         added = 0
         while True:
             after = self.position
@@ -133,7 +135,7 @@ class Derived(ABC, Generic[R]):
             if not batch:
                 return added
             position = batch[-1].position
-            assert position is not None  # ``followed`` raises an error without a position
+            assert position is not None  # ``followed`` raises an error without a position.
             added_now = self.apply(batch, position, after=after)
             if added_now is not None:
                 added += added_now
@@ -147,9 +149,9 @@ class Derived(ABC, Generic[R]):
     def apply(
         self, batch: Sequence[Recorded | CorruptEvent], position: int, *, after: int
     ) -> int | None:
-        """Apply the events of the store between two positions. Return the number of added events.
-        Return None if the tables are not complete up to ``after``, because another process changed
-        them or because they were emptied; call ``catch_up`` then.
+        """Apply the events of the store between two positions, and return the number of added
+        events. Return None if the tables are not complete up to ``after``, because another process
+        changed them or because they were emptied. Call ``catch_up`` then.
         """
         if self.position != after:
             return None
@@ -162,7 +164,6 @@ class Derived(ABC, Generic[R]):
         return self.write(self.changes_of(batch), position, after=after)
 
     def changes_of(self, events: Iterable[Recorded | CorruptEvent]) -> Changes[R]:
-        """Return the changes of the tables for these events."""
         batch = list(events)
         removals = removals_of(batch)
         removals_by_conversation = defaultdict[str, list[Removal]](list)
@@ -184,7 +185,7 @@ class Derived(ABC, Generic[R]):
             except StoreDamaged as error:
                 left_out.append(OmittedEvent.of(item, error))
             except (StoreUnavailable, StoreUnusable, MemoryError):
-                raise  # the event is not the cause, so the batch is tried again later
+                raise  # The event is not the cause, so the batch is tried again later.
             except Exception as error:  # noqa: BLE001 - whatever it is, the other events are added
                 left_out.append(OmittedEvent.of(item, error))
             else:
@@ -193,9 +194,9 @@ class Derived(ABC, Generic[R]):
         return Changes(frozenset(item.conversation for item in batch), removals, rows, left_out)
 
     def _current(self, recorded: Recorded, removals: Sequence[Removal]) -> Recorded | None:
-        """Return the present form of an event, or None if it is erased. An event of the batch may
-        have been read before a later removal in the same batch. ``removals`` are the removals of
-        its conversation.
+        """Return the present form of an event, or None if the event is erased. An event of the
+        batch may have been read before a later removal in the batch. ``removals`` are the removals
+        of its conversation.
         """
         covering = [removal for removal in removals if removal.covers(recorded)]
         if any(removal.ids is None for removal in covering):
@@ -206,13 +207,13 @@ class Derived(ABC, Generic[R]):
         try:
             [stored] = self.store.log(conversation, event.id, event.id + 1)
         except (ConversationErased, ConversationNotFound):
-            return None  # the entry of this erasure comes in a later batch
+            return None  # The entry of this erasure comes in a later batch.
         return Recorded(position, conversation, *stored)
 
 
 def followed(store: Store, position: int) -> Iterator[Recorded | CorruptEvent]:
     """Yield all events of a store after a position. For a damaged event, yield its error instead.
-    Raises the errors that ``Store.follow`` raises, except ``CorruptEvent`` with a position.
+    Raises the errors of ``Store.follow``, except ``CorruptEvent`` with a position.
     """
     while True:
         try:
@@ -245,8 +246,8 @@ def add_each(
     savepoint: Callable[[], AbstractContextManager[object]],
     refused: tuple[type[Exception], ...],
 ) -> list[OmittedEvent]:
-    """Add rows together. If the database refuses a row, add the rows one by one, and return the
-    refused rows. ``refused`` are the classes of database errors that are about a row.
+    """Add rows together. If the database refuses a row, add the rows singly, and return the refused
+    rows. ``refused`` are the classes of database errors that are about a row.
     """
     try:
         with savepoint():

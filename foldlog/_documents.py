@@ -1,7 +1,7 @@
 """The JSON documents that the command prints for ``--json`` and the server sends below ``/api``.
 
-One word stands for one thing: a conversation is ``conversation``, a length ``version``, an event
-``event``. Times are texts in ISO 8601, without a zone if their source names none.
+A thing has the same name everywhere: a conversation is ``conversation``, a length ``version``, an
+event ``event``. Times are texts in ISO 8601. A time has no zone if its source names no zone.
 ``scripts/json-schema`` writes ``docs/json-schema.json`` from these classes.
 """
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
-    """A JSON document, or a part of one. Unset fields are left out."""
+    """A JSON document, or a part of a document. Unset fields are left out."""
 
     @classmethod
     def of(cls, source: object, **others: Any) -> Self:
@@ -30,44 +30,45 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OfConversation(Document, frozen=True, kw_only=True):
-    """The first fields of a document about one conversation."""
+    """The first fields of a document about a conversation."""
 
     conversation: str
 
 
 class OfVersion(OfConversation, frozen=True, kw_only=True):
-    """The first fields of a document about all events of a conversation. ``version`` is their
-    number.
+    """The first fields of a document about all events of a conversation. ``version`` is the number
+    of these events.
     """
 
     version: int
 
 
 class ConversationDocument(OfVersion, frozen=True, kw_only=True):
-    """A conversation in a list; for ``foldlog fork`` the new one.
+    """A conversation in a list. For ``foldlog fork``, it is the new conversation.
 
-    An erased conversation is a tombstone; its ``version`` is the number of erased events. The
-    fields from ``attributes`` on need the events of the conversation: the list of the server leaves
-    these fields out for conversations that are not counted yet, and a short list leaves out the
-    figures of the View and of calls. An unknown figure is null. The figures of a fork count its own
-    events only.
+    An erased conversation is a tombstone. Its ``version`` is the number of erased events. The
+    fields from ``attributes`` on need the events of the conversation. The list of the server leaves
+    these fields out for conversations that are not counted yet. A short list leaves out the figures
+    of the View and of calls. An unknown figure is null. The figures of a fork count only its own
+    events.
 
-    ``events``              the number of events that figures count: without events that an import
+    ``events``              the number of events that figures count, without events that an import
                             took back
-    ``archived``            how many of its events are in an object of an archive
-    ``last_recorded_at``    when its last event was recorded
-    ``first_event_at``, ``last_event_at``  when the first and the last event happened; null if an
-                            imported event has no time
-    ``state``               the kind of the end of the conversation: ``error`` or ``result`` (of a
-                            call), ``open_call`` (a call without a result), ``answer`` (of the
-                            agent) or ``request`` (of a user)
+    ``archived``            how many events of the conversation are in an object of an archive
+    ``last_recorded_at``    the time when the last event was recorded
+    ``first_event_at``, ``last_event_at``  the times when the first and the last event happened;
+                            null if an imported event has no time
+    ``state``               the last thing that happened: ``error`` or ``result`` (of a call),
+                            ``open_call`` (a call without a result), ``answer`` (of the agent) or
+                            ``request`` (of a user)
     ``first_error``         the beginning of the text of the first error
-    ``context``             the tokens of the prompts of the agent's calls; for many calls, each
-                            number is the highest of several prompts
-    ``errors``              null if its source does not mark errors
+    ``context``             the tokens of the prompts of the agent's calls; for many calls, a number
+                            is the highest of several prompts
+    ``errors``              the number of errors; null if the source does not mark errors
     ``tokens``              the tokens of the View
     ``last_prompt_tokens``  the tokens of the prompt of the last call
-    ``longest_wait_s``      the longest time from one event to the next that a model or a tool made
+    ``longest_wait_s``      the longest time, in seconds, before an event that a model or a tool
+                            made
     """
 
     created_at: str
@@ -106,7 +107,7 @@ class ConversationDocument(OfVersion, frozen=True, kw_only=True):
         """Return the document of a conversation. ``more`` are the fields that need the events of
         the conversation.
         """
-        from foldlog._written_files import may_hold  # few documents need the store
+        from foldlog._written_files import may_hold  # Few documents need the store.
 
         fields = {
             "conversation": row.id,
@@ -126,16 +127,16 @@ class ListDocument(Document, frozen=True, kw_only=True):
 
 
 class AttentionDocument(Document, frozen=True, kw_only=True):
-    """A problem that needs attention, and the command that describes or repairs the problem."""
+    """A problem that needs attention, and the command that describes or repairs it."""
 
     problem: str
     command: str | None = None
 
 
 class HomeDocument(Document, frozen=True, kw_only=True):
-    """``foldlog`` without a command. ``store`` is null if this folder has no store. ``recent`` are
-    the conversations that were active last; ``uncounted`` are conversations that are not in the
-    sums yet.
+    """``foldlog`` without a command. ``db`` is null if this folder has no store. ``recent`` are the
+    conversations that were active last. ``uncounted`` is how many conversations are not in the sums
+    yet.
     """
 
     db: str | None
@@ -148,8 +149,8 @@ class HomeDocument(Document, frozen=True, kw_only=True):
 
 
 class ServedPageDocument(Document, frozen=True, kw_only=True):
-    """``/api/conversations``: a page of the list; the conversation that was recorded last comes
-    first. ``counted`` of the ``total`` conversations have figures.
+    """``/api/conversations``: a page of the list. The conversation that was recorded last comes
+    first. ``counted`` is how many of the ``total`` conversations have figures.
     """
 
     conversations: tuple[ConversationDocument, ...]
@@ -161,9 +162,10 @@ class SavingsDocument(Document, frozen=True, kw_only=True):
     """The savings and the cost of condensations. A declined condensation is not counted and saves
     nothing, but it may cost.
 
-    ``condensations``   how many were made, whether or not they were taken back later
-    ``tokens_saved``    the tokens of the Views before the condensations, less the tokens of the
-                        Views after them; null if the tokens are not known for any condensation
+    ``condensations``   how many condensations were made, including condensations that were taken
+                        back later
+    ``tokens_saved``    the tokens of the Views before the condensations minus the tokens of the
+                        Views after them; null if no condensation has known tokens
     ``cost``            the sum of the recorded costs; null if no condensation recorded a cost
     """
 
@@ -173,15 +175,16 @@ class SavingsDocument(Document, frozen=True, kw_only=True):
 
 
 class ReasonDocument(SavingsDocument, frozen=True, kw_only=True):
-    """The condensations for one reason."""
+    """The condensations for a reason."""
 
     reason: str
 
 
 class FleetDocument(SavingsDocument, frozen=True, kw_only=True):
-    """``/api/fleet``: the figures of all conversations. ``counted`` conversations are counted up to
-    their last event. ``needs_key`` conversations are in no figure, because their keys are missing.
-    ``without_usage`` and ``without_cost``: see ``StatsDocument``.
+    """``/api/fleet``: the figures of all conversations. ``counted`` is how many conversations are
+    counted up to their last event. ``needs_key`` is how many conversations are in no figure,
+    because their keys are missing. ``StatsDocument`` describes ``without_usage`` and
+    ``without_cost``.
     """
 
     conversations: int
@@ -198,9 +201,9 @@ class FleetDocument(SavingsDocument, frozen=True, kw_only=True):
 
 
 class FacetDocument(Document, frozen=True):
-    """How many chosen conversations have a name in their figures: a state, a program, a tool with
-    errors, a model, or an attribute with its value. ``number`` is the sum that is counted under the
-    name.
+    """How many chosen conversations have a name in their figures. The name is a state, a program, a
+    tool with errors, a model, or an attribute with its value. ``number`` is the sum that is counted
+    under the name.
     """
 
     what: str
@@ -210,8 +213,8 @@ class FacetDocument(Document, frozen=True):
 
 
 class DayDocument(Document, frozen=True):
-    """The number of chosen conversations whose last activity was on a day, the number of errors in
-    these conversations, and how many of these conversations ended with an error.
+    """The chosen conversations whose last activity was on a day: their number, the number of their
+    errors, and how many of them ended with an error.
     """
 
     day: str
@@ -221,10 +224,10 @@ class DayDocument(Document, frozen=True):
 
 
 class ChosenDocument(Document, frozen=True, kw_only=True):
-    """Sums over the chosen conversations. ``unmarked`` conversations come from sources that mark no
-    errors. ``models`` are the calls of each model, with an empty ``day``; ``days`` are the calls of
-    each day, with an empty ``model``. ``without_usage`` and ``without_cost``: see
-    ``StatsDocument``.
+    """The sums over the chosen conversations. ``unmarked`` is how many conversations come from
+    sources that mark no errors. ``models`` are the calls of each model, with an empty ``day``.
+    ``days`` are the calls of each day, with an empty ``model``. ``StatsDocument`` describes
+    ``without_usage`` and ``without_cost``.
     """
 
     conversations: int
@@ -240,9 +243,9 @@ class ChosenDocument(Document, frozen=True, kw_only=True):
 
 
 class OverviewDocument(Document, frozen=True, kw_only=True):
-    """``/api/overview``: the conversations that the search line ``q`` chooses among
-    ``conversations``. ``counted`` chosen conversations have figures. ``spent`` is the usage and
-    cost of all calls of models in all conversations.
+    """``/api/overview``: the conversations that the search line ``q`` chooses among all
+    ``conversations``. ``counted`` is how many chosen conversations have figures. ``spent`` is the
+    usage and cost of all model calls in all conversations.
     """
 
     conversations: int
@@ -255,8 +258,8 @@ class OverviewDocument(Document, frozen=True, kw_only=True):
 
 
 class RefusedDocument(Document, frozen=True, kw_only=True):
-    """Why a request to the server failed. In ``/api/follow`` the document says why the stream ends,
-    with the ``status``.
+    """The reason why a request to the server failed. In ``/api/follow``, it is the reason why the
+    stream ends, with the ``status``.
     """
 
     error: str
@@ -264,8 +267,8 @@ class RefusedDocument(Document, frozen=True, kw_only=True):
 
 
 class FollowedDocument(Document, frozen=True, kw_only=True):
-    """``/api/follow``: a value that changes whenever the page of a conversation has to change. The
-    value for a whole store is its ``version``.
+    """``/api/follow``: a value that changes whenever the page of a conversation must change. For a
+    whole store, this value is the ``version`` alone.
     """
 
     version: int
@@ -274,7 +277,7 @@ class FollowedDocument(Document, frozen=True, kw_only=True):
 
 
 class FoundDocument(Document, frozen=True, kw_only=True):
-    """An event of one conversation that contains all words, with the text around them."""
+    """An event of a conversation that contains all words, with the text around them."""
 
     event: int
     snippet: str
@@ -287,8 +290,8 @@ class FindDocument(Document, frozen=True, kw_only=True):
 
 
 class HitDocument(OfConversation, frozen=True, kw_only=True):
-    """An event that a search found. ``timestamp`` is when the event happened, without a zone if its
-    source names no zone; null if the event has no time.
+    """An event that a search found. ``timestamp`` is the time when the event happened. It has no
+    zone if its source names no zone, and is null if the event has no time.
     """
 
     event: int
@@ -300,9 +303,9 @@ class HitDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class HitsDocument(Document, frozen=True, kw_only=True):
-    """``foldlog search`` and ``/api/search``. ``more`` is whether further events contain the words.
-    ``read`` of all ``conversations`` were read; a search ends early if it has enough hits or no
-    more time. ``unread`` are the problems of conversations that could not be read.
+    """``foldlog search`` and ``/api/search``. ``more`` is true if further events contain the words.
+    ``read`` is how many of all ``conversations`` were read. A search ends early if it has enough
+    hits or no more time. ``unread`` are the problems of conversations that could not be read.
     """
 
     words: str
@@ -323,7 +326,7 @@ class HeadDocument(OfVersion, frozen=True, kw_only=True):
 
 
 class HeadsDocument(Document, frozen=True, kw_only=True):
-    """``foldlog store verify --print-heads``, of the store with this uuid."""
+    """``foldlog store verify --print-heads``, for the store with this uuid."""
 
     store: str
     heads: tuple[HeadDocument, ...]
@@ -355,8 +358,8 @@ class AppendedDocument(OfVersion, frozen=True, kw_only=True):
 
 
 class RetractedDocument(OfConversation, frozen=True, kw_only=True):
-    """``foldlog retract``: ``event`` is the id of the retraction, and ``shown`` is the number of
-    events in the View after it.
+    """``foldlog retract``: ``event`` is the id of the retraction. ``shown`` is the number of events
+    in the View after it.
     """
 
     event: int
@@ -366,7 +369,7 @@ class RetractedDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class ProblemDocument(Document, frozen=True, kw_only=True):
-    """A finding in a conversation; in the database if ``conversation`` is null."""
+    """A finding in a conversation. If ``conversation`` is null, the finding is in the database."""
 
     conversation: str | None
     problem: str
@@ -386,8 +389,8 @@ class BackedUpDocument(Document, frozen=True, kw_only=True):
 
 
 class CopiedDocument(Document, frozen=True, kw_only=True):
-    """``foldlog store copy``. ``grown_since`` names conversations that got events while the copy
-    was made; ``records`` is the number of records whose events are not made yet.
+    """``foldlog store copy``. ``grown_since`` lists conversations that got events while the copy
+    was made. ``records`` is the number of records whose events are not made yet.
     """
 
     conversations: int
@@ -425,15 +428,15 @@ class RequestDocument(Document, frozen=True, kw_only=True):
 
 
 class SummaryLineDocument(Document, frozen=True):
-    """A line of a digest, and the event that it is about."""
+    """A line of a digest, and the event that the line is about."""
 
     event: int
     line: str
 
 
 class DroppedTermDocument(Document, frozen=True):
-    """A term that no shown event has after a condensation: the last dropped event that had the
-    term, and the first later event in which the agent wrote the term again.
+    """A term that no shown event has after a condensation. The document has the last dropped event
+    with this term, and the first later event in which the agent wrote the term again.
     """
 
     term: str
@@ -442,8 +445,8 @@ class DroppedTermDocument(Document, frozen=True):
 
 
 class DroppedDocument(Document, frozen=True, kw_only=True):
-    """What a condensation took out of the View: ``events`` by id, their estimated ``tokens``, and
-    the terms that no shown event has after the condensation.
+    """What a condensation took out of the View: the ids of the ``events``, their estimated
+    ``tokens``, and the terms that no shown event has after the condensation.
     """
 
     condensation: int
@@ -453,10 +456,10 @@ class DroppedDocument(Document, frozen=True, kw_only=True):
 
 
 class NeededDocument(Document, frozen=True, kw_only=True):
-    """How much of the dropped content of a condensation the agent needed again. ``events`` events
-    with ``tokens`` tokens left the View. ``dropped`` terms were in no shown event after the
-    condensation. ``terms`` are the dropped terms that the agent wrote again, in the order of
-    writing.
+    """How much of the dropped content of a condensation the agent needed again. ``events`` and
+    ``tokens`` are how many events, with how many tokens, left the View. ``dropped`` is how many
+    terms were in no shown event after the condensation. ``terms`` are the dropped terms that the
+    agent wrote again, in the order of writing.
     """
 
     condensation: int
@@ -467,16 +470,16 @@ class NeededDocument(Document, frozen=True, kw_only=True):
 
 
 class NeededListDocument(OfConversation, frozen=True, kw_only=True):
-    """``/api/dropped``: for each of the newest 50 condensations the terms that were needed again,
-    oldest first.
+    """``/api/dropped``: the terms that were needed again, for each of the newest 50 condensations.
+    The oldest condensation comes first.
     """
 
     condensations: tuple[NeededDocument, ...]
 
 
 class NoteDocument(Document, frozen=True, kw_only=True):
-    """A note that a reader of the page wrote about an event, or about the conversation if ``event``
-    is null. A note without a text is a bookmark.
+    """A note of a reader of the page about an event. If ``event`` is null, the note is about the
+    conversation. A note without a text is a bookmark.
     """
 
     event: int | None
@@ -501,7 +504,7 @@ class EventsDocument(OfConversation, frozen=True, kw_only=True):
 
 class ProgressDocument(OfConversation, frozen=True, kw_only=True):
     """``/api/progress``: how many events of a conversation are ``made`` from the records of its
-    source. Once all events are made, ``read`` is how many events are read for the page of the
+    source. When all events are made, ``read`` is how many events are read for the page of the
     conversation.
     """
 
@@ -511,8 +514,8 @@ class ProgressDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class FactDocument(Document, frozen=True, kw_only=True):
-    """Whether words are known: whether an event or a summary that a model is sent contains them.
-    See ``foldlog.Fact``.
+    """Whether words are known: an event or a summary that a model is sent contains them. See
+    ``foldlog.Fact``.
     """
 
     words: str
@@ -528,9 +531,10 @@ class FactDocument(Document, frozen=True, kw_only=True):
 class WhyDocument(OfConversation, frozen=True, kw_only=True):
     """``foldlog why``: the ``fate`` of an event in a View ("shown", "forgotten", "taken back",
     "never shown"), and the event ``by`` which it was hidden. ``dropped`` are the terms of the event
-    that no shown event contained after the event was hidden. If words were given, ``fact`` says
-    whether these words are known, and the event is an event that contains them. ``compacting`` is
-    the time of a compaction that the program has not written yet; the answer does not include it.
+    that no shown event contained after the event was hidden. If the user asked about words,
+    ``fact`` says whether these words are known, and the event is an event that contains them.
+    ``compacting`` is the time of a compaction that the program has not written yet. The answer does
+    not include this compaction.
     """
 
     event: int
@@ -551,10 +555,10 @@ class WhyDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class ProgramDocument(Document, frozen=True, kw_only=True):
-    """A coding agent, as ``foldlog doctor`` finds it. ``not_here`` are the transcripts whose
-    present state is not in the store; ``soon`` is how many transcripts the program deletes within a
-    week; ``days_kept`` is null if the program deletes no transcripts. ``problem`` says why its
-    settings cannot be read.
+    """A coding agent that ``foldlog doctor`` finds. ``not_here`` are the transcripts whose present
+    state is not in the store. ``soon`` is how many transcripts the program deletes within a week.
+    ``days_kept`` is null if the program deletes no transcripts. ``problem`` is the reason why the
+    settings of the program cannot be read.
     """
 
     program: str
@@ -575,7 +579,7 @@ class DoctorDocument(Document, frozen=True, kw_only=True):
 
 
 class SecretDocument(OfConversation, frozen=True, kw_only=True):
-    """An event that holds secrets, and the kinds of the secrets."""
+    """An event that contains secrets, and the kinds of these secrets."""
 
     event: int
     kinds: tuple[str, ...]
@@ -597,8 +601,8 @@ class SummarizedDocument(Document, frozen=True, kw_only=True):
 
 
 class DifferenceDocument(OfConversation, frozen=True, kw_only=True):
-    """``foldlog diff ID A B``: the events that entered a View and left it, and what the newest 50
-    condensations in between dropped.
+    """``foldlog diff ID A B``: the events that entered a View and left it, and the content that the
+    newest 50 condensations in between dropped.
     """
 
     before: int
@@ -610,7 +614,7 @@ class DifferenceDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class DivergenceDocument(OfVersion, frozen=True, kw_only=True):
-    """``foldlog diff ID OTHER``: where two conversations that share events diverge. ``runs``
+    """``foldlog diff ID OTHER``: where two conversations with shared events diverge. ``runs``
     include the shared events.
     """
 
@@ -624,7 +628,7 @@ class DivergenceDocument(OfVersion, frozen=True, kw_only=True):
 
 
 class LineDocument(Document, frozen=True, kw_only=True):
-    """An event in one line."""
+    """An event as a single line."""
 
     event: int
     kind: str
@@ -632,9 +636,10 @@ class LineDocument(Document, frozen=True, kw_only=True):
 
 
 class RunDocument(OfVersion, frozen=True, kw_only=True):
-    """One of two runs. ``replies`` is the number of the model's replies, ``calls`` is the number of
-    calls in these replies, and ``tools`` is the number of calls of each tool. ``answer`` is the
-    answer to the last request; null if the last request has no answer.
+    """A run in a comparison of two runs. ``replies`` is the number of the model's replies.
+    ``calls`` is the number of calls in these replies, and ``tools`` has the number of calls by
+    tool. ``answer`` is the answer to the last request. It is null if the last request has no
+    answer.
     """
 
     requests: int
@@ -659,7 +664,7 @@ class KnewDocument(Document, frozen=True, kw_only=True):
 
 
 class StepDocument(Document, frozen=True, kw_only=True):
-    """A request or a call, with its event in each of two conversations. An event is null if its
+    """A request or a call, with its events in two conversations. An event is null if its
     conversation does not have the request or call.
     """
 
@@ -670,7 +675,7 @@ class StepDocument(Document, frozen=True, kw_only=True):
 
 
 class PassageDocument(Document, frozen=True, kw_only=True):
-    """A passage in which two texts differ: the words of each text, and the equal words around
+    """A passage in which two texts differ: the words of both texts, and the equal words around
     them.
     """
 
@@ -681,10 +686,10 @@ class PassageDocument(Document, frozen=True, kw_only=True):
 
 
 class DifferingDocument(Document, frozen=True, kw_only=True):
-    """Two events whose texts differ, one from each run. An event is null if its run has no such
-    event. ``passages`` are the first places that differ, and ``more`` is the number of further
-    places. Of the ``lines`` of one text, ``lines_apart`` lines are not in the text of the other
-    event.
+    """Two events from two runs whose texts differ. An event is null if its run has no such event.
+    ``passages`` are the first places that differ, and ``more`` is the number of further places.
+    ``lines`` are the numbers of lines of both texts. ``lines_apart`` is how many of these lines are
+    not in the other text.
     """
 
     events: tuple[LineDocument | None, LineDocument | None]
@@ -696,11 +701,12 @@ class DifferingDocument(Document, frozen=True, kw_only=True):
 
 class RunsDocument(Document, frozen=True, kw_only=True):
     """``foldlog diff ID OTHER`` and ``/api/compare``: two conversations without a common past.
-    ``system_prompts`` is null if the first system prompts are equal. A step is a request or a call;
-    if a run has no calls, the messages of the agents are steps too. The first ``same_first`` steps
-    are equal; ``same`` steps of all steps are equal, in any order. ``redacted_first`` steps of the
-    first steps are redacted, so that these steps cannot be compared. ``knew`` is what each agent
-    was shown at the first difference of the steps, or at the end if no step differs.
+    ``system_prompts`` is null if the first system prompts are equal. A step is a request or a call.
+    If a run has no calls, the messages of the agents are steps too. ``same_first`` is how many
+    steps at the beginning are equal. ``same`` is how many of all steps are equal, in any order.
+    ``redacted_first`` is how many steps at the beginning are redacted, so that they cannot be
+    compared. ``knew`` is what the agents were shown at the first different step, or at the end
+    without a difference.
     """
 
     runs: tuple[RunDocument, RunDocument]
@@ -736,8 +742,8 @@ class DamagedDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class AddedDocument(Document, frozen=True, kw_only=True):
-    """``foldlog export --to``: the numbers of added rows. ``rebuilt`` says that the file was
-    emptied first, since the store was restored.
+    """``foldlog export --to``: the numbers of added rows. ``rebuilt`` is true if the file was
+    emptied first, because the store was restored.
     """
 
     events: int
@@ -748,7 +754,9 @@ class AddedDocument(Document, frozen=True, kw_only=True):
 
 
 class SpendingDocument(Document, frozen=True, kw_only=True):
-    """The calls of a condenser's model. ``cost`` is in US dollars; null if no price is known."""
+    """The calls of a condenser's model. ``cost`` is in US dollars. It is null if no price is
+    known.
+    """
 
     models: tuple[str, ...]
     calls: int
@@ -789,9 +797,9 @@ class CondensedDocument(OfConversation, frozen=True, kw_only=True):
 class CallDocument(Document, frozen=True):
     """The View at a call of the agent's model. ``before`` is the event that followed the call.
 
-    ``hidden`` is the number of events of the View that the condenser left out at this call.
-    ``repeated`` is the number of tokens at the beginning that the previous prompt had too, so that
-    a provider may have cached them. The numbers of tokens are null if tokens could not be counted.
+    ``hidden`` is how many events of the View the condenser left out at this call. ``repeated`` is
+    how many tokens at the beginning the previous prompt had too. A provider may have cached these
+    tokens. The numbers of tokens are null if tokens could not be counted.
     """
 
     event_id: int = msgspec.field(name="before")
@@ -804,9 +812,9 @@ class CallDocument(Document, frozen=True):
 class MissingDocument(Document, frozen=True):
     """A term that the agent wrote in event ``used``, although its prompt did not show the term.
 
-    ``occurred`` are at most three events before ``used`` that had the term, the newest first.
-    ``named`` says whether a line of a digest in the prompt ends with the id of such an event, so
-    that the agent could recall it.
+    ``occurred`` are at most three events before ``used`` that had the term, with the newest event
+    first. ``named`` is true if a line of a digest in the prompt ends with the id of such an event,
+    so that the agent could recall it.
     """
 
     term: str
@@ -818,7 +826,7 @@ class MissingDocument(Document, frozen=True):
 class StrategyFiguresDocument(Document, frozen=True, kw_only=True):
     """The figures of a strategy in a replay of a history. Figures that could not be counted are
     null. A cost without a known price is null. The ``condenser`` condenses a View above
-    ``events_max`` events or ``tokens_max`` tokens; ``parameters`` are its options. The recorded
+    ``events_max`` events or ``tokens_max`` tokens, and ``parameters`` are its options. The recorded
     condensations have none of these fields.
     """
 
@@ -857,9 +865,9 @@ class StrategyFiguresDocument(Document, frozen=True, kw_only=True):
 
 
 class CurvePointDocument(Document, frozen=True, kw_only=True):
-    """A point of ``foldlog compare --curve``: a strategy with a size, the average tokens of its
-    prompts, and the percentages of the terms and of the facts needed again that its prompts show.
-    The recorded condensations have no size.
+    """A point of ``foldlog compare --curve``: a strategy with a size. ``tokens`` is the average
+    number of tokens of its prompts. ``terms`` and ``facts`` are the percentages of needed terms and
+    facts that its prompts show. The recorded condensations have no size.
     """
 
     strategy: str
@@ -870,9 +878,9 @@ class CurvePointDocument(Document, frozen=True, kw_only=True):
 
 
 class ComparisonDocument(OfVersion, frozen=True, kw_only=True):
-    """``foldlog compare``. Without ``counted_as``, tokens are estimated. ``price`` has the prices
-    of the model ``priced`` in US dollars: the price of a new token, and the price of a repeated
-    token. ``dropped`` is what the newest 50 recorded condensations dropped.
+    """``foldlog compare``. If ``counted_as`` is null, tokens are estimated. ``price`` has the
+    prices of a new token and of a repeated token in US dollars, for the model ``priced``.
+    ``dropped`` is the content that the newest 50 recorded condensations dropped.
     """
 
     counted_as: str | None
@@ -908,10 +916,10 @@ class ExportedDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class ImportedDocument(Document, frozen=True, kw_only=True):
-    """The outcome of one source. ``added`` of its ``records`` are new. If the import made a fork,
-    ``forked_at`` is the first record of the source that differs from the stored records. An
-    ``older`` source adds nothing. The last line of a source that ``waits`` is incomplete. A
-    ``refused`` source has a finding with the reason.
+    """The outcome for a source of an import. ``added`` is how many of its ``records`` are new. If
+    the import made a fork, ``forked_at`` is the first record of the source that differs from the
+    stored records. A source that is ``older`` adds nothing. The last line of a source that
+    ``waits`` is incomplete. A ``refused`` source has a finding with the reason.
     """
 
     path: str
@@ -956,8 +964,8 @@ class ColumnsDocument(Document, frozen=True, kw_only=True):
 
 
 class ToldDocument(Document, frozen=True, kw_only=True):
-    """The metadata of a condensation, for the table of the page. The values of the fields may be
-    anything.
+    """The metadata of a condensation, for the table of the page. A field may have a value of any
+    type.
     """
 
     condenser: Any = UNSET
@@ -989,7 +997,7 @@ class ChangeDocument(ToldDocument, frozen=True, kw_only=True):
 
 
 class MaskDocument(Document, frozen=True, kw_only=True):
-    """A rule by which a condenser masks events. Event ``at`` reported it."""
+    """A rule by which a condenser masks events. ``at`` is the event that reported the rule."""
 
     at: int
     by: Any
@@ -1007,8 +1015,8 @@ class LivedDocument(Document, frozen=True, kw_only=True):
 class HistoryDocument(SavingsDocument, frozen=True, kw_only=True):
     """``/api/history``, and the page that ``foldlog report`` writes. ``events_counted`` is the
     field ``events`` of a list. ``limit`` is the limit of ``--agent-model``, or the limit that the
-    last condensation recorded. ``window`` is the context window that the source recorded, or by
-    default the window of the model ``window_of``.
+    last condensation recorded. ``window`` is the context window that the source recorded, or else
+    the window of the model ``window_of``.
     """
 
     conversation: str
@@ -1039,22 +1047,22 @@ class HistoryDocument(SavingsDocument, frozen=True, kw_only=True):
 
 
 class ModelsDocument(OfConversation, frozen=True, kw_only=True):
-    """``/api/models``: the calls of each model, the model with the most tokens first."""
+    """``/api/models``: the calls of each model, with the model with the most tokens first."""
 
     models: tuple[ModelDocument, ...]
 
 
 class ShownDocument(OfConversation, frozen=True, kw_only=True):
-    """``foldlog show`` and ``/api/event``: an event as it is stored. For a page, the record of its
-    source is left out.
+    """``foldlog show`` and ``/api/event``: a stored event. For a page, the record of its source is
+    left out.
     """
 
     event: dict[str, Any]
 
 
 class LogDocument(OfVersion, frozen=True, kw_only=True):
-    """``foldlog log``: events as they are stored, each with the ``label`` by which ``--kind``
-    chooses, and the problems of events that cannot be read.
+    """``foldlog log``: stored events with the ``label`` by which ``--kind`` chooses, and the
+    problems of events that cannot be read.
     """
 
     borders: tuple[BorderDocument, ...] | UnsetType = UNSET
@@ -1063,7 +1071,7 @@ class LogDocument(OfVersion, frozen=True, kw_only=True):
 
 
 class UnreadEventDocument(Document, frozen=True, kw_only=True):
-    """An event that cannot be read, and why."""
+    """An event that cannot be read, and the problem."""
 
     event: int
     problem: str
@@ -1071,10 +1079,10 @@ class UnreadEventDocument(Document, frozen=True, kw_only=True):
 
 class ViewDocument(OfVersion, frozen=True, kw_only=True):
     """``foldlog view``: the ids of the View, and its events. An event has the ``role`` of its
-    message and its ``state``: "sent" to the model in full, "masked", "shortened", "hidden",
-    "unknown", "pending" or "unsent". ``sent_events`` and ``sent_summaries`` are the numbers of sent
-    events and summaries; null if it is not known what is sent. The View is made without the
-    ``damaged`` events.
+    message and its ``state``, which is "sent" (to the model in full), "masked", "shortened",
+    "hidden", "unknown", "pending" or "unsent". ``sent_events`` and ``sent_summaries`` are the
+    numbers of sent events and summaries. They are null if it is unknown which events are sent. The
+    View is made without the ``damaged`` events.
     """
 
     ids: tuple[int, ...]
@@ -1114,8 +1122,8 @@ class FollowerDocument(Document, frozen=True, kw_only=True):
 
 
 class FollowersDocument(Document, frozen=True, kw_only=True):
-    """``foldlog list --followers``. Positions are texts, since a number of JSON may be too small
-    for them.
+    """``foldlog list --followers``. Positions are texts, because a JSON number may be too small for
+    them.
     """
 
     horizon: str
@@ -1129,7 +1137,7 @@ class FollowersDocument(Document, frozen=True, kw_only=True):
 
 
 class UnfinishedDocument(Document, frozen=True, kw_only=True):
-    """A command that began an operation and did not finish it: run it again."""
+    """A command that began an operation and did not finish it. Run the command again."""
 
     outcome: str
     problem: str
@@ -1186,10 +1194,11 @@ class QuoteDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class ErasedDocument(Document, frozen=True, kw_only=True):
-    """``foldlog store erase``: the tombstones, or with ``--dry-run`` the conversations that would
-    be erased; and the conversations that stay, with the reasons.
+    """``foldlog store erase``: the tombstones of the erased conversations, and the conversations
+    that stay, with the reasons. With ``--dry-run``, it lists the conversations that would be
+    erased.
 
-    ``holders`` names everything that may still hold the content, as far as the store knows.
+    ``holders`` lists everything known to the store that may still contain the content.
     """
 
     conversations: tuple[ConversationDocument, ...]
@@ -1200,7 +1209,7 @@ class ErasedDocument(Document, frozen=True, kw_only=True):
 
 class ArchivedConversationDocument(OfConversation, frozen=True, kw_only=True):
     """A conversation that was archived: how many of its events are in an object, and the size of
-    the object in bytes.
+    this object in bytes.
     """
 
     events: int
@@ -1217,21 +1226,21 @@ class ArchivedDocument(Document, frozen=True, kw_only=True):
 
 
 class MatchDocument(OfConversation, frozen=True, kw_only=True):
-    """Events of a conversation that ``foldlog store redact`` found, and, if requested, the
-    summaries that are redacted too.
+    """The events of a conversation that ``foldlog store redact`` found. If requested, they include
+    the summaries that are redacted too.
     """
 
     event_ids: tuple[int, ...]
 
 
 class RedactionsDocument(Document, frozen=True, kw_only=True):
-    """``foldlog store redact``: the events that were found, the conversations whose sources contain
-    the text ``beside`` their records, the receipts, and the places that still contain the text,
-    with the reasons.
+    """``foldlog store redact``: the events that were found, and the receipts. ``beside`` are the
+    conversations whose sources contain the text beside their records. ``stay`` are the places that
+    still contain the text, with the reasons.
 
-    ``holders`` names everything that may still hold the content, as far as the store knows.
-    ``searched`` are the places in which the text was searched, and ``not_searched`` are the places
-    in which it was not searched.
+    ``holders`` lists everything known to the store that may still contain the content. ``searched``
+    are the places in which the text was searched, and ``not_searched`` are the places in which it
+    was not searched.
     """
 
     found: tuple[MatchDocument, ...]
@@ -1245,7 +1254,7 @@ class RedactionsDocument(Document, frozen=True, kw_only=True):
 
 class RedactedDocument(OfConversation, frozen=True, kw_only=True):
     """The receipt of a redaction. ``documents_lost`` are the documents whose newest values were
-    redacted; the document ``attributes`` may be among these documents.
+    redacted. The document ``attributes`` may be among them.
     """
 
     event_ids: tuple[int, ...]
@@ -1262,8 +1271,8 @@ class RedactedDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class RekeyedDocument(OfConversation, frozen=True, kw_only=True):
-    """One conversation: whether its data key changed, how many rows changed, and how many damaged
-    rows were left as they were.
+    """A conversation that was rekeyed: whether its data key changed, how many rows changed, and how
+    many damaged rows were left unchanged.
     """
 
     key: bool
@@ -1281,8 +1290,8 @@ class RekeyDocument(Document, frozen=True, kw_only=True):
 
 
 class ToolDocument(Document, frozen=True, kw_only=True):
-    """The number of calls of one tool, and how many of their observations are errors; null if no
-    source marks errors.
+    """The number of calls of a tool, and how many of their observations are errors. ``errors`` is
+    null if no source marks errors.
     """
 
     calls: int = 0
@@ -1290,9 +1299,10 @@ class ToolDocument(Document, frozen=True, kw_only=True):
 
 
 class SpentDocument(Document, frozen=True, kw_only=True):
-    """The usage and cost of calls of models. Tokens that no call records, and an unknown cost, are
-    null. ``condenser_calls`` calls were made by condensers, all other calls by the agent.
-    ``costs_estimated`` calls record only tokens, and were priced by a table.
+    """The usage and cost of model calls. Tokens that no call records are null, and an unknown cost
+    is null. ``condenser_calls`` is how many of the calls condensers made. The agent made all other
+    calls. ``costs_estimated`` is how many calls record only tokens. A table of prices gives their
+    cost.
     """
 
     calls: int = 0
@@ -1311,9 +1321,9 @@ class SpentDocument(Document, frozen=True, kw_only=True):
 
 
 class ModelDocument(SpentDocument, frozen=True, kw_only=True):
-    """Calls of one model on one ``day``, in UTC; on a page of all days, with ``day`` empty.
-    ``cached_tokens`` and ``cache_write_tokens`` are part of ``prompt_tokens``,
-    ``cache_write_1h_tokens`` of ``cache_write_tokens``, ``reasoning_tokens`` of
+    """The calls of a model on a ``day``, in UTC. On a page of all days, ``day`` is empty.
+    ``cached_tokens`` and ``cache_write_tokens`` are part of ``prompt_tokens``.
+    ``cache_write_1h_tokens`` is part of ``cache_write_tokens``, and ``reasoning_tokens`` is part of
     ``completion_tokens``.
     """
 
@@ -1326,13 +1336,13 @@ class ModelDocument(SpentDocument, frozen=True, kw_only=True):
 
 
 class CondensationsDocument(Document, frozen=True, kw_only=True):
-    """Condensations by one strategy. Forgotten summaries are not counted as events. At ``failed``
-    steps a model failed, and nothing was forgotten. The numbers of forgotten events are null if
-    they are not known for any condensation, for example in imports that were not used yet.
+    """The condensations by a strategy. Forgotten summaries are not counted as events. ``failed`` is
+    how many steps forgot nothing because a model failed. The numbers of forgotten events are null
+    if no condensation has known numbers, for example in imports that were not used yet.
 
-    ``tokens_saved`` are the tokens of the View before each condensation less the tokens after it,
-    estimated event by event; null if the tokens are not known for any condensation. ``cost`` is
-    null if no condensation recorded a cost.
+    ``tokens_saved`` is the tokens of the Views before the condensations minus the tokens after
+    them. The tokens are estimated event by event, and null if no condensation has known tokens.
+    ``cost`` is null if no condensation recorded a cost.
     """
 
     made: int = 0
@@ -1345,14 +1355,14 @@ class CondensationsDocument(Document, frozen=True, kw_only=True):
 
 
 class StatsDocument(Document, frozen=True, kw_only=True):
-    """``foldlog stats``, of one ``conversation`` or of several. ``events`` are counted by kind,
-    with their ``total``. A total is the sum of the known figures: of the ``conversations``,
-    ``unmarked`` do not mark errors, ``without_usage`` have no call with its tokens, and
-    ``without_cost`` have calls of the ``unpriced`` models, whose price is not known. For one
-    conversation, ``peak_prompt_tokens`` are the tokens of the largest prompt, at the version
-    ``peak_prompt_version``, which is not known of an import that was not used yet.
-    ``max_input_tokens`` is the limit that the source or a condensation recorded, or else the window
-    of the model ``window_of``.
+    """``foldlog stats``, for a single ``conversation`` or for several conversations. ``events`` are
+    counted by kind, with their ``total``. A total is the sum of the known figures. ``unmarked`` is
+    how many of the ``conversations`` do not mark errors. ``without_usage`` is how many have no call
+    with its tokens. ``without_cost`` is how many have calls of the ``unpriced`` models, whose price
+    is unknown. For a single conversation, ``peak_prompt_tokens`` are the tokens of the largest
+    prompt, at the version ``peak_prompt_version``. This version is unknown in an import that was
+    not used yet. ``max_input_tokens`` is the limit that the source or a condensation recorded, or
+    else the window of the model ``window_of``.
     """
 
     conversation: str | UnsetType = UNSET
@@ -1393,8 +1403,8 @@ class GroupedDocument(Document, frozen=True, kw_only=True):
 
 
 def streamed(items: Iterable[Any]) -> Any:
-    """Return an iterator as the value of a list field; ``terminal.emit_list`` writes the items of
-    the iterator one by one.
+    """Return an iterator as the value of a list field. ``terminal.emit_list`` writes its items one
+    by one.
     """
     return iter(items)
 

@@ -1,4 +1,6 @@
-"""The tasks of an administrator as methods: functions of ``foldlog.eventstore.maintenance``."""
+"""The tasks of an administrator as methods. They call the functions of
+``foldlog.eventstore.maintenance``.
+"""
 
 from __future__ import annotations
 
@@ -98,12 +100,12 @@ class Expired(NamedTuple):
 
 
 class Maintenance:
-    """The maintenance of one store. Each method does its work when it is called. ``stays`` returns
+    """The maintenance of a store. The methods do their work when they are called. ``stays`` returns
     the reason why an old conversation is not erased, or None.
 
-    ``on_result`` is called with each result at once, in the thread of the caller. Use it to show
-    progress, or to keep the results that an error would lose. An error that ``on_result`` raises
-    ends the call; work that was done before the error stays done.
+    ``on_result`` is called with each result at once, in the thread of the caller. Use ``on_result``
+    to show progress, or to keep the results that an error would lose. An error that ``on_result``
+    raises ends the call. Work that was done before the error stays done.
     """
 
     def __init__(
@@ -125,8 +127,8 @@ class Maintenance:
         start: str = "",
         on_result: Callable[[Verdict], object] = lambda verdict: None,
     ) -> tuple[Verdict, ...]:
-        """Check that every event is unchanged. Return a verdict for each history and, unless you
-        name one, a last verdict for the database, whose ``conversation`` is None. See
+        """Check that every event is unchanged. Return a verdict for each history. If you name no
+        history, a last verdict, with the ``conversation`` None, is about the database. See
         ``maintenance.verify.verify``.
         """
         verdicts = verify.verify(self._store, conversation, published, start=start)
@@ -140,12 +142,13 @@ class Maintenance:
         decrypt: bool = False,
         on_result: Callable[[Rekeyed], object] = lambda rekeyed: None,
     ) -> tuple[Rekeyed, ...]:
-        """Encrypt and compress stored events again with the settings of this store. By default,
-        rewrite the events of all histories; otherwise rewrite the events of the named histories and
-        their companions. Return the outcome for each history. See ``maintenance.rekey.rekey``.
+        """Encrypt and compress stored events again with the settings of this store. By default, the
+        events of all histories are rewritten. If you name histories, only their events and the
+        events of their companions are rewritten. Return the outcome for each history. See
+        ``maintenance.rekey.rekey``.
 
-        If the store has keys, the last result names the files and tables outside the store that
-        hold texts of the store unencrypted (``plain``).
+        If the store has keys, the last result lists the files and tables outside the store with
+        unencrypted texts of the store (``plain``).
         """
         names = and_companions(self._store, conversations)
         rekeyed = rekey.rekey(self._store, *names, decrypt=decrypt)
@@ -158,7 +161,7 @@ class Maintenance:
     ) -> BackedUp:
         """Copy the store to a new file and verify the copy. See ``maintenance.backup.back_up``.
 
-        As long as the file exists, receipts of later erasures name it in ``unconfirmed``.
+        While the file exists, receipts of later erasures list it in ``unconfirmed``.
         """
         with noted(self._store, "backup", path):
             return backup.back_up(self._store, path, on_progress)
@@ -177,14 +180,15 @@ class Maintenance:
         *,
         on_result: Callable[[Archived], object] = lambda archived: None,
     ) -> tuple[Archived, ...]:
-        """Move the events of the conversations whose last event is older than ``older_than``, which
-        is a span or a moment, to the object store ``to``, a URL such as ``s3://bucket/prefix``.
-        Each conversation becomes one object. With ``where``, archive only conversations that have
-        the attributes in ``where``. Return the outcome for each conversation.
+        """Move the events of old conversations to an object store. A conversation is old if its
+        last event is older than ``older_than``, a span or a moment. ``to`` is the URL of the object
+        store, such as ``s3://bucket/prefix``. A conversation becomes a single object. With
+        ``where``, only conversations with these attributes are archived. Return the outcome for
+        each conversation.
 
         Lists, figures, versions and heads stay in the store. The first use of an archived
-        conversation restores it. ``maintenance.archive.archive`` describes the errors and which
-        conversations stay; see also ``docs/how-to/archiving.md``. This method needs the extra
+        conversation restores it. ``maintenance.archive.archive`` describes the errors, and the
+        conversations that stay. See also ``docs/how-to/archiving.md``. This method needs the extra
         ``archive`` of the package.
         """
         if isinstance(older_than, datetime):
@@ -192,14 +196,17 @@ class Maintenance:
         else:
             before = self._ago(older_than)
         rows = [row for row in conversations_with(self._store, where, before) if not row.archived]
-        # lists show figures of the events, so the figures are made now
+        # Lists show figures of the events, so the figures are made before the events leave the
+        # store.
         recent_conversations(self._store.database, {}, limit=1, after=None, age_max_s=0)
         FiguresOfStore(self._store).refresh()
         outcomes = (archive.archive(self._store, row.id, to) for row in rows)
         return _all_results(outcomes, on_result)
 
     def _ago(self, span: timedelta) -> datetime:
-        """Return the moment that is ``span`` ago. Raises ``InvalidArgument``."""
+        """Return the moment that is ``span`` ago. Raises ``InvalidArgument`` if ``span`` is not a
+        timedelta or is negative.
+        """
         value: object = span
         if not isinstance(value, timedelta) or value < timedelta():
             raise InvalidArgument(
@@ -218,16 +225,16 @@ class Maintenance:
         detach_forks: bool = False,
     ) -> Expired:
         """Erase the conversations whose last event is older than ``older_than``, and vacuum the
-        store once. With ``where``, erase only conversations that have the attributes in ``where``.
-        With ``dry_run`` erase nothing, and return the conversations that would be erased.
+        store once. With ``where``, only conversations with these attributes are erased. With
+        ``dry_run``, nothing is erased, and the conversations that would be erased are returned.
 
-        A conversation stays if it has a younger fork, a new event, or a worker with its lease;
-        ``stay`` of the result says why. A later call erases such a conversation. ``detach_forks``
-        gives younger forks a copy of the shared events. If a reader prevents the vacuum,
-        ``bytes_pending`` is true: call ``vacuum`` later. Raises the errors that ``Histories.erase``
-        and ``Histories.list`` raise. Durability: conversations are erased one after the other, each
-        one for good. Cost: the method reads the list of conversations, deletes the events of the
-        erased conversations, and makes one vacuum.
+        A conversation stays if it has a younger fork, a new event, or a worker with its lease.
+        ``stay`` of the result lists the reasons. A later call erases such a conversation.
+        ``detach_forks`` gives younger forks a copy of the shared events. If a reader prevents the
+        vacuum, ``bytes_pending`` is true: call ``vacuum`` later. Raises the errors of
+        ``Histories.erase`` and ``Histories.list``. Durability: the conversations are erased in
+        turn, and every finished erasure is permanent. Cost: the method reads the list of
+        conversations, deletes the events of the erased conversations, and vacuums once.
         """
         rows = conversations_with(self._store, where, self._ago(older_than))
         expected = {row.id: row for row in rows}
@@ -243,7 +250,7 @@ class Maintenance:
             stay.append,
         )
         if erased_rows and not dry_run:
-            with suppress(StoreUnavailable):  # an earlier reader still needs the bytes
+            with suppress(StoreUnavailable):  # An earlier reader still needs the bytes.
                 self.vacuum()
         is_pending = bool(erased_rows) and self._store.database.bytes_pending
         return Expired(
@@ -263,19 +270,20 @@ class Maintenance:
         with_summaries: bool = False,
         dry_run: bool = False,
     ) -> RedactionReport:
-        """Redact the events that contain a text; case and accents do not matter. If texts beside
-        the records of a source contain the text, erase these texts too. By default, all
-        conversations are searched; ``where`` selects the conversations with the attributes in
-        ``where``, and ``older_than`` selects the events that were recorded longer ago. With
-        ``dry_run`` redact nothing, and return the events that would be redacted.
+        """Redact the events that contain a text. Case and accents do not matter. Texts beside the
+        records of a source that contain the text are erased too. The default is to search all
+        events of all conversations. ``where`` selects conversations by their attributes, and
+        ``older_than`` selects events that were recorded longer ago. With ``dry_run``, nothing is
+        redacted, and the events that would be redacted are returned.
 
-        The result says where the store still contains the text, which places were searched, and
-        which places were not searched, such as other files and encoded text. See ``History.redact``
-        for the events that are redacted with an event, and for ``with_summaries``. The bytes stay
-        in a SQLite file until ``vacuum``. Raises ``InvalidArgument`` for an empty text, and if the
-        reason or ``by`` contains the text, since the receipt stores them.
+        The result lists the places where the store still contains the text. It also lists the
+        places that were searched, and the places that were not searched, such as other files and
+        encoded text. See ``History.redact`` for the events that are redacted with an event, and for
+        ``with_summaries``. In a SQLite file, the bytes stay until ``vacuum``. Raises
+        ``InvalidArgument`` for an empty text. The same error is raised if the reason or ``by``
+        contains the text, because the receipt stores them.
 
-        Durability: each receipt is on disk when the method returns. Cost: the method reads all
+        Durability: the receipts are on disk when the method returns. Cost: the method reads all
         events and records of the searched conversations twice.
         """
         holds = holding(text)
@@ -302,13 +310,14 @@ class Maintenance:
         damaged: str | os.PathLike[str] | None = None,
         on_result: Callable[[Moved], object] = lambda moved: None,
     ) -> tuple[Moved, ...]:
-        """Copy every history of another store, or only the named histories and their companions,
-        into this store. Return the outcome for each history. A history with a ``problem`` was not
-        copied, or only in part. See ``maintenance.copy.copy_store``.
+        """Copy the histories of another store into this store. The default is all histories. If you
+        name histories, they are copied with their companions. Return the outcome for each history.
+        A history with a ``problem`` was not copied, or only in part. See
+        ``maintenance.copy.copy_store``.
 
         ``damaged`` is the path of a file. With ``damaged``, a damaged history is copied up to its
-        first damaged event, and each later readable event becomes a line of JSON in the file. Only
-        the owner of the file can read it.
+        first damaged event. Its later readable events become lines of JSON in this file. Only the
+        owner of this file can read it.
         """
         store = _store_of(source)
         names = and_companions(store, conversations)
@@ -324,7 +333,7 @@ class Maintenance:
         on_result: Callable[[UnequalConversation], object] = lambda unequal: None,
     ) -> tuple[UnequalConversation, ...]:
         """Return the histories of another store whose heads differ from the heads in this store. If
-        histories are named, only the named histories and their companions are compared. See
+        you name histories, only they and their companions are compared. See
         ``maintenance.copy.compare_stores``.
         """
         store = _store_of(source)
@@ -335,9 +344,9 @@ class Maintenance:
 def _all_results(
     results: Generator[_T, None, None], on_result: Callable[[_T], object]
 ) -> tuple[_T, ...]:
-    """Read an iterator to its end, call ``on_result`` with each result, and return all results."""
     collected: list[_T] = []
-    # The iterator is closed at once if on_result raises: a copy has threads and an open file.
+    # If on_result raises, the iterator is closed at once, because a copy has threads and an open
+    # file.
     with closing(results):
         for result in results:
             on_result(result)
@@ -346,8 +355,8 @@ def _all_results(
 
 
 def _with_plain_text(store: Store, results: Iterable[Rekeyed]) -> Generator[Rekeyed, None, None]:
-    """Yield the outcomes of a rekey. The last outcome has the names of all files and tables with
-    unencrypted texts.
+    """Yield the outcomes of a rekey. The last outcome lists all files and tables with unencrypted
+    texts.
     """
     for result in results:
         is_last = result.bytes_pending is not None
@@ -358,7 +367,7 @@ def _write_the_rest(
     store: Store, new: Store, moved: Iterable[Moved], path: Path
 ) -> Generator[Moved, None, None]:
     """Yield the outcomes, and write the readable events that could not be copied to a file. The new
-    store notes the file, since the damaged store may not be writable.
+    store notes this file, because the damaged store may not be writable.
     """
     with noted(new, "export", path), whole_file(path) as file:
         for outcome in moved:
@@ -384,9 +393,8 @@ def _write_the_rest(
 
 
 def _readable_from(store: Store, conversation: str, start: int) -> Iterator[Logged]:
-    """Yield the readable events. A fork and the conversation with which the fork shares events are
-    read one after the other, so that damage in one conversation does not end the reading of the
-    other one.
+    """Yield the readable events. A fork and its parent are read separately, so that damage in one
+    of them does not end the reading of the other.
     """
     row = store.conversation(conversation)
     begins = max(start, row.parent_version or 0)
@@ -399,7 +407,7 @@ def finish_erasing(
     on_stay: Callable[[str], object] | None = None,
 ) -> tuple[ConversationRow, ...]:
     """Read ``iter_erased`` to its end, and return the rows of the erased conversations. For a
-    conversation that stays, call ``on_stay`` with the reason; without ``on_stay``, raise the last
+    conversation that stays, call ``on_stay`` with the reason. Without ``on_stay``, raise the last
     error after all conversations.
     """
     erased: list[ConversationRow] = []
@@ -424,12 +432,12 @@ def conversations_with(
     and_shared: bool = False,
 ) -> list[ConversationRow]:
     """Return the conversations that have all of ``attributes``, with their companions. With
-    ``before``, return only conversations that got no event and no imported record after this
-    moment, and whose companions got no event and no record.
+    ``before``, return only conversations without an event or an imported record after this moment.
+    Their companions must have no later event or record either.
 
-    A companion may belong to all conversations below a path, such as ``app/user``. A shared
-    companion is left out if any of the conversations below its path is left out. A shared companion
-    is also left out if it does not have the attributes itself, unless ``and_shared`` is set.
+    A companion may belong to all conversations below a path, such as ``app/user``. Such a shared
+    companion is left out if any conversation below its path is left out. A shared companion is also
+    left out if it does not have the attributes itself, unless ``and_shared`` is set.
     """
     ids = ids_with(store, attributes) if attributes else None
     rows = [row for row in store.iter_conversations() if row.erased_at is None]
@@ -457,13 +465,12 @@ def conversations_with(
 
 
 def _paths_of(ids: Iterable[str]) -> set[str]:
-    """Return the given ids and all paths above them: for ``a/b/c`` also ``a/b`` and ``a``."""
+    """Return the ids and all paths above them: for ``a/b/c`` also ``a/b`` and ``a``."""
     paths = {path for name in ids for path in accumulate(name.split("/"), "{}/{}".format)}
     return paths - {""}
 
 
 def ids_with(store: Store, attributes: Mapping[str, Any]) -> set[str]:
-    """Return the ids of the conversations that have all of ``attributes``."""
     ids = set[str]()
     after = None
     while True:
@@ -478,12 +485,12 @@ def ids_with(store: Store, attributes: Mapping[str, Any]) -> set[str]:
 def and_forks(
     store: Store, rows: Iterable[ConversationRow], except_ids: Container[str] = frozenset()
 ) -> list[ConversationRow]:
-    """Return conversations and their forks, each once, without the forks ``except_ids``. Cost: the
-    function looks up each conversation and each fork.
+    """Return conversations and their forks without repetition. The forks ``except_ids`` are left
+    out. Cost: the function looks up each conversation and each fork.
     """
     rows_by_id = {row.id: row for row in rows}
     for name in [row.id for row in rows_by_id.values() if row.erased_at is None]:
-        with suppress(ConversationErased):  # it was erased after it was listed
+        with suppress(ConversationErased):  # The conversation was erased after it was listed.
             forks = store.forks_sharing(name, NOT_RECORDED)
             rows_by_id |= {
                 fork: store.conversation(fork)
@@ -503,8 +510,8 @@ def erase_conversations(
     expected: Mapping[str, ConversationRow] | None = None,
     complete: bool = True,
 ) -> tuple[ConversationRow, ...]:
-    """Erase conversations with their companions. Return the tombstones; see ``iter_erased``. If a
-    conversation stays, all other conversations are erased first, and then the error of the last
+    """Erase conversations with their companions, and return the tombstones: see ``iter_erased``. If
+    a conversation stays, all other conversations are erased first. Then the error of the last
     conversation that stays is raised.
     """
     work = iter_erased(
@@ -532,11 +539,11 @@ def iter_erased(
     dry_run: bool = False,
 ) -> Iterator[tuple[ConversationRow, EventStoreError | None]]:
     """Erase conversations while this iterator is read. Forks are erased before the conversations
-    whose events they share, and companions after their conversations. For each erased conversation,
-    and with ``with_forks`` for each erased fork, yield its tombstone and None. For a conversation
-    that stays, yield its row and the error. A conversation stays if it has a newer event than its
-    row in ``expected``, or if ``stays`` returns an error for it. With ``dry_run``, erase nothing,
-    and yield rows instead of tombstones.
+    whose events they share. Companions are erased after their conversations. For an erased
+    conversation, yield its tombstone and None. With ``with_forks``, this includes the erased forks.
+    For a conversation that stays, yield its row and the error. A conversation stays if it has a
+    newer event than its row in ``expected``, or if ``stays`` returns an error for it. With
+    ``dry_run``, erase nothing, and yield rows instead of tombstones.
     """
     if with_forks and detach_forks:
         raise InvalidArgument(
@@ -558,7 +565,7 @@ def iter_erased(
             yield row, reason_to_stay
             continue
         forks = and_forks(store, [row], erased_ids)[1:]
-        forks.reverse()  # a fork of a fork first
+        forks.reverse()  # A fork of a fork comes first.
         sources = source_files(store, [member.id for member in (row, *forks)])
         origins = forked_from(store, row.id)
         erased_rows = [*forks, row] if with_forks else [row]
@@ -617,7 +624,9 @@ def _depth(row: ConversationRow, rows: dict[str, ConversationRow]) -> int:
 
 
 def cleared(store: Store) -> bool:
-    """Vacuum the tables of a server once for all erasures. Return whether bytes are pending."""
+    """Vacuum the tables of a server once for all erasures. Return whether bytes are still
+    pending.
+    """
     _clear(store)
     return store.database.bytes_pending
 
@@ -627,8 +636,8 @@ def _clear(store: Store) -> None:
 
 
 def files_to_note(backup: str, former: str | None) -> set[str]:
-    """Return the names of files that may contain data which is erased from a restored store later:
-    the backup, and the files that the former store knows.
+    """Return the names of files that may contain data that is later erased from a restored store.
+    They are the backup, and the files that the former store knows.
     """
     names = {f"backup {os.path.abspath(backup)}"}
     if former is not None and os.path.exists(former):
@@ -640,8 +649,8 @@ def files_to_note(backup: str, former: str | None) -> set[str]:
 
 def in_plain_text(store: Store) -> tuple[str, ...]:
     """Return the names of everything that may contain events of an encrypted store as plain text:
-    the names of ``holders``, without fully encrypted stores. Cost: the function looks up each name,
-    and each conversation of the stores among these names.
+    see ``holders``. Stores that are fully encrypted are left out. Cost: the function looks up each
+    name, and each conversation of the stores among these names.
     """
     names = holders(store, read_models(store))
     keys = store.database.settings.keys
@@ -665,7 +674,7 @@ def holds_plain_events(store: Store) -> bool:
     checked. Cost: the function looks up each conversation.
     """
     for conversation in rekey.named_or_all(store.database, ()):
-        with suppress(KeyUnavailable):  # then the conversation is encrypted
+        with suppress(KeyUnavailable):  # A conversation with a missing key is encrypted.
             if (
                 conversation.erasure is None
                 and conversation.version
@@ -676,7 +685,9 @@ def holds_plain_events(store: Store) -> bool:
 
 
 def _store_of(source: Store | _Histories) -> Store:
-    """Return the store from which to copy, or with which to compare. Raises ``TypeError``."""
+    """Return the store of ``source``. Raises ``TypeError`` if ``source`` is neither a store nor an
+    object that has a store.
+    """
     store = source if isinstance(source, Store) else getattr(source, "store", None)
     if not isinstance(store, Store):
         raise TypeError(f"source must be what foldlog.open(URL) returns, not {source!r:.60}")

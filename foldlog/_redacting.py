@@ -1,5 +1,5 @@
-"""Redact events and everything that repeats their content. Find the events of a store that contain
-a text, or that are old.
+"""This module redacts events and everything that repeats their content. It also finds the events of
+a store that contain a text, or that are old.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ NOT_SEARCHED = (
 """The places that are not searched for a text."""
 
 _TOGETHER = 1_000
-"""The maximum number of events that are redacted in one transaction."""
+"""The maximum number of events that are redacted in a transaction."""
 _IN_TOMBSTONE = (
     "the tombstone of the erased conversation {!r} contains the text, and stays in this store; copy"
     " the other conversations to a new one with foldlog store copy FROM TO ID …"
@@ -120,7 +120,8 @@ class Chosen(NamedTuple):
 
 
 class RedactionReport(NamedTuple):
-    """The result of ``redact_matching``, or with ``dry_run`` the result that it would have.
+    """The result of ``redact_matching``. With ``dry_run``, it is the result that the call would
+    have.
 
     ``events``        the ids of the redacted events, by their conversations
     ``beside``        the conversations whose sources had the text beside their records; everything
@@ -146,7 +147,7 @@ class Redacting:
     """Finds the events of some conversations that contain a text or are older than ``before``, and
     redacts them.
 
-    ``problems`` are the conversations that cannot be searched. ``everywhere`` says that ``rows``
+    ``problems`` are the conversations that cannot be searched. ``everywhere`` is true if ``rows``
     are all conversations of the store.
     """
 
@@ -164,7 +165,7 @@ class Redacting:
         self.holds = holds
         self.everywhere = everywhere
         self.store_of = cache(lambda name: bound_store(store, name)[1])
-        """Returns a store that is bound to the conversation that has an id now. So no later
+        """Returns a store that is bound to the conversation that now has an id. So no later
         conversation with this id is redacted.
         """
         self.problems: dict[str, str] = {}
@@ -209,13 +210,13 @@ class Redacting:
         asked: Mapping[str, Sequence[int]] = {},
         on_events: Callable[[int], object] = lambda count: None,
     ) -> tuple[list[RedactionReceipt], list[Problem]]:
-        """Redact the chosen events. In a conversation that ``asked`` names, redact only the events
-        whose ids ``asked`` names. Return the receipts, and the events that stay. Raises
+        """Redact the chosen events. If ``asked`` contains a conversation, only the events with the
+        ids in ``asked`` are redacted in it. Return the receipts, and the events that stay. Raises
         ``CannotRedact`` if ``chosen`` has only one event and this event cannot be redacted.
 
-        Events are redacted from the last to the first, since a document may be stored as a
-        difference to an earlier event. Events of companions come first, since they are found by the
-        content of the conversation's own events.
+        Events are redacted from the last to the first, because a document may be stored as a
+        difference to an earlier event. Events of companions come first, because they are found by
+        the content of the conversation's own events.
         """
         receipts = list[RedactionReceipt]()
         stay = list[Problem]()
@@ -278,7 +279,7 @@ class Redacting:
         readable = [name for name in names if name not in self.problems]
         imported = source_files(self.store, readable)
         for name in self.problems:
-            # A search names the missing key; the other conversations are redacted and reported.
+            # A search reports the missing key. All other conversations are redacted and reported.
             with suppress(KeyUnavailable):
                 imported |= source_files(self.store, [name])
         noted = erased_sources(self.store)
@@ -303,13 +304,13 @@ class Redacting:
         )
 
     def _find_events(self, *, redacted_too: bool = False) -> dict[str, list[Event]]:
-        """Return the events to redact. With ``redacted_too``, include events that were redacted.
-        Shared events of a fork are found in the conversation to which they belong, unless this
-        conversation is not searched.
+        """Return the events to redact. With ``redacted_too``, include events that were redacted. A
+        shared event of a fork is found in its own conversation, unless this conversation is not
+        searched.
         """
         events_by_name: dict[str, list[Event]] = {}
         searched_ids = {row.id for row in self.rows}
-        # Forks come first: their documents may be differences to values that they share.
+        # Forks come first, because their documents may be differences to values that they share.
         for row in sorted(self.rows, key=lambda row: row.created_at, reverse=True):
             start = row.parent_version or 0 if row.parent in searched_ids else 0
             try:
@@ -349,7 +350,7 @@ def _ids_of(chosen: Chosen) -> dict[str, list[int]]:
 
 
 def _batches(ids_of: Mapping[str, Sequence[int]]) -> Iterator[tuple[str, list[int]]]:
-    """Yield groups of events. Each group is redacted in one transaction."""
+    """Yield groups of events. A group is redacted in a single transaction."""
     for name in sorted(ids_of, key=lambda name: not companion_of(name)):
         ids = [*dict.fromkeys(ids_of[name])]
         for at in range(0, len(ids), _TOGETHER):
@@ -359,7 +360,7 @@ def _batches(ids_of: Mapping[str, Sequence[int]]) -> Iterator[tuple[str, list[in
 def redact_matching(
     redacting: Redacting, *, reason: str, by: str | None, with_summaries: bool, dry_run: bool
 ) -> RedactionReport:
-    """Find the events to redact, redact these events unless ``dry_run`` is set, and search the text
+    """Find the events to redact, redact them unless ``dry_run`` is set, and search the text
     again.
     """
     chosen = redacting.choose(with_summaries=with_summaries)
@@ -380,7 +381,6 @@ def redact_matching(
 def unconfirmed_by(
     chosen: Chosen, receipts: Iterable[RedactionReceipt], files: Iterable[str]
 ) -> tuple[str, ...]:
-    """Return the names of everything that may still contain the redacted content, each once."""
     of_receipts = (name for receipt in receipts for name in receipt.unconfirmed)
     return tuple(dict.fromkeys([*chosen.unread, *of_receipts, *files]))
 
@@ -399,8 +399,8 @@ def redacted(
     with_summaries: bool,
     for_content: bool = True,
 ) -> RedactionReceipt:
-    """Redact events and everything that may repeat their content: see ``History.redact``. If events
-    are redacted because of their age and not ``for_content``, other histories may still import
+    """Redact events and everything that may repeat their content: see ``History.redact``. Without
+    ``for_content``, events are redacted because of their age. Then other histories may still import
     equal records that have neither an id nor a time.
     """
     by = check_text("by", _user() if by is None else by)
@@ -421,7 +421,7 @@ def redacted(
     )
     receipt: RedactionReceipt | None = None
     redacted_ids: set[tuple[str, int]] = set()
-    # Other programs may append an event that has to be redacted too, so repeat until nothing new is
+    # Other programs may append an event that must be redacted too, so repeat until no new event is
     # found.
     while True:
         events_by_name = all_that_goes(store, events_by_name, unread, with_summaries=with_summaries)
@@ -441,7 +441,8 @@ def redacted(
             }
         touched = {conversation}
         for name, ids in ids_by_name.items():
-            with suppress(ConversationErased):  # it was erased after it was found
+            # The conversation was erased after the event was found.
+            with suppress(ConversationErased):
                 touched |= {name, *(store.forks_sharing(name, min(ids)) if ids else ())}
         sources = source_files(store, sorted(touched))
         further_ids = [
@@ -459,8 +460,8 @@ def redacted(
 
 
 def _is_named(event: Event) -> bool:
-    """Return whether the record of an event has an id or a time. No other history has an equal
-    record with an id or a time by chance.
+    """Return whether the record of an event has an id or a time. Such a record is never in another
+    history by chance.
     """
     origin = event.origin
     return origin is not None and (
@@ -469,8 +470,8 @@ def _is_named(event: Event) -> bool:
 
 
 def asked_for(store: Store, conversation: str, event_ids: Iterable[int]) -> list[Event]:
-    """Return the existing events with these ids, each once. The id of a summary stands for its
-    condensation.
+    """Return the existing events with these ids, without repetition. The id of a summary stands for
+    its condensation.
     """
     wanted_ids = dict.fromkeys(
         summary_of(event_id) if event_id < NOT_RECORDED else event_id for event_id in event_ids
@@ -484,7 +485,6 @@ def asked_for(store: Store, conversation: str, event_ids: Iterable[int]) -> list
 
 
 def documents_lost(store: Store, conversation: str, event_ids: Sequence[int]) -> tuple[str, ...]:
-    """Return the documents whose newest values are in the events with the ids ``event_ids``."""
     newest = store.query(conversation, partial(newest_documents, version=None))
     return tuple(name for name, event_id in newest.items() if event_id in event_ids)
 
@@ -496,10 +496,10 @@ def all_that_goes(
     *,
     with_summaries: bool,
 ) -> dict[str, list[Event]]:
-    """Return the given events and all events that have to be redacted with them: the events of
-    their source records, and the copies of all these events (``with_copies``). With summaries, also
-    return the condensations of the conversation and its forks that may quote the events, and the
-    copies of these condensations.
+    """Return these events and all events that must be redacted with them. They are the events of
+    the source records, and the copies of all these events: see ``with_copies``. With summaries,
+    also return the condensations that may quote the events, in the conversation and its forks, and
+    the copies of these condensations.
     """
     goes = with_copies(store, with_records(store, events_by_name), unread)
     if not with_summaries:
@@ -517,9 +517,7 @@ def all_that_goes(
 def with_records(
     store: Store, events_by_name: Mapping[str, Sequence[Event]]
 ) -> dict[str, list[Event]]:
-    """Return the given events, and all events of the records of these events: see
-    ``events_of_records``.
-    """
+    """Return these events, and all other events of their records: see ``events_of_records``."""
     all_ids = events_of_records(
         store, {name: [event.id for event in events] for name, events in events_by_name.items()}
     )
@@ -538,9 +536,9 @@ def with_records(
 def with_copies(
     store: Store, events_by_name: Mapping[str, Sequence[Event]], unread: list[str]
 ) -> dict[str, list[Event]]:
-    """Return the given events, and the events of companions that repeat the content of these
-    events. If a companion has unreadable events, these events are named in ``unread``. Cost: the
-    function reads the events of the companions, and of the conversations that have companions.
+    """Return these events, and the events of companions that repeat their content. ``unread`` gets
+    the names of the unreadable events of companions. Cost: the function reads the events of the
+    companions, and of the conversations that have companions.
     """
     result = {name: [*events] for name, events in events_by_name.items()}
     for name, events in events_by_name.items():
@@ -560,8 +558,8 @@ def with_copies(
 def _copies_beside(
     store: Store, row: ConversationRow, redacted_events: Sequence[Event], unread: list[str]
 ) -> Iterator[tuple[str, list[Event]]]:
-    """Yield each companion of a conversation, with the events of the companion that repeat the
-    content of ``redacted_events``.
+    """Yield the companions of a conversation with those of their events that repeat the content of
+    ``redacted_events``.
     """
     if not redacted_events:
         return
@@ -579,12 +577,16 @@ def _copies_beside(
 
 
 def _readable(store: Store, row: ConversationRow, start: int, unread: list[str]) -> Iterator[Event]:
-    """Yield the readable events from ``start`` on. Unreadable events are named in ``unread``."""
+    """Yield the readable events from ``start`` on. ``unread`` gets the names of the unreadable
+    events.
+    """
     return (each.event for each in sound(store, row.id, start, row.version, unread))
 
 
 def _user() -> str:
-    """Return the name of the user who runs this process, or the number of a user without a name."""
+    """Return the name of the user who runs this process. Return the number of a user without a
+    name.
+    """
     try:
         return getpass.getuser()
     except (KeyError, OSError):
@@ -592,8 +594,8 @@ def _user() -> str:
 
 
 def shown_by(store: Store, events_by_name: Mapping[str, Iterable[Event]]) -> dict[str, list[Event]]:
-    """Return the given events by the conversations that show them: the conversation of an event,
-    and the forks that share the event. Cost: the function looks up each event.
+    """Return the events by the conversations that show them: the conversation of an event, and the
+    forks that share it. Cost: the function looks up each event.
     """
     shown: dict[str, list[Event]] = {}
     for name, events in events_by_name.items():
@@ -611,9 +613,8 @@ def holders(
     sources: Iterable[str] = (),
 ) -> tuple[str, ...]:
     """Return the names of everything that may still contain erased content of these conversations,
-    by default of any conversation. The returned names are the read models and files in
-    ``unconfirmed``, the former files of restores, and the existing files and folders in
-    ``sources``.
+    by default of any conversation. They are the read models and files in ``unconfirmed``, the
+    former files of restores, and the existing files and folders in ``sources``.
     """
     names = [
         name
@@ -621,7 +622,7 @@ def holders(
         if may_hold(name, conversations) and path_in(name) != store.path
     ]
     noted_sources = {name: path_in(name) for name in names if name.startswith("imported ")}
-    # The store's own path is left out, since an open backup has a note of itself.
+    # The store's own path is left out, because an open backup has a note of itself.
     named = [told(store, name) for name in names if name not in noted_sources]
     for name in filter(is_gone, noted_sources):
         told(store, name)

@@ -1,7 +1,7 @@
-"""Search without an index: read the stored records and events.
+"""A search without an index, which reads the stored records and events.
 
-Each record or event is first searched as bytes, and parsed only if the bytes contain all words. An
-erasure has no index to clean.
+A record or an event is first searched as bytes, and parsed only if the bytes contain all words.
+Without an index, an erasure has no index to clean.
 """
 
 from __future__ import annotations
@@ -43,12 +43,10 @@ _ASCII = re.compile(rb"[!-\[\]-~]+")
 """Characters that JSON never escapes."""
 _BEFORE = 60
 _SNIPPET = 200
-"""The number of characters of a snippet before the first matching word, and of the whole
-snippet.
-"""
+"""The maximum number of characters of a snippet."""
 _PAGE: Final = 1_000
 _ANSWERED_WITHIN: Final = 200
-"""The number of events before a result among which its call is searched."""
+"""How many events before a result are searched for its call."""
 MayBeIn: TypeAlias = Callable[[bytes], bool]
 """A function that returns whether bytes in lower case may contain the words. Bytes that cannot
 contain the words need not be parsed.
@@ -56,7 +54,7 @@ contain the words need not be parsed.
 
 
 class Hit(NamedTuple):
-    """An event that matches.
+    """An event that matches a search.
 
     ``kind``        its label: user, agent, action, observation, error, …
     ``timestamp``   when it happened, without a zone if its source names none; None if the event
@@ -103,7 +101,7 @@ def search(
     seconds: float | None = None,
 ) -> Searched:
     """Return ``limit`` events that contain all the words. The conversation that was active last
-    comes first (see ``activity_of``), and each conversation begins with its last event. See
+    comes first (see ``activity_of``). Within a conversation, the last event comes first. See
     ``Histories.search``.
 
     ``among``    only conversations with these ids
@@ -111,7 +109,8 @@ def search(
     ``program``  only conversations that this program wrote: see ``written_by``
     ``seconds``  end after this time; the result says how many conversations were read
     """
-    from foldlog._figures.activity import written_by  # loads condensers, which no help needs
+    # This import loads condensers, which no help needs.
+    from foldlog._figures.activity import written_by
 
     criteria = _Criteria(words, kinds, tool, since, until)
     most = None if limit is None else check_whole("limit", limit, 0)
@@ -141,7 +140,7 @@ def search(
         except (CorruptEvent, KeyUnavailable, StoreDamaged) as error:
             unread.append(f"{row.id}: {error}")
             failed_count += 1
-            if failed_count == len(places):  # no conversation could be read
+            if failed_count == len(places):  # No conversation could be read.
                 raise
         hits += sorted(hits_here, key=lambda hit: -hit.id)
     return Searched(tuple(hits[:most]), read_count, len(places), tuple(unread))
@@ -154,9 +153,10 @@ def events_with(
     unread: list[str],
     text: Callable[[Event], str] = text_of,
 ) -> list[Event]:
-    """Return the events of one conversation whose ``text`` contains the words, oldest first. Add to
-    ``unread`` the problems of events that cannot be read. Raises ``ConversationNotFound`` and
-    ``ConversationErased``. Cost: the function reads the stored bytes of the conversation.
+    """Return the events of a conversation whose ``text`` contains the words, with the oldest event
+    first. The problems of events that cannot be read are added to ``unread``. Raises
+    ``ConversationNotFound`` or ``ConversationErased``. Cost: the function reads the stored bytes of
+    the conversation.
     """
     candidates = candidates_in(store, conversation, words.may_be_in, unread)
     matching = {
@@ -168,9 +168,9 @@ def events_with(
 def candidates_in(
     store: Store, conversation: str, may_be_in: MayBeIn, unread: list[str]
 ) -> Iterator[Event]:
-    """Yield the events of one conversation, in no order, for whose stored bytes in lower case
-    ``may_be_in`` is true. Redacted events are left out. Raises the errors that ``events_with``
-    raises. Cost: the function reads the stored bytes of the conversation.
+    """Yield the events of a conversation for whose stored bytes in lower case ``may_be_in`` is
+    true. The events come in no order. Redacted events are left out. Raises the errors of
+    ``events_with``. Cost: the function reads the stored bytes of the conversation.
     """
     for row, stop in _places(store, conversation, unread):
         for _, event in _Conversation(store, row, stop, unread).candidates(may_be_in):
@@ -181,9 +181,9 @@ def candidates_in(
 def _places(
     store: Store, conversation: str | None, unread: list[str]
 ) -> list[tuple[ConversationRow, int | None]]:
-    """Return the conversations to search, each with the version up to which to search it; None
-    stands for the end of the conversation. The conversation that was active last comes first. A
-    single conversation comes with the conversations whose events it shares.
+    """Return the conversations to search, with the versions up to which to search them. None stands
+    for the end of a conversation. The conversation that was active last comes first. A single
+    conversation comes with the conversations whose events it shares.
     """
     if conversation is None:
         rows = [row for row in _rows(store, unread) if row.erased_at is None]
@@ -204,10 +204,11 @@ def _places(
 def _last_active_first(
     store: Store, rows: list[ConversationRow], unread: list[str]
 ) -> list[ConversationRow]:
-    """Return conversations in the order of a search; if the figures are damaged, in the order in
-    which they were stored.
+    """Return conversations in the order of a search. If the figures are damaged, return them in the
+    order in which they were stored.
     """
-    from foldlog._figures.activity import activity_of  # loads condensers, which no help needs
+    # This import loads condensers, which no help needs.
+    from foldlog._figures.activity import activity_of
 
     try:
         return sorted(rows, key=activity_of(store), reverse=True)
@@ -240,12 +241,12 @@ def _rows(store: Store, unread: list[str]) -> list[ConversationRow]:
 
 
 class SearchTerms:
-    """The words of a search. A word matches the beginning of words; ``"several words"`` in quotes
-    must follow one another.
+    """The words of a search. A word matches the beginning of words. ``"Several words"`` in quotes
+    must follow each other in the text.
 
-    With ``every``, a text must contain all words, otherwise any word. Raises ``InvalidArgument`` if
-    the search has no word, unless ``may_be_none`` is set. With ``may_be_none``, a search without
-    words matches every text.
+    With ``every``, a text must contain all words, and otherwise any of the words. Raises
+    ``InvalidArgument`` if the search has no word, unless ``may_be_none`` is set. With
+    ``may_be_none``, a search without words matches every text.
     """
 
     def __init__(self, words: str, *, every: bool = True, may_be_none: bool = False) -> None:
@@ -272,18 +273,17 @@ class SearchTerms:
         return self._every(all(needle in data for needle in needles) for needles in self._needles)
 
     def places_in(self, text: str) -> list[int]:
-        """Return the first position of each word that the text contains."""
+        """Return the first positions of the words that the text contains."""
         matches = (pattern.search(text) for pattern in self.patterns)
         return [match.start() for match in matches if match is not None]
 
     def stand_in(self, text: str) -> bool:
-        """Return whether a text contains the words."""
         return self._every(pattern.search(text) for pattern in self.patterns)
 
 
 class _Criteria:
-    """The conditions that an event must meet: the words, kinds and times. ``tool`` is checked by
-    the caller, since it may need other events.
+    """The conditions that an event must meet: the words, kinds and times. The caller checks
+    ``tool``, because this check may need other events.
     """
 
     def __init__(
@@ -302,7 +302,7 @@ class _Criteria:
         self._until = None if until is None else check_time("until", until)
 
     def hit(self, conversation: str, event: Event, recorded_at: datetime) -> Hit | None:
-        """Return an event as a hit, if it meets the conditions."""
+        """Return an event as a hit if it meets the conditions, and otherwise None."""
         if not has_content(event) or (self._kinds and label(event) not in self._kinds):
             return None
         at = happened_at(event, recorded_at)
@@ -337,7 +337,7 @@ class _Criteria:
 
 
 def _needles(term: str) -> Iterator[bytes]:
-    """Yield, for each word of a term, its longest part that JSON never escapes."""
+    """Yield the longest part of each word of a term that JSON never escapes."""
     for word in term.split():
         parts = _ASCII.findall(word.lower().encode())
         if parts:
@@ -345,7 +345,6 @@ def _needles(term: str) -> Iterator[bytes]:
 
 
 def _without_overlaps(spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Yield the spans that do not overlap an earlier span."""
     end = 0
     for start, stop in spans:
         if start >= end:
@@ -354,7 +353,7 @@ def _without_overlaps(spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, i
 
 
 class _Conversation:
-    """Searches one conversation, up to a version."""
+    """Searches a conversation up to a version."""
 
     def __init__(
         self, store: Store, row: ConversationRow, stop: int | None, unread: list[str]
@@ -385,7 +384,7 @@ class _Conversation:
 
     def _tool_of(self, event: Event) -> str | None:
         """Return the tool of a call or a result. The tool of a result that names no tool is the
-        tool of its call, which is searched shortly before the result.
+        tool of its call. The call is searched shortly before the result.
         """
         if isinstance(event, Action) or (isinstance(event, Observation) and event.tool):
             return event.tool
@@ -398,12 +397,13 @@ class _Conversation:
 
     def candidates(self, may_be_in: MayBeIn) -> Iterator[tuple[datetime, Event]]:
         """Yield the events for whose stored bytes ``may_be_in`` is true, with their times of
-        recording, in no order. Cost: the method reads the blocks of records, and the events without
-        a record.
+        recording. The events come in no order. Cost: the method reads the blocks of records, and
+        the events without a record.
         """
         if self._source is not None:
             yield from self._in_records(self._source, may_be_in)
-        # Events of records were found by their records, so search only the events between them.
+        # Events of records were found by their records, so only the events in between are searched
+        # here.
         start = self._row.parent_version or 0
         for first, count in sorted(
             place for place in self._events_of_records.values() if place[0] >= start
@@ -450,7 +450,6 @@ class _Conversation:
     def _in_events(
         self, start: int, stop: int, may_be_in: MayBeIn
     ) -> Iterator[tuple[datetime, Event]]:
-        """Yield candidates among events without a record."""
         name = self._row.id
         while start < stop:
             end = min(start + _PAGE, stop)
@@ -465,7 +464,7 @@ class _Conversation:
             try:
                 candidates = self._store.query(name, rows)
             except (CorruptEvent, StoreDamaged):
-                yield from self._events(start, end)  # reads the events around the damage
+                yield from self._events(start, end)  # This call reads the events around the damage.
             else:
                 for row in candidates:
                     yield from self._events(row.id, row.id + 1)
@@ -473,7 +472,7 @@ class _Conversation:
 
 
 def hits_document(words: str, result: Searched, limit: int) -> documents.HitsDocument:
-    """Return the JSON document of a search. The caller searched with ``limit + 1``, so that the
+    """Return the JSON document of a search. The caller must search with ``limit + 1``, so that the
     document can say whether more events match.
     """
     hits = (

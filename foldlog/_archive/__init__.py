@@ -1,5 +1,5 @@
-"""Import sources. A source is stored unchanged; the events of its conversation are made at the
-first use.
+"""This package imports sources. A source is stored unchanged. The events of its conversation are
+made at its first use.
 
 importing.py   what is found at some paths; reading.py: read it in blocks
 comparing.py   decide whether it is new, longer than the stored source, or a fork
@@ -41,7 +41,8 @@ def makes_events(store: Store) -> Store:
             restore(store.database, pending.conversation)
             return None
         if store.database.recorder.writable:
-            from foldlog._archive.projecting import make_events  # most processes need no format
+            # Most processes need no format, so this import comes late.
+            from foldlog._archive.projecting import make_events
 
             make_events(store, pending.conversation)
             return None

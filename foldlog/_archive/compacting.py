@@ -1,9 +1,9 @@
 """A compaction that a program reported to a hook, but has not yet written into its file.
 
-Claude Code writes a compaction only after its hooks ran. While its hooks run, the View of the file
-shows events that the compaction has dropped. So foldlog notes a compaction in the source, and
-reports the compaction as missing. An import deletes the note when the file has the compaction, or a
-later reply of the model without a compaction.
+Claude Code writes a compaction only after its hooks ran. While the hooks run, the View of the file
+shows events that the compaction has dropped. So foldlog notes the compaction in the source, and
+reports it as missing. An import deletes the note if the file has the compaction, or a later reply
+of the model without a compaction.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class Compacting(NamedTuple):
 
 
 class _Note(msgspec.Struct):
-    """The note of a source. ``at`` is the time when the hook ran, or empty if no compaction is
-    missing. ``compactions``, ``replies`` and ``shown`` (shown events) are the counts in the records
-    when the hook ran; one more compaction or reply ends the note. ``since`` is the value of
-    ``shown`` at the previous compaction.
+    """The note of a source about a compaction. ``at`` is the time when the hook ran. It is empty if
+    no compaction is missing. ``compactions``, ``replies`` and ``shown`` (shown events) are the
+    counts of records when the hook ran. A further compaction or reply ends the note. ``since`` is
+    the value of ``shown`` at the previous compaction.
     """
 
     at: str = ""
@@ -51,9 +51,9 @@ class _Note(msgspec.Struct):
 
 
 def note_compaction(store: Store, conversation: str) -> Compacting | None:
-    """Note that a program compacts a conversation now. Return None if the conversation has no
-    source, or a source whose format has no compactions. Noting one compaction twice changes
-    nothing.
+    """Note that a program is now compacting a conversation. Return None if the conversation has no
+    source, or if the format of its source has no compactions. A second note of the same compaction
+    changes nothing.
     """
 
     def note(transaction: Transaction) -> Compacting | None:
@@ -82,7 +82,7 @@ def note_compaction(store: Store, conversation: str) -> Compacting | None:
 
 
 def compacting(store: Store, conversation: str) -> Compacting | None:
-    """Return the compaction that the file of a conversation does not have yet, or None."""
+    """Return the compaction that is still missing in the file of a conversation, or None."""
 
     def read(reader: Reader) -> Compacting | None:
         source = source_of(Sources(store.database, reader), conversation)
@@ -103,7 +103,7 @@ def still_compacting(
         return {}
     now = _counted(skeleton)
     if note.at and now.compactions == note.compactions and _is_over(note, now):
-        note.shown = note.since  # the compaction did not come, so no event left the View
+        note.shown = note.since  # The compaction did not come, so no event left the View.
     if _is_over(note, now):
         note.at = ""
     return {_KEY: note}

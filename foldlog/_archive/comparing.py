@@ -1,4 +1,6 @@
-"""Compare a source with its stored records: is it new, longer, older, or a fork?"""
+"""This module compares a source with its stored records. The source may be new, longer, older, or a
+fork.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ _APART: Final = (
 
 
 class NewSource(NamedTuple):
-    """A source that is read as a whole and not written yet. ``size`` is in bytes.
+    """A source that is completely read and not written yet. ``size`` is in bytes.
 
     ``begin`` writes the source in a transaction. ``begin`` returns None if another process has
     stored the source first, or if the source is refused.
@@ -41,8 +43,8 @@ class NewSource(NamedTuple):
 
 
 class SourceImport(SourceWriter):
-    """The import of one source. ``named`` returns the name of the source's conversation. The
-    argument of ``named`` is the name that the records of the source have, or None.
+    """The import of a single source. ``named`` returns the name of the source's conversation. Its
+    argument is the name in the records of the source, or None.
     """
 
     def __init__(
@@ -61,7 +63,8 @@ class SourceImport(SourceWriter):
 
     def import_source(self) -> Imported:
         """Import the source. Raises ``VersionConflict`` if another process has stored the source
-        first, ``SourceRefused``, and ``NotAHistory``.
+        first, ``SourceRefused`` if the source may not be imported, and ``NotAHistory`` if it has no
+        records.
         """
         places: list[Place] = self.query(lambda sources: sources.places(self.place))
         if self._is_refused(self.place):
@@ -86,7 +89,7 @@ class SourceImport(SourceWriter):
         return self._import_compared(sources, places[-1])
 
     def read_new(self) -> NewSource | None:
-        """Read the whole of a source whose place is new. Return None if the source is empty or
+        """Read a source whose place is new completely. Return None if the source is empty or
         continues another conversation.
         """
         skeleton = self.skeleton
@@ -120,8 +123,8 @@ class SourceImport(SourceWriter):
 
     def _append_grown(self, place: Place, source: Source) -> Imported | None:
         """Append the new records of a log. Return None if the log does not begin with the bytes of
-        its last import, if the conversation got records from another place after that import, or if
-        somebody continued the conversation in foldlog.
+        its last import. Also return None if the conversation has later records from another place,
+        or was continued in foldlog.
         """
         reading = self.reading
         if type(self.found.reader) is not JsonLines or self.found.reader.is_packed:
@@ -137,7 +140,7 @@ class SourceImport(SourceWriter):
         return self._append_rest(source)
 
     def _append_rest(self, source: Source, skip: int = 0) -> Imported:
-        """Append the records from number ``skip`` on. The records before that number are already
+        """Append the records from number ``skip`` on. The records before this number are already
         stored.
         """
         records_before = source.records
@@ -149,7 +152,7 @@ class SourceImport(SourceWriter):
 
     def _is_continued_here(self, source: Source) -> bool:
         """Return whether somebody continued the conversation of a source in foldlog. New records of
-        a continued conversation's source become a fork.
+        such a source become a fork.
         """
         name = self.name_of(source.conversation)
         events_made = self.query(lambda sources: sources.made(source))
@@ -161,7 +164,6 @@ class SourceImport(SourceWriter):
         return not all(isinstance(event, DocumentChanges | Redaction) for event in later_events)
 
     def _new(self) -> Imported:
-        """Import a source whose place is new."""
         self._read_again()
         reading = self.reading
         skeleton = self.skeleton
@@ -181,7 +183,7 @@ class SourceImport(SourceWriter):
         if existing is not None and not (existing.erasure is not None and self.options.again):
             source = self.source(existing.key) if existing.erasure is None else None
             if existing.erasure is not None:
-                self.store.version(name)  # raises the error that says so
+                self.store.version(name)  # This call raises the error for an erased conversation.
             if source is None:
                 raise VersionConflict(name, 0, existing.version)
             return self._import_compared(self._own_forks(source, name))
@@ -190,8 +192,8 @@ class SourceImport(SourceWriter):
 
     def _go_on(self, skeleton: Skeleton, name: str) -> Imported | None:
         """Import a source that continues another history but does not contain it. Return None if
-        the continued history is not stored. Records that continue at the end of the conversation
-        ``name`` are appended to it; other records become a fork.
+        the continued history is not stored. If the records continue at the end of the conversation
+        ``name``, they are appended to it. Other records become a fork.
         """
         if skeleton.follows is None:
             return None
@@ -219,8 +221,9 @@ class SourceImport(SourceWriter):
         ]
 
     def _find_holder(self, names: Iterable[str], end: int, skeleton: Skeleton) -> Source | None:
-        """Return the source that has the record before number ``end``, or None. Search the families
-        of the conversations ``names`` in their order, and in each family the newest source first.
+        """Return the source that has the record before number ``end``, or None. The method searches
+        the families of the conversations ``names`` in their order. Within a family, it searches the
+        newest source first.
         """
         for name in names:
             source = self._source_named(name)
@@ -274,8 +277,8 @@ class SourceImport(SourceWriter):
         )
 
     def _read_again(self) -> None:
-        """Begin another pass over the source. The first record of the source gets the number after
-        the records that the source continues.
+        """Begin another pass over the source. The number of its first record follows the records
+        that the source continues.
         """
         self.reading = reading_of(self.found.path, self.found.reader)
         self.reading.records = len(self._hashes_shared) // HASH_BYTES
@@ -308,7 +311,7 @@ class SourceImport(SourceWriter):
             return self.outcome(0, self.name_of(source.conversation))._replace(is_older=is_older)
         self._check_redactions(sources, shared_count)
         if shared_count == 0 and place is not None:
-            # Another source is at this place now, which may name its own conversation.
+            # Another source is at this place now, and may name its own conversation.
             return self._new()
         if shared_count == source.records:
             self._read_again()
@@ -318,8 +321,9 @@ class SourceImport(SourceWriter):
         return self._fork(source, shared_count)
 
     def _check_redactions(self, sources: list[Source], shared_count: int) -> None:
-        """Raise ``SourceRefused`` for a source with a redacted record if the source was rewritten
-        before the redacted record, or if later records of the source repeat the redacted record.
+        """Raise ``SourceRefused`` for a source whose import would bring redacted text back. Either
+        the source was rewritten before the redacted record, or its later records repeat this
+        record.
         """
         for source in sources:
             redacted_numbers: set[int] = self.query(partial(Sources.all_redacted, source=source))
@@ -336,15 +340,15 @@ class SourceImport(SourceWriter):
             )
 
     def _is_provisional(self, source: Source, shared_count: int) -> bool:
-        """Return whether only the last record differs and no event was made of it. In that case the
-        program was still writing the last record at the earlier import.
+        """Return whether only the last record differs, and no event was made of it. The program was
+        then still writing the last record at the earlier import.
         """
         is_last = shared_count == source.records - 1 and shared_count >= source.from_record
         return is_last and source.made <= shared_count and shared_count not in source.redacted
 
     def _fork(self, source: Source, shared_count: int, chosen_name: str = "") -> Imported:
-        """Begin a fork of a source at its first record that differs. The fork gets the name
-        ``chosen_name``, or a free name by default.
+        """Begin a fork of a source at its first record that differs. The default name of the fork
+        is a free name.
         """
         while source.parent is not None and shared_count <= source.from_record:
             source = self.source(source.parent) or source

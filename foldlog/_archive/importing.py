@@ -1,11 +1,11 @@
-"""Import the sources at some paths. The new records of a source are appended. If a source differs
-from its stored records, its first different record begins a fork.
+"""This module imports the sources at some paths. The new records of a source are appended. If a
+source differs from its stored records, its first different record begins a fork.
 
-A *place* is the path of a file, the number of a source in the file, and the options of the import.
-An import is a copy. An import never removes or repairs stored records. A row of ``places`` stores
-which conversation a place became, and a hash identifies each record, so a second import decides
-nothing again. An import refuses an erased source. An import also refuses a source that was
-rewritten before a redacted record, since the redacted text could come back unrecognized.
+A *place* is the path of a file, the number of a source in this file, and the options of the import.
+An import is a copy. It never removes or repairs stored records. A row of ``places`` stores which
+conversation a place became, and a hash identifies each record. So a second import decides nothing
+again. An import refuses an erased source. An import also refuses a source that was rewritten before
+a redacted record, because the redacted text could come back unrecognized.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from foldlog.eventstore.sources.tables import Place, Source, Sources
 
 _TRIES: Final = 5
 _TOGETHER_BYTES: Final = 2 * 2**20
-"""The maximum number of bytes of short new sources in one transaction."""
+"""The maximum number of bytes of short new sources in a transaction."""
 _SHORT_BYTES: Final = 2**20
 _PLACE_BYTES: Final = 16
 _AtPlace = tuple[str, Source | None, Sequence[Place]]
@@ -45,8 +45,8 @@ _NO_HISTORY: Final = "contains no history that can be imported"
 
 
 class Failed(NamedTuple):
-    """A source whose import failed, and the error. ``added`` is the number of records of the source
-    that were stored before the error.
+    """A source whose import failed, and the error. ``added`` is how many records of the source were
+    stored before the error.
     """
 
     conversation: str
@@ -58,11 +58,11 @@ class Failed(NamedTuple):
 
 class Import:
     """Imports the sources at some paths with the same options. Iterate over an ``Import`` to import
-    the sources; the iteration yields an outcome for each source.
+    the sources. The iteration yields an outcome for each source.
 
     After an iteration, ``findings`` are the problems that belong to no source. ``left_out`` are the
-    files in folders that have no known format. ``not_opened`` are the files that were not read
-    because histories never have such names.
+    files in folders that have no known format. ``not_opened`` are the files that were not read,
+    because the files of histories never have such names.
 
     ``again``         also import a source that was erased, or redacted under another name
     ``only``          import only the history with this name from a file with several
@@ -123,7 +123,7 @@ class Import:
                 self.findings.append(ImportFinding(str(path), f"cannot be read: {error.strerror}"))
 
     def has_place(self, path: Path) -> bool:
-        """Return whether a file was imported with these options."""
+        """Return whether a file was already imported with these options."""
         return bool(self._places(self._place(path, 0)))
 
     def is_here(self, path: Path) -> bool:
@@ -139,8 +139,8 @@ class Import:
         return NotAHistory(path, _NO_HISTORY + (f"; {first}" if first else ""))
 
     def _check_is_one(self) -> None:
-        """Raise ``InvalidArgument`` if several sources would become one conversation. Cost: finding
-        the sources.
+        """Raise ``InvalidArgument`` if several sources would become the same conversation. Cost:
+        the method finds the sources.
         """
         count = 0
         for path in self._paths:
@@ -164,14 +164,16 @@ class Import:
                 yield from self._write_waiting()
                 yield self._import(found, place)
                 continue
-            # Short new sources wait, so that one transaction writes many of them.
+            # Short new sources wait, so that a single transaction writes many of them.
             self._waiting.append(new)
             if sum(waiting.size for waiting in self._waiting) >= _TOGETHER_BYTES:
                 yield from self._write_waiting()
         yield from self._write_waiting()
 
     def _sources_below(self, root: Path) -> Iterator[tuple[Found | Unchanged, bytes]]:
-        """Yield each source below a folder with its place. Report files that are not sources."""
+        """Yield each source below a folder with its place. Files that are not sources are
+        reported.
+        """
         numbers = dict[Path, Iterator[int]]()
         for found in histories(root, self._recognize, partial(self._look, root)):
             if isinstance(found, Unchanged):
@@ -192,9 +194,10 @@ class Import:
     # ----------------------------------------------------------------------------------
 
     def _look(self, root: Path, path: Path) -> Found | Unchanged | None:
-        """Return whether a file is unchanged, or else its format, if the first lines of the file or
-        its last import show the format. Return None if the file has to be examined. Cost: the
-        status of the file; for a log also its first lines, or all lines of its last import.
+        """Return whether a file is unchanged. For a changed file, return its format, if its first
+        lines or its last import show the format. Return None if the file must be examined. Cost:
+        the method reads the status of the file. For a log, it also reads the first lines, or all
+        lines of the last import.
         """
         place = self._place(path, 0)
         places = self._places(place)
@@ -210,8 +213,8 @@ class Import:
 
     def _recorded(self, path: Path, places: list[Place]) -> Format | None:
         """Return the format that the last import of a log recorded, if the log still begins with
-        the lines of that import. Return None for a log that does not begin with these lines. The
-        format of new lines is not checked, since new lines may have no known format.
+        the lines of that import. Otherwise return None. The format of new lines is not checked,
+        because new lines may have no known format.
         """
         if not places or not places[-1].taken:
             return None
@@ -224,7 +227,6 @@ class Import:
         return None if source is None else format_named(source.format)
 
     def _unchanged(self, path: Path) -> Iterator[Imported]:
-        """Yield the outcomes for the histories of an unchanged file."""
         number = 0
         places: Sequence[Place] = self._looked_up.pop(self._place(path, 0), ())
         while places:
@@ -265,7 +267,8 @@ class Import:
             try:
                 return source_import.import_source()
             except VersionConflict as error:
-                # Another process imports the source: compare with the records that it added.
+                # Another process imports the source, so compare it with the records of that
+                # process.
                 if next(tries) == _TRIES:
                     return Failed(name, found.format.name, found.path, error)
             except (EventStoreError, OSError) as error:
@@ -282,7 +285,7 @@ class Import:
         return SourceImport(self._store, found, place, self._options, name, state)
 
     def _short_and_new(self, found: Found, place: bytes) -> NewSource | None:
-        """Read a short source as a whole if its place is new. Return None for a long source, and
+        """Read a short source completely if its place is new. Return None for a long source, and
         for a source at a known place.
         """
         places = self._looked_up.pop(place, None)
@@ -293,12 +296,12 @@ class Import:
                 places = self._places(place)
             return None if places else self._source(found, place).read_new()
         except (EventStoreError, OSError):
-            return None  # the import of this source alone reports the error
+            return None  # A later import of this source alone reports the error.
 
     def _write_waiting(self) -> Iterator[Imported | Failed]:
-        """Write the short new sources in one transaction. A source that another process has begun
-        to store is imported in its own transaction. If one of the sources cannot be written, each
-        source is imported in its own transaction.
+        """Write the short new sources in a transaction. A source that another process has begun to
+        store is imported in its own transaction. If a source cannot be written, all these sources
+        are imported in their own transactions.
         """
         waiting = self._waiting
         self._waiting = []
@@ -317,8 +320,8 @@ class Import:
                 yield new.source_import.finish_new(new, source)
 
     def _name_function(self, name: str) -> Callable[[str | None], str]:
-        """Return a function that returns the name of a conversation: the name in the records of its
-        source, or by default ``name``.
+        """Return a function that returns the name of a conversation. It is the name in the records
+        of its source, or by default ``name``.
         """
 
         def name_source(recorded_name: str | None) -> str:
@@ -330,7 +333,6 @@ class Import:
 
 
 def _is_as_it_was(path: Path, places: list[Place]) -> bool:
-    """Return whether a file is unchanged since its last import."""
     return bool(places and places[-1].state and places[-1].state == state_of(path))
 
 

@@ -1,9 +1,9 @@
-"""Make the events of a source at the first use of its conversation, and later the events of its new
-records.
+"""This module makes the events of a source at the first use of its conversation, and later the
+events of its new records.
 
-A decoder always begins at the first record. The ids of the events of each record are stored
-together with the events. So the ids of the events of a record never change if other events are
-appended between these events, or if these events are redacted.
+A decoder always begins at the first record. The ids of a record's events are stored together with
+these events. So these ids never change, even if other events are appended in between, or if the
+events are redacted.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ from foldlog.eventstore.sources.tables import Source, Sources, SourcesToWrite
 
 SECRET: Final = "secret"
 """The field of a source with the secret for the salts of its events, in hexadecimal. With the
-secret, two copies of a store that each make the events get the same heads. The field is deleted
-when all events are made.
+secret, two copies of a store make events with equal heads. The field is deleted when all events are
+made.
 """
 SECRET_BYTES: Final = 32
 _EVENTS: Final = 1_000
-"""The maximum number of events in one transaction."""
+"""The maximum number of events in a transaction."""
 _TRIES: Final = 5
 
 
 class ReadOtherwise(EventStoreError):
     """This version of foldlog makes more or fewer events of a record than the version that made the
-    stored events. The stored events stay. To read a source again with this version, import the
-    source under another name.
+    stored events. The stored events stay. To read a source again with this version, import it under
+    another name.
     """
 
     def __init__(self, conversation: str, number: int) -> None:
@@ -68,11 +68,12 @@ class ReadOtherwise(EventStoreError):
 def make_events(store: Store, conversation: str) -> None:
     """Make the missing events of a conversation.
 
-    Each transaction writes some events, and the numbers of the records from which these events were
-    made. After a crash, the next call continues after the last stored event. Raises
-    ``ReadOtherwise``. Raises ``VersionConflict`` if other writers appended first several times
-    without making events. The events are on disk when the function returns. Cost: the function
-    reads nothing if all events are made, and otherwise all records.
+    A transaction writes some events, and the numbers of the records from which they were made.
+    After a crash, the next call continues after the last stored event. Raises ``ReadOtherwise`` if
+    a record now has more or fewer events than before. Raises ``VersionConflict`` if other writers
+    appended first several times without making events. Durability: the events are on disk when the
+    function returns. Cost: the function reads nothing if all events are made, and otherwise all
+    records.
     """
     tries = 0
     before = -1
@@ -99,9 +100,9 @@ def decoded(
     decoder: RecordDecoder | None = None,
 ) -> Iterator[tuple[int, list[Event]]]:
     """Yield the number of each record, and the events that are made of it. ``events_of_records``
-    maps the number of each record whose events are stored to the id of its first event and the
-    number of its events; the yielded events have the stored ids. The events of record ``start`` and
-    of all later records get the ids from ``version`` on.
+    maps the number of a record with stored events to the id of its first event and the number of
+    its events. The yielded events have the stored ids. The events of record ``start`` and of all
+    later records get the ids from ``version`` on.
     """
     format = format_named(source.format)
     if decoder is None:
@@ -115,7 +116,7 @@ def decoded(
                 decoder.skip_to(version)
             try:
                 events = events_of(decoder, format, value)
-            except NotAnEvent:  # the import has reported it
+            except NotAnEvent:  # The import has already reported this problem.
                 events = []
             yield number, events
             number += 1
@@ -127,8 +128,8 @@ def change_of_documents(
     documents: Mapping[str, Any],
     attributes: Mapping[str, Any] | None = None,
 ) -> DocumentChanges | None:
-    """Return the event that changes the documents and attributes of a conversation to the values
-    ``documents`` and ``attributes``. Return None if the conversation has these values already.
+    """Return the event that changes the documents and attributes of a conversation to these values.
+    Return None if the conversation has these values already.
     """
     database = store.database
 
@@ -155,7 +156,7 @@ def change_of_documents(
 
 
 class _Making:
-    """One pass over the present records of a source."""
+    """A pass over the present records of a source."""
 
     def __init__(self, store: Store, conversation: str) -> None:
         self.store = store
@@ -176,8 +177,8 @@ class _Making:
         self._secret = bytes.fromhex(facts[SECRET]) if SECRET in facts else None
 
     def make(self) -> bool:
-        """Make the missing events. Return whether the events of all records that this pass has read
-        are made.
+        """Make the missing events. Return whether the events of all records in this pass are
+        made.
         """
         source = self.source
         if source is None or source.made == source.records:
@@ -187,8 +188,8 @@ class _Making:
         )
         start = source.made
         findings = list[str]()
-        # A redacted record is blank, and may have fewer events than before. So may later records,
-        # since they depend on it.
+        # A redacted record is blank, and may have fewer events than before. Later records depend on
+        # it, so they may have fewer events, too.
         first_redacted = min(redacted, default=start)
         first = start
         new_records = dict[int, tuple[int, int]]()
@@ -270,7 +271,7 @@ class _Making:
         self, first_ids: Mapping[int, int], end: int, *, is_new: bool
     ) -> DocumentChanges | None:
         """Return the change of the documents for the facts beside the records: usage, title and
-        unread records. ``first_ids`` are the ids of the first events of the records, ``end`` is the
+        unread records. ``first_ids`` are the ids of the first events of the records. ``end`` is the
         version after their last event.
         """
         assert self.source is not None
@@ -285,5 +286,4 @@ class _Making:
 
 
 def _first_since(first_ids: Mapping[int, int], record: int, end: int) -> int:
-    """Return the id of the first event of the records from ``record`` on."""
     return min((first for number, first in first_ids.items() if number >= record), default=end)

@@ -1,4 +1,6 @@
-"""Read the records of a source as bytes, in blocks, and note the records that cannot be read."""
+"""This module reads the records of a source as bytes, in blocks, and notes the records that cannot
+be read.
+"""
 
 from __future__ import annotations
 
@@ -21,31 +23,31 @@ from foldlog._formats.record import ImportFinding, Located, RecordReader
 from foldlog.eventstore.sources.blocks import SIZE, Block, hash_of, of_records
 
 _PADDING: Final = b" \t\r\0"
-"""The bytes around a line. After a crash of the machine, a growing file may have NUL bytes."""
+"""The bytes that may be around a line. After a crash of the machine, a growing file may have NUL
+bytes.
+"""
 _BUFFER: Final = 2**20
 FINDINGS_MAX: Final = 1_000
 
 Add = Callable[[bytes, bytes], None]
-"""A function that reads a record and its hash. Raises ``msgspec.DecodeError`` or ``UnreadableJson``
-for a record that is not JSON.
+"""A function that reads a record and its hash. It raises ``msgspec.DecodeError`` or
+``UnreadableJson`` for a record that is not JSON.
 """
 
 _check_json = msgspec.json.Decoder(msgspec.Raw).decode
 
 
 def check_json(record: bytes, hashed: bytes) -> None:
-    """Raise ``msgspec.DecodeError`` for a record that is not JSON."""
     _check_json(record)
 
 
 class Reading(Protocol):
-    """One pass over a source. During the pass, ``records`` is the number of records that were read,
-    ``taken`` is the number of bytes that were read, and ``digest`` is the hash of the bytes that
-    were read. ``findings`` are the problems with records that could not be read, and ``unread`` has
-    for each finding the number of records before the unread record. ``place`` is the place of the
-    present record. ``is_done`` says whether the end of the source was reached, and ``waits`` says
-    whether the last line is incomplete. At the end of a document, ``frame`` is the text between its
-    records.
+    """A pass over a source. ``records`` and ``taken`` are how many records and bytes were read.
+    ``digest`` is the hash of these bytes. ``findings`` are the problems with records that could not
+    be read. For each finding, ``unread`` has the number of records before the unread record.
+    ``place`` is the place of the present record. ``is_done`` is true at the end of the source.
+    ``waits`` is true if the last line is incomplete. At the end of a document, ``frame`` is the
+    text between its records.
     """
 
     path: Path
@@ -93,7 +95,7 @@ class _Findings:
 
 class LineReading(_Findings):
     """The lines of a file from an offset on, up to the last complete line. An incomplete last line
-    is left for the next import. Memory: one block, or a longer line.
+    is left for the next import. Memory: a block, or a longer line.
     """
 
     def __init__(self, path: Path, *, is_packed: bool = False) -> None:
@@ -101,7 +103,7 @@ class LineReading(_Findings):
         self._is_packed = is_packed
         self._line = 1
         self._is_rest = False
-        """Whether the next bytes are the rest of a line that was too long, and that is already a
+        """Whether the next bytes are the end of a line that was too long. The line is already a
         finding.
         """
 
@@ -111,7 +113,7 @@ class LineReading(_Findings):
 
     def begins_with(self, size: int, digest: bytes, records: int) -> bool:
         """Return whether the first ``size`` bytes of the file have the hash ``digest``. If they
-        have it, the next block begins after these bytes, with record number ``records``.
+        have this hash, the next block begins after these bytes, with record number ``records``.
         """
         with self.path.open("rb") as file:
             left = size
@@ -126,7 +128,7 @@ class LineReading(_Findings):
         return True
 
     def blocks(self, add: Add) -> Iterator[Block]:
-        held = b""  # lines without a record belong to the block of the next record
+        held = b""  # Lines without a record belong to the block of the next record.
         with self._open() as file:
             if self.taken:
                 file.seek(self.taken)
@@ -218,7 +220,7 @@ def _problem(error: Exception) -> str:
 
 
 class WholeReading(_Findings):
-    """Records that are in one document or database. Each import reads all records."""
+    """The records of a document or a database. Every import reads all these records."""
 
     def __init__(self, path: Path, reader: RecordReader) -> None:
         super().__init__(path)
@@ -276,7 +278,6 @@ class WholeReading(_Findings):
 
 
 def reading_of(path: Path, reader: RecordReader) -> LineReading | WholeReading:
-    """Return a pass over the records that were found at a path."""
     if type(reader) is JsonLines:
         return LineReading(path, is_packed=reader.is_packed)
     return WholeReading(path, reader)

@@ -1,9 +1,9 @@
-"""Store the records that a runtime appends one by one, each in one transaction with its events.
+"""This module stores the records that a runtime appends singly, in the transaction of their events.
 
-Each append writes its records as one small block, which is one row beside the events. Later appends
-join eight small blocks into one block, and join small blocks again when they have 128 kB. An append
-reads the blocks that it joins from the store, since a redaction may have changed the stored blocks.
-The decoder of a conversation stays in memory; the first append of a process decodes all earlier
+An append writes its records as a small block, in a row beside the events. Later appends join eight
+small blocks into a block, and join small blocks again when they have 128 kB. An append reads the
+blocks that it joins from the store, because a redaction may have changed the stored blocks. The
+decoder of a conversation stays in memory. The first append of a process decodes all earlier
 records.
 """
 
@@ -48,19 +48,19 @@ _RECORDERS_MAX: Final = 256
 """The maximum number of recorders in memory. An append with a recorder in memory reads nothing."""
 _TRIES: Final = 100
 _SHORT_BLOCKS: Final = 8
-"""The number of short blocks that are joined into one block."""
+"""The number of short blocks that are joined into a block."""
 
 
 class Recording:
-    """Appends records to the histories of a store. Any number of threads may use it."""
+    """Appends records to the histories of a store. Many threads may use a single ``Recording``."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._recorders = Recent[tuple[str, str], tuple[HistoryRecorder, int | None]](
             _RECORDERS_MAX
         )
-        """The recorders by conversation and format. Each recorder is stored with the key of its
-        conversation, since a new conversation may have the id of an erased conversation.
+        """The recorders by conversation and format. A recorder is stored with the key of its
+        conversation, because a new conversation may have the id of an erased conversation.
         """
         self._repeating = Recent[str, bool](_RECORDERS_MAX)
         """The histories whose programs append stored records again."""
@@ -73,7 +73,7 @@ class Recording:
         expected_version: ExpectedVersion,
         dedupe: Literal["origin"] | None,
     ) -> tuple[Recorded, ...]:
-        """Append either all ``records`` with their events or none of them; see
+        """Append either all ``records`` with their events or none of them: see
         ``History.append_records``.
         """
         if not isinstance(records, Iterable):
@@ -83,15 +83,17 @@ class Recording:
         for attempt in range(_TRIES):
             recorder = self.recorder(history, rules)
             version = recorder.version
-            # The decoder numbers its events after this version, so no other event may come between.
+            # The decoder numbers its events after this version, so no other event may come in
+            # between.
             expected = version if expected_version is ANY_VERSION else expected_version
-            # Most programs append only new records: then only the append itself looks for ids.
+            # Most programs append only new records, so the append itself looks for their ids.
             if dedupe is None or history.id not in self._repeating:
                 new_records = record_list
             else:
                 new_records = _unknown(history, record_list, rules)
             events = recorder.decode_all(new_records)
-            findings = tuple(recorder.findings)  # the recorder forgets them with the append
+            # The recorder forgets its findings with the append.
+            findings = tuple(recorder.findings)
             recorded: tuple[Recorded, ...] = ()
             try:
                 if events:
@@ -142,8 +144,8 @@ class Recording:
 
 
 def _unknown(history: History, records: list[Any], format: Format) -> list[Any]:
-    """Return the records whose source ids are not in the history. If several records have one
-    source id, return only the first of these records.
+    """Return the records whose source ids are not in the history. If several records have the same
+    source id, return only the first of them.
     """
     ids = [format.source_id(record) for record in records]
     is_known = origins.find_known(history._store.database, history.id, format.name, ids)
@@ -155,7 +157,7 @@ def _unknown(history: History, records: list[Any], format: Format) -> list[Any]:
 
 
 class HistoryRecorder:
-    """The decoder of one conversation, which continues after the stored records.
+    """The decoder of a conversation, which continues after the stored records.
 
     Decode the next records, append their events at ``version`` together with ``write``, and return
     the recorder to ``Recording.keep``. After a failed append, use a new recorder.
@@ -172,20 +174,20 @@ class HistoryRecorder:
         self._small = list[_Stored]()
         """The small blocks at the end of the source."""
         self._stored_as: int | None = None
-        """The key of the conversation if this recorder has decoded all records of its source; then
-        an append does not read the source. None otherwise.
+        """The key of the conversation if this recorder has decoded all records of its source, and
+        otherwise None. With a key, an append does not read the source.
         """
-        # The fields with ``_then`` replace the others if the transaction is committed.
+        # If the transaction is committed, the fields with ``_then`` replace the fields without it.
         self._small_then = self._small
         self._stored_then: int | None = None
         self._bodies = list[bytes]()
         """The decoded records that are not stored yet."""
         self._made = dict[int, tuple[int, int]]()
-        """Maps the number of each record that is not stored yet to the id of its first event and
-        the number of its events.
+        """Maps the number of a record that is not stored yet to the id of its first event and the
+        number of its events.
         """
         self._new: Block | None = None
-        """The block of the decoded records after the block is written."""
+        """The block of the decoded records after this block is written."""
         self._head_then = GENESIS
         self._version_then = version
         if version:
@@ -199,7 +201,6 @@ class HistoryRecorder:
         return self._format.name
 
     def _read(self, store: Store, conversation: str) -> None:
-        """Decode the stored records."""
 
         def read(reader: Reader) -> tuple[Source, Made, bytes] | None:
             sources = Sources(store.database, reader)
@@ -229,7 +230,7 @@ class HistoryRecorder:
     def go_to(self, version: int) -> None:
         """Continue after events that other writers appended."""
         if version != self.version:
-            self._stored_as = None  # others may have appended records too
+            self._stored_as = None  # Other writers may have appended records too.
         self.skip(version - self.version)
         self.version = version
 
@@ -242,7 +243,9 @@ class HistoryRecorder:
             self._decoder.skip_to(self._next)
 
     def decode_all(self, records: Sequence[Any]) -> list[Event]:
-        """Return the events of the next records. Raises ``InvalidEvent``."""
+        """Return the events of the next records. Raises ``InvalidEvent`` if a record has no
+        events.
+        """
         events = list[Event]()
         for index, record in enumerate(records):
             findings_before = len(self.findings)
@@ -258,7 +261,9 @@ class HistoryRecorder:
         return events
 
     def decode(self, record: Any) -> list[Event]:
-        """Return the events of the next record. Raises ``NotAnEvent``."""
+        """Return the events of the next record. Raises ``NotAnEvent`` if the record has no
+        events.
+        """
         body = json_of(record)
         events = self._decoder.events(record)
         if events[0].id != self._next:
@@ -315,8 +320,7 @@ class HistoryRecorder:
 
     def committed(self) -> bool:
         """Continue after the records that were decoded last. Return whether these records are
-        stored. These records are not stored if the append returned events that were recorded
-        before.
+        stored. They are not stored if the append returned events that were recorded before.
         """
         if self._new is None and self._bodies:
             return False
@@ -324,7 +328,7 @@ class HistoryRecorder:
         if self._new is None:
             self.version = self._next
             return True
-        self.skip(self._version_then - self._next)  # events of documents were appended last
+        self.skip(self._version_then - self._next)  # Events of documents were appended last.
         self.version = self._version_then
         self._records = self._new.stop
         self._head = self._head_then
@@ -338,7 +342,7 @@ class HistoryRecorder:
     def _fingerprint(self) -> bytes:
         """Return the hash by which foldlog refuses imports of a source after its erasure. The hash
         of a log is the hash of its first line. The hash of a document is random and refuses
-        nothing, since many documents begin with one common prompt.
+        nothing, because many documents begin with the same prompt.
         """
         assert self._new is not None
         is_document = self._format.skeleton is None
@@ -347,8 +351,8 @@ class HistoryRecorder:
         return self._new.hash_of(self._new.first)
 
     def _begun(self, sources: SourcesToWrite, stored: Sources, writing: WriteTransaction) -> Source:
-        """Begin the source of a conversation. The source of a fork continues the records that it
-        shares with its parent.
+        """Begin the source of a conversation. The source of a fork continues the records that the
+        fork shares with its parent.
         """
         assert self._new is not None
         parent = source_in(stored, writing.state)
@@ -383,9 +387,9 @@ def _size_of(blocks: Iterable[_Stored]) -> int:
 
 
 def _to_join(blocks: list[_Stored]) -> list[_Stored]:
-    """Return the blocks to join: all small blocks if they have 128 kB together, otherwise the short
-    blocks at the end if the source has more than eight short blocks. So each record is written at
-    most three times, and a reader of 128 kB reads about sixteen blocks.
+    """Return the blocks to join. If all small blocks together have 128 kB, join all of them.
+    Otherwise, if the source has more than eight short blocks, join the short blocks at its end. So
+    a record is written at most three times, and a reader of 128 kB reads about sixteen blocks.
     """
     if _size_of(blocks) >= SIZE:
         return blocks
@@ -394,8 +398,8 @@ def _to_join(blocks: list[_Stored]) -> list[_Stored]:
 
 
 def source_of(sources: Sources, conversation: str) -> Source | None:
-    """Return the source of a conversation. The source of a fork without a source of its own is the
-    shared part of its parent's source: the records whose events the fork has.
+    """Return the source of a conversation. A fork without a source of its own has the shared part
+    of its parent's source: the records whose events are in the fork.
     """
     return source_in(sources, sources.database.find(sources.reader, conversation, pending=True))
 
@@ -419,7 +423,7 @@ def source_in(sources: Sources, conversation: Conversation | None) -> Source | N
 
 def _before(sources: Sources, source: Source, version: int, conversation: int) -> Source:
     """Return the source of a fork without records of its own. The fork shares the records whose
-    events are before ``version``. The head of the returned source is empty, since computing the
+    events are before ``version``. The head of the returned source is empty, because computing the
     head would read the hashes of all shared records.
     """
     records = sources.records_before(source, version)

@@ -1,7 +1,7 @@
-"""Redact the source records of events, in all sources of a family.
+"""This module redacts the source records of events, in all sources of a family.
 
 A *family* is the set of sources that share their first records. A redacted record is looked up by
-its hash in all sources of a family, since a fork may contain the record again. The skeleton of a
+its hash in all sources of a family, because a fork may contain the record again. The skeleton of a
 redacted record, without texts, stays. The hash of the record stays too, so later imports recognize
 the record. All events of a redacted record are redacted too.
 """
@@ -32,9 +32,9 @@ T = TypeVar("T")
 def events_of_records(
     store: Store, ids_by_name: Mapping[str, Iterable[int]]
 ) -> dict[str, set[int]]:
-    """Return the given events and all other events of the records of these events, by conversation.
-    The records are searched in all sources of their families. Cost: the function reads the indexes
-    of the blocks of these families.
+    """Return these events and all other events of their records, by conversation. The function
+    searches the records in all sources of their families. Cost: the function reads the indexes of
+    the blocks of these families.
     """
     result = {name: set(ids) for name, ids in ids_by_name.items()}
 
@@ -55,12 +55,12 @@ def redact_records(
     store: Store, common_events: Collection[tuple[str, int]] = ()
 ) -> Callable[[Transaction, Mapping[str, Iterable[int]]], None]:
     """Return a function for the transaction that redacts events. The returned function blanks the
-    records of the redacted events in all sources of their families, and counts the sums of these
-    sources again.
+    records of the redacted events in all sources of their families. Then it counts the sums of
+    these sources again.
 
-    Later imports refuse the blanked records in any other history. But another history may have the
-    records of ``common_events`` by chance. An import refuses the records of ``common_events`` only
-    if the records before them are redacted ones of this family too.
+    Later imports refuse the blanked records in any other history. But another history may contain
+    the records of ``common_events`` by chance. An import refuses the records of ``common_events``
+    only after other redacted records of this family.
     """
 
     def redact(transaction: Transaction, ids_by_name: Mapping[str, Iterable[int]]) -> None:
@@ -82,8 +82,9 @@ def redact_records(
 
 
 def redact_beside(store: Store, conversation: str) -> None:
-    """Remove the title, the texts between records, and the records without events from the source
-    of a conversation and from its family. Later imports do not bring the removed texts back.
+    """Remove the texts beside the events of a conversation from its source and from the family of
+    this source. They are the title, the texts between records, and the records without events.
+    Later imports do not bring the removed texts back.
     """
 
     def redact(transaction: Transaction) -> None:
@@ -92,7 +93,7 @@ def redact_beside(store: Store, conversation: str) -> None:
         if shared is None:
             return
         for source in sources.settle_family(shared.root):
-            # Marks the rows as changed, so that a vacuum removes their former bytes.
+            # The rows then count as changed, so a vacuum removes their former bytes.
             transaction.replace_rows(source.conversation, ())
         _clear_beside(sources, shared.root)
 
@@ -142,8 +143,8 @@ def _beginnings(sources: Sources, root: int, hashes: set[bytes]) -> Iterator[byt
 
 
 def _numbers_with(sources: Sources, source: Source, hashes: set[bytes]) -> Iterator[int]:
-    """Yield the numbers of the source's own records whose hash is in ``hashes``. The records that
-    the source shares with its parent are left out.
+    """Yield the numbers of the source's own records whose hash is in ``hashes``. Records that the
+    source shares with its parent are left out.
     """
     for first, source_hashes in sources.indexes(source):
         for offset in range(0, len(source_hashes), 16):
@@ -152,8 +153,8 @@ def _numbers_with(sources: Sources, source: Source, hashes: set[bytes]) -> Itera
 
 
 def _clear_beside(sources: SourcesToWrite, root: int) -> None:
-    """Remove records without events, damaged lines and titles from all sources of a family, since
-    these texts may repeat a redacted record. Count the sums of the sources again.
+    """Remove records without events, damaged lines and titles from all sources of a family, because
+    these texts may repeat a redacted record. The sums of these sources are counted again.
     """
     for source in sources.family(root):
         events_made = sources.made(source)
@@ -191,9 +192,9 @@ def _blank(sources: SourcesToWrite, source: Source, record_numbers: Iterable[int
 
 
 def _count_again(sources: SourcesToWrite, source: Source) -> None:
-    """Count the sums of a source again from its stored records, since a redacted record may have
+    """Count the sums of a source again from its stored records, because a redacted record may have
     contained the title. The title outside the records and the texts between records are removed
-    too, since they may repeat a record.
+    too, because they may repeat a record.
     """
     sources.reader.forget_figures(source.conversation)
     format = format_named(source.format)
@@ -228,8 +229,9 @@ def source_files(store: Store, names: Sequence[str]) -> dict[str, tuple[str, ...
 
 
 def imported_at(store: Store) -> dict[str, datetime]:
-    """Return the time of the last import into each conversation, by their ids. Conversations whose
-    keys are missing are left out. Cost: the function reads one row of each conversation.
+    """Return the time of the last import into each conversation, by the id of the conversation.
+    Conversations whose keys are missing are left out. Cost: the function reads a row of each
+    conversation.
     """
 
     def read(reader: Reader) -> dict[str, datetime]:

@@ -1,5 +1,5 @@
-"""Import the records that were added to the file of a conversation since the last import of the
-file.
+"""This module imports the records that were added to the file of a conversation since its last
+import.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ def refreshed(
     """Import the file of a conversation again, if the file still exists and was imported without
     another name.
 
-    Return two texts: the id of the newest conversation of the file, and the problem if the file
-    could not be read, otherwise an empty text. If the program has rewritten earlier records, the
-    import begins a fork, and the id is the fork's id ``ID@VERSION``. In every other case, the
+    Return the id of the newest conversation of the file. Also return the problem if the file could
+    not be read, and otherwise an empty text. If the program has rewritten earlier records, the
+    import begins a fork, and the returned id is the fork's id ``ID@VERSION``. Otherwise the
     returned id is the id of the conversation.
 
     Cost: the function asks for the status of the file, and reads the new records of a changed file.

@@ -1,4 +1,4 @@
-"""Finds the stored records of a conversation by the events that were made of these records."""
+"""This module finds the stored records of a conversation by the events that were made of them."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ _BACK: Final = 192
 are in fewer than four rows of ``made``.
 """
 _FEW: Final = 4
-"""Up to this number of reads costs less than one read of all events."""
+"""Up to this number of reads costs less than a read of all events."""
 
 Query = Callable[[Callable[[Reader], Any]], Any]
-"""Runs a function in a read transaction and returns its result."""
+"""A function that runs another function in a read transaction and returns its result."""
 
 
 class RecordSpan(NamedTuple):
@@ -65,10 +65,10 @@ def _spans_in(made: Made, start: int, stop: int) -> list[RecordSpan]:
 
 
 class Records:
-    """Reads the records of a conversation at one moment: see
+    """Reads the records of a conversation at a single moment: see
     ``foldlog._formats.encoding.StoredRecords``.
 
-    ``query`` runs each read. By default, each read has its own transaction.
+    ``query`` runs the reads. By default, every read has its own transaction.
     """
 
     def __init__(self, store: Store, conversation: str, query: Query | None = None) -> None:
@@ -78,12 +78,11 @@ class Records:
         self._blocks = list[Block]()
         """The successive blocks that were read last."""
         self._block: Block | None = None
-        """The block of the record that was read last."""
         self._start = 0
         self._stop = 0
-        """Each event between these two ids was made of a record in ``_near``, or of no record."""
+        """An event between these two ids was made of a record in ``_near``, or of no record."""
         self._near = dict[int, tuple[int, int]]()
-        """By the id of the first event of a record: the number of the record, and the number of its
+        """Maps the id of a record's first event to the number of the record and the number of its
         events.
         """
         self._firsts = list[int]()
@@ -120,8 +119,8 @@ class Records:
         self._firsts = sorted(self._near)
 
     def count(self, event: Event) -> int:
-        """Return how many events were made of a record whose first event is ``event``. Return 0 for
-        an event that is not the first event of a record.
+        """Return how many events were made of the record whose first event is ``event``. Return 0
+        for an event that is not the first event of a record.
         """
         self._look(event.id)
         return self._near.get(event.id, (0, 0))[1]
@@ -140,7 +139,9 @@ class Records:
         return range(event.id - place_of(event), event.id + 1)
 
     def record(self, events: Sequence[Event]) -> Any:
-        """Return the record of these events, or None if it is redacted or not stored."""
+        """Return the record of these events. Return None if the record is redacted or not
+        stored.
+        """
         source, redacted = self._source
         self._look(events[0].id)
         number, _ = self._near.get(events[0].id, (-1, 0))
@@ -188,12 +189,11 @@ class Records:
 
     @property
     def has_redacted(self) -> bool:
-        """Whether one of the records is redacted."""
         return bool(self._source[1])
 
     def before(self, stop: int) -> Iterator[bytes]:
-        """Yield the stored records of the events before an id, the newest first. Stop at a redacted
-        record. Cost: the method reads the records that it yields.
+        """Yield the stored records of the events before an id, with the newest record first. The
+        method stops at a redacted record. Cost: the method reads the records that it yields.
         """
         source, redacted = self._source
         block: Block | None = None
@@ -215,8 +215,8 @@ class Records:
             stop = begin
 
     def all(self) -> Iterator[tuple[int, Any]]:
-        """Yield, for each record that is not redacted, the id of its first event and the record.
-        Cost: the method reads all records.
+        """Yield the records that are not redacted, with the ids of their first events. Cost: the
+        method reads all records.
         """
         source, redacted = self._source
         if source is None:
@@ -228,8 +228,9 @@ class Records:
                     yield made[number][0], parse(record)
 
     def _block_of(self, number: int) -> Block:
-        """Return the block of a record. If the block is not in memory, read several blocks at once:
-        this block with the next blocks, or with the earlier blocks if records are read backwards.
+        """Return the block of a record. If the block is not in memory, the method reads several
+        blocks at once. It reads the next blocks too, or the earlier blocks if records are read
+        backwards.
         """
         block, (source, _) = self._block, self._source
         assert source is not None
@@ -251,15 +252,16 @@ class Records:
 
 
 class HistoryRecords:
-    """The records of a history in one transaction, and the numbers of its events. The class is for
-    readers that need all records but no events.
+    """The records of a history in a single transaction, and the numbers of its events. The class is
+    for readers that need all records but no events.
 
     ``spans``    the records of the events from ``start`` on, in order
     ``version``  the number of events, ``shown`` how many of them are messages, calls or results
                  that a View may show,
                  and ``changes`` how many change what it shows, or were redacted
 
-    Raises ``ConversationErased``. Memory: some bytes for each record.
+    Raises ``ConversationErased`` if the conversation was erased. Memory: some bytes for each
+    record.
     """
 
     def __init__(self, store: Store, conversation: str, start: int = 0) -> None:
@@ -295,19 +297,17 @@ class HistoryRecords:
         return sorted(spans, key=_start_of)
 
     def is_whole(self, format: str) -> bool:
-        """Return whether the records have this format and none is redacted."""
+        """Return whether the records have this format and no record is redacted."""
         return self._source is not None and not self._is_redacted and self._source.format == format
 
     def records(self, last: int | None = None) -> Iterator[Any]:
-        """Yield the records, or only the ``last`` ones if ``last`` is set. Memory: a megabyte of
-        blocks.
-        """
-        # One by one: many new objects at once make Python look for garbage
-        # (``benchmarks.adapters``).
+        """Yield the records, or only the last ``last`` records. Memory: a megabyte of blocks."""
+        # The records are made one by one, because many new objects at once make Python look for
+        # garbage (``benchmarks.adapters``).
         return map(parse, self.texts(last))
 
     def texts(self, last: int | None = None) -> Iterator[bytes]:
-        """Yield the records that ``records`` yields as JSON, as they are stored."""
+        """Yield the records that ``records`` yields, as their stored JSON."""
         if last is None:
             spans = self.spans
         else:
@@ -321,9 +321,9 @@ class HistoryRecords:
                     yield record
 
     def added(self, read: Callable[[int, int], Iterator[Event]]) -> Iterator[Event]:
-        """Yield the events that were made of no record, because a program appended them.
-        ``read(start, stop)`` yields events. Cost: the method reads the events that it yields, or
-        all events if the events to yield are in many ranges.
+        """Yield the events that a program appended, and that were made of no record. ``read(start,
+        stop)`` yields the events of a range. Cost: the method reads the events that it yields. If
+        these events are in many ranges, it reads all events.
         """
         ends = [self._start, *(end for span in self.spans for end in span[1:]), self.version]
         places = [
@@ -340,9 +340,8 @@ class HistoryRecords:
 
 
 class SourceBytes(NamedTuple):
-    """A source for an export: the bytes of the source, and the events that were appended after the
-    source, which are not in these bytes. The bytes contain the ``redacted`` records without their
-    texts.
+    """A source for an export: the bytes of the source, and the events that were appended after it.
+    The bytes contain the ``redacted`` records without their texts.
     """
 
     format: str
@@ -354,12 +353,11 @@ class SourceBytes(NamedTuple):
 
 def source_bytes(store: Store, conversation: str, format: str | None = None) -> SourceBytes | None:
     """Return the source of a conversation for an export in the source's own format. Return None if
-    ``format`` is not the source's own format. Also return None if the events differ from the
-    source: if some events were retracted, or if foldlog can write the format and events were
-    appended or redacted.
+    ``format`` is not the source's own format. Also return None if events were retracted. If foldlog
+    can write the format, return None if events were appended or redacted.
 
     Cost: the function reads the appended events, and makes no events. Raises
-    ``ConversationNotFound``.
+    ``ConversationNotFound`` if the conversation does not exist.
     """
     row = store.conversation(conversation, pending=True)
 
@@ -388,9 +386,7 @@ def source_bytes(store: Store, conversation: str, format: str | None = None) -> 
 
 
 def unread_in(store: Store, conversation: str) -> list[int]:
-    """Return, for each unreadable record of a conversation's source, the number of records before
-    it.
-    """
+    """Return how many records are before each unreadable record of a conversation's source."""
     database = store.database
     source = database.recorder.query(
         lambda reader: source_of(Sources(database, reader), conversation)
@@ -399,7 +395,7 @@ def unread_in(store: Store, conversation: str) -> list[int]:
 
 
 def stored_records(store: Store, conversation: str) -> Iterator[Any]:
-    """Yield each stored record of a conversation's source, including the records without events.
+    """Yield all stored records of a conversation's source, including the records without events.
     Cost: the function reads the records that it yields.
     """
     database = store.database
@@ -411,7 +407,7 @@ def stored_records(store: Store, conversation: str) -> Iterator[Any]:
 
 
 def beside_records(store: Store, conversation: str) -> tuple[str, list[Any]]:
-    """Return the name of the conversation that has the source of this conversation; a fork without
+    """Return the name of the conversation that has the source of this conversation. A fork without
     a source has the source of its parent. Also return the texts and values of the source that are
     in no event: the title, the texts between records, and the records without events. Cost: the
     function reads the records of the source.
@@ -436,7 +432,7 @@ def beside_records(store: Store, conversation: str) -> tuple[str, list[Any]]:
 
 
 def raw(store: Store, conversation: str) -> Iterator[bytes]:
-    """Yield the original bytes of a conversation's source. Memory: one block, or a document."""
+    """Yield the original bytes of a conversation's source. Memory: a block, or a document."""
     database = store.database
     source = database.recorder.query(
         lambda reader: source_of(Sources(database, reader), conversation)

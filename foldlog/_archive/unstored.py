@@ -1,5 +1,5 @@
-"""Make events in memory for conversations in a read-only store. Each conversation is copied into
-memory when a caller first needs the conversation. The copy keeps the key of the conversation.
+"""This module makes events in memory for conversations in a read-only store. A conversation is
+copied into memory when a caller first needs it. The copy keeps the key of the conversation.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _CONVERSATIONS_MAX: Final = 4
 
 
 class EventsInMemory:
-    """The conversations of a read-only store that were used last. Any number of threads may use
-    it.
+    """The conversations of a read-only store that were used last. Many threads may use a single
+    object of this class.
     """
 
     def __init__(self, store: Store) -> None:
@@ -31,8 +31,8 @@ class EventsInMemory:
 
     def of(self, conversation: str) -> Recorder:
         """Return a store in memory that contains only the present state of this conversation, with
-        all its events. Cost: the method reads the events and records of a conversation that has
-        changed since the last call, and nothing of an unchanged conversation.
+        all its events. Cost: for a conversation that has changed since the last call, the method
+        reads its events and records. For an unchanged conversation, it reads nothing.
         """
         with self._lock:
             present = self._find(conversation)

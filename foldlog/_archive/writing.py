@@ -1,4 +1,4 @@
-"""Write a source: its blocks, its figures, and the facts beside its records.
+"""This module writes a source: its blocks, its figures, and the facts beside its records.
 
 A redacted or secret record is stored blank, as its skeleton without texts. The figures count the
 stored records, so they also count blank records.
@@ -48,13 +48,13 @@ from foldlog.eventstore.sources.reading import IMPORTED_AT, about, blocks_of
 from foldlog.eventstore.sources.tables import Place, Source, Sources, SourcesToWrite
 
 _TRANSACTION_BYTES: Final = 2**19
-"""The maximum number of bytes of a source in one transaction."""
+"""The maximum number of bytes of a source in a transaction."""
 _FIRST: Final = 4
-"""The number of records that are compared to decide whether two documents are the same."""
+"""How many records are compared to decide whether two documents are equal."""
 
 
 class Imported(NamedTuple):
-    """The outcome for one source.
+    """The outcome of the import of a source.
 
     ``conversation``  the conversation that the source became
     ``added``         how many of the source's ``records`` are new
@@ -80,7 +80,7 @@ class Imported(NamedTuple):
 
 
 class SourceOptions(NamedTuple):
-    """Options of an import: see ``Import``."""
+    """The options of an import: see ``Import``."""
 
     prefix: str = ""
     again: bool = False
@@ -89,11 +89,10 @@ class SourceOptions(NamedTuple):
 
 
 class SourceWriter:
-    """Writes one source with its figures and facts. Each transaction writes some blocks of the
-    source.
+    """Writes a source with its figures and facts. A transaction writes some blocks of the source.
 
     The caller prepares ``skeleton`` and ``reading``. Then ``begin`` writes a new conversation, and
-    ``append`` writes behind the stored records of one.
+    ``append`` writes after the stored records of a conversation.
     """
 
     def __init__(
@@ -104,8 +103,8 @@ class SourceWriter:
         options: SourceOptions,
         state: bytes | None = None,
     ) -> None:
-        """``state`` is the state of the file (``state_of``), by default the present state of the
-        file.
+        """``state`` is the state of the file from ``state_of``. The default is its present
+        state.
         """
         self.store = store
         self.found = found
@@ -133,8 +132,8 @@ class SourceWriter:
         self._decoder_findings_count = 0
 
     def count_until(self, source: Source, stop: int | None = None) -> Skeleton | DecodedRecords:
-        """Return a counter that has counted the stored records of a source before number ``stop``,
-        by default all of them.
+        """Return a counter that has counted the stored records of a source before number ``stop``.
+        The default is all stored records.
         """
         format = format_named(source.format)
         start = 0
@@ -154,7 +153,7 @@ class SourceWriter:
 
     def new_blocks(self, source: Source, skip: int) -> Iterator[Block]:
         """Yield the blocks from record ``skip`` on. Records that were redacted in any source of the
-        family are blank. If a record is blank, the texts between records are left out, since they
+        family are blank. If a record is blank, the texts between records are left out, because they
         may repeat a redacted record.
         """
         forbidden = self.query(lambda sources: sources.redacted_hashes(source.root))
@@ -175,7 +174,9 @@ class SourceWriter:
             yield block if is_whole else block.alone()
 
     def blank_records(self, block: Block, hashes: set[bytes]) -> Block:
-        """Return the block with the records whose hashes are in ``hashes`` made blank."""
+        """Return the block with blank records in place of the records whose hashes are in
+        ``hashes``.
+        """
         for number in block.numbers_of(hashes) if hashes else ():
             block = block.with_record(number, self.skeleton.left_of(block.record(number)))
             self._redacted_numbers.append(number)
@@ -185,7 +186,7 @@ class SourceWriter:
         self, source: Source, skip: int, first: Callable[[SourcesToWrite], None] | None = None
     ) -> None:
         """Append the blocks of the reading, from record ``skip`` on, to a source. ``first`` is
-        called in the transaction of the first blocks, before the blocks are written.
+        called in the transaction of the first blocks, before these blocks are written.
         """
         self.key = source.conversation
         self._append_groups(source, _group_blocks(self.new_blocks(source, skip)), first)
@@ -197,7 +198,6 @@ class SourceWriter:
         parent: Source | None = None,
         shared_count: int = 0,
     ) -> None:
-        """Begin a conversation for a source, and write its blocks."""
         groups = _group_blocks(blocks)
         group = next(groups)
         source = self.database.recorder.transact(
@@ -205,7 +205,7 @@ class SourceWriter:
         )
         self.key = source.conversation
         self.written = source.records - shared_count
-        group.clear()  # frees its memory before the next blocks are read
+        group.clear()  # Free the memory of the group before the next blocks are read.
         self._append_groups(source, groups)
 
     def _append_groups(
@@ -218,16 +218,15 @@ class SourceWriter:
             records_before = source.records
             source = self._append_blocks(source, group, first)
             self.written += source.records - records_before
-            group.clear()  # frees its memory before the next blocks are read
+            group.clear()  # Free the memory of the group before the next blocks are read.
             first = None
         self.finish(source)
 
     def finish(self, source: Source) -> None:
         """Write the figures and the place of a source if the last transaction did not write them.
 
-        If the source is a fork, make its events at once. Figures from the records of a fork would
-        count twice the records that the fork shares with its parent; figures from events count
-        these records once.
+        If the source is a fork, its events are made at once. Figures from the records of a fork
+        would count shared records twice. Figures from events count shared records once.
         """
         if not self._is_counted:
             source = self._append_blocks(source, ())
@@ -274,7 +273,6 @@ class SourceWriter:
     def _begin_conversation(
         self, transaction: Transaction, name: str, parent: Source | None, shared_count: int
     ) -> WriteTransaction:
-        """Begin the conversation of a source, or of a fork."""
         database = self.database
         existing = database.find(transaction, name, pending=True)
         if existing is not None and existing.erasure is None:
@@ -341,8 +339,8 @@ class SourceWriter:
         source: Source,
         blocks: Sequence[Block],
     ) -> Source:
-        """Write blocks after the stored blocks of a source. Also write its figures, facts and
-        place. ``blocks`` may be empty.
+        """Write blocks after the stored blocks of a source, and its figures, facts and place.
+        ``blocks`` may be empty.
         """
         reading = self.reading
         skeleton = self.skeleton
@@ -379,7 +377,7 @@ class SourceWriter:
         )
         self._is_counted = reading.is_done or not source.records
         writing.set_pending(grown.records - grown.made)
-        # The figures of a long source are written only at its beginning and its end, since each
+        # The figures of a long source are written only at its beginning and its end, because a
         # write contains all counts so far.
         if self._is_counted:
             self._put_figures(writing, grown)
@@ -422,7 +420,7 @@ class SourceWriter:
         refused_numbers = {numbers[fingerprint] for fingerprint in sources.refused_among(numbers)}
         if not refused_numbers:
             return
-        # A record of this family was redacted after the import began: begin it again.
+        # A record of this family was redacted after the import began, so begin the import again.
         if {hashes[number] for number in refused_numbers} & sources.redacted_hashes(source.root):
             raise VersionConflict(
                 sources.name_of(source.conversation), source.records, source.records
@@ -437,8 +435,8 @@ class SourceWriter:
         self, sources: Sources, source: Source, *, is_whole: bool = True
     ) -> dict[str, Any]:
         """Return the title of a source, and the texts between its records if it is a document. The
-        title and the texts are empty if a record of the family is redacted, since they may repeat
-        the text of the redacted record.
+        title and the texts are empty if a record of the family is redacted, because they may repeat
+        the redacted text.
         """
         fields = dict[str, Any]()
         title = self.found.title
@@ -478,7 +476,6 @@ class SourceWriter:
         return add_decoded
 
     def _blank_if_secret(self, record: bytes, record_hash: bytes) -> bytes:
-        """Return a record. For a secret record, return its skeleton without texts."""
         if self.options.is_secret is None or not self.options.is_secret(record):
             return record
         self.secret.add(record_hash)
@@ -509,8 +506,8 @@ class SourceWriter:
 
     def _note_usage(self) -> None:
         """Write the present usage of a source whose records are unchanged. If the events of all
-        records are made, also append an event with the usage, since the figures of a source whose
-        events are all made are counted from events.
+        records are made, also append an event with the usage. The figures of such a source are
+        counted from events.
         """
         source = None if self.key is None else self.source(self.key)
         if source is None or not self.found.usage or self.reading.records != source.records:
@@ -569,7 +566,7 @@ class SourceWriter:
         return str(self.query(lambda sources: sources.name_of(key)))
 
     def outcome(self, added: int, conversation: str = "") -> Imported:
-        """Return the outcome for the source; ``conversation`` is the id of its conversation."""
+        """Return the outcome for the source. ``conversation`` is the id of its conversation."""
         reading = self.reading
         return Imported(
             conversation or self.name_of(self.key or 0),
@@ -588,8 +585,8 @@ class SourceWriter:
 
 
 def _merge_usage(earlier: Sequence[Any], present: Sequence[Any]) -> list[Any]:
-    """Return the earlier usage of a source together with its present usage. The usage of each reply
-    counts once. The present total replaces an earlier total.
+    """Return the earlier usage of a source together with its present usage. The usage of a reply
+    counts only once. The present total replaces an earlier total.
     """
     replies = {call.get("reply") for call in present}
     return [
@@ -603,7 +600,7 @@ def _merge_usage(earlier: Sequence[Any], present: Sequence[Any]) -> list[Any]:
 
 
 def _is_whole(sources: Sources, root: int) -> bool:
-    """Return whether no record of a family was blanked: all records still have their texts."""
+    """Return whether all records of a family still have their texts."""
     return not any(member.redacted or REDACTED in about(member) for member in sources.family(root))
 
 
@@ -619,7 +616,7 @@ def _sum_usage(usage: Sequence[Any]) -> tuple[int, float]:
 def fingerprint(skeleton: Skeleton | DecodedRecords, blocks: Sequence[Block]) -> bytes:
     """Return the hash by which a source is refused after an erasure. The hash of a log is the hash
     of its first line, which has an id or a time. The hash of a document is the chained hash of its
-    first records, since many documents begin with one common prompt.
+    first records, because many documents begin with the same prompt.
     """
     hashes = b"".join(block.hashes for block in blocks)
     if isinstance(skeleton, Skeleton):
@@ -634,7 +631,7 @@ def new_counter(format: Format) -> Skeleton | DecodedRecords:
 
 
 def _group_blocks(blocks: Iterator[Block]) -> Iterator[list[Block]]:
-    """Yield lists of blocks, each for one transaction."""
+    """Yield lists of blocks. Each list is for a transaction."""
     group = list[Block]()
     size = 0
     for block in blocks:

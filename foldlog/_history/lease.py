@@ -436,8 +436,8 @@ class LeaseBlock:
 
     def _other(self, reader: Reader) -> _Row | None:
         """Return the lease of another worker, unless this lease has ended. A lease ends by the
-        clock of the database. Because the clock of the database may be set back, a lease also ends
-        by the clock of this process. It must be unchanged during its time to live.
+        clock of the database, which somebody may set back. So a lease also ends if this process
+        sees it unchanged for its whole time to live.
         """
         living = _find_living(self._database, self._id, reader)
         if living is None or living[0].token == self._token:

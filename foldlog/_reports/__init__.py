@@ -1,4 +1,4 @@
-"""Reports about a store.
+"""The reports about a store.
 
 audit_database.py   a SQLite database of events, Views and condensations, for SQL and Datasette
 audit_file.py       the file of that database: its tables, how it is made and opened

@@ -1,5 +1,5 @@
-"""Show a View as it is sent to a model: without hidden events, with masks, and with shortened
-texts.
+"""This module shows a View as it is sent to a model: without hidden events, with masks, and with
+shortened texts.
 
 The View is the fold of the log. A step may send less than the View. The step records in the log by
 which rules it left events out (``reports.newest_rules``). This module applies the recorded rules
@@ -39,11 +39,11 @@ use an API key.
 
 @dataclass(frozen=True)
 class Sent:
-    """A View and its sent form. ``sent`` is ``view`` as it is sent to a model. ``rules`` names the
-    recorded rules in words; ``rules`` is empty if the log has no rules.
+    """A View and its sent form. ``sent`` is ``view`` as it is sent to a model. ``rules`` describes
+    the recorded rules in words. It is empty if the log has no rules.
 
-    A rule that cannot be applied, such as the rule of your own condenser, changes nothing;
-    ``rules`` says so, and then ``known`` is False.
+    A rule that cannot be applied, such as the rule of a condenser of your own, changes nothing.
+    Then ``rules`` says so, and ``known`` is False.
     """
 
     view: View
@@ -73,7 +73,7 @@ class Sent:
 
 def sent(store: Store, conversation: str, view: View) -> Sent:
     """Return a View of the conversation as it is sent to a model. Cost: the function reads the
-    View, and the last events before the version of the View.
+    View, and the last events before its version.
     """
     at, reports = newest_rules(store, conversation, view.version)
     rules = [report for report in reports if report.get("outcome") != "above size"]
@@ -116,8 +116,8 @@ def _applied(rules: Iterable[Report], view: View) -> View:
 def why_sent(
     store: Store, views: Views, conversation: str, event_id: int, at: int | None = None
 ) -> Why:
-    """Return why a View shows or does not show an event, as ``Views.why`` does, and the effect of
-    the recorded rules on this event.
+    """Return why a View shows or does not show an event (see ``Views.why``), and the effect of the
+    recorded rules on this event.
     """
     why = views.why(conversation, event_id, at)
     if not why.sent:

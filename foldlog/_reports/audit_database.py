@@ -1,5 +1,5 @@
-"""Write a store as an ordinary SQLite database for auditors. The database has tables and a
-full-text index, and can be opened in Datasette.
+"""This module writes a store as an ordinary SQLite database for auditors. The database has tables
+and a full-text index, and can be opened in Datasette.
 
 A second run continues after the first run, and adds only new events. ``docs/AUDIT.md`` has example
 queries.
@@ -54,13 +54,13 @@ from foldlog.projections.stored.revision_codec import PROJECTION
 _CHUNK = 1_000
 _NAME = "audit database "
 _SOME = "some conversations"
-"""The scope of a file with named conversations only. The position of this scope is the position of
+"""The scope of a file with some conversations only. The position of this scope is the position of
 the store when the conversations were last added.
 """
 _REMAINS = "bytes of removed rows"
-"""A row of the table ``followed`` that is a mark, not a position: bytes of deleted rows may still
-be in the file. The mark is written with each deletion, so that the next run completes an
-interrupted deletion.
+"""A row of the table ``followed`` that is a mark and not a position. It says that bytes of deleted
+rows may still be in the file. The mark is written with each deletion, so that the next run
+completes an interrupted deletion.
 """
 _OF_CONVERSATIONS = ("events", "condensations", "revisions", "damaged")
 _SQLITE_BITS = 64
@@ -72,13 +72,14 @@ def update(
     conversations: Sequence[str] | None = None,
     on_events: Callable[[int], object] = lambda added: None,
 ) -> AddedDocument:
-    """Update the audit database at ``path`` for some conversations, or for the whole store. If the
-    database does not exist, create it. Content that was erased or redacted in the store is erased
-    in the audit database too.
+    """Update the audit database at ``path`` for some conversations, or for the whole store. A
+    database that does not exist is created. Content that was erased or redacted in the store is
+    erased in the audit database too.
 
-    Each step is one transaction, so the next run resumes an interrupted one. An event that cannot
-    be read is left out; the result and the table ``damaged`` name it. Raises ``NoAuditDatabase``,
-    and the errors that reading the store raises. Cost: the function reads the new events.
+    A step is a single transaction, so the next run continues an interrupted run. An event that
+    cannot be read is left out. The result and the table ``damaged`` list such events. Raises
+    ``NoAuditDatabase`` if the file cannot be used, and the errors of reading the store. Cost: the
+    function reads the new events.
     """
     with closing(AuditTables(store, path)) as tables, written(path):
         if conversations is None:
@@ -104,8 +105,6 @@ def name_of(path: Path) -> str:
 
 
 class AuditRow(NamedTuple):
-    """An event, and its rows in the tables."""
-
     recorded: Recorded
     event: dict[str, Any]
     condensation: dict[str, Any] | None
@@ -115,9 +114,9 @@ class AuditTables(Derived[AuditRow]):
     """The tables of an audit database. First call ``apply`` with recorded events, then
     ``describe``.
 
-    ``events``, ``condensations`` and ``damaged`` are counted since the audit database was opened;
-    ``touched`` are the conversations to describe. One thread may call ``apply`` while another
-    thread calls ``describe``.
+    ``events``, ``condensations`` and ``damaged`` are counted since the audit database was opened.
+    ``touched`` are the conversations to describe. A thread may call ``apply`` while another thread
+    calls ``describe``.
     """
 
     batch_size = _CHUNK
@@ -139,7 +138,7 @@ class AuditTables(Derived[AuditRow]):
         (newest,) = self._database.execute(
             "SELECT coalesce(max(position), 0) FROM followed"
         ).fetchone()
-        # the store was restored, and not written to since
+        # The store was restored, and no event was appended since then.
         if newest > store.database.last_position:
             self.begin_again()
 
@@ -154,7 +153,8 @@ class AuditTables(Derived[AuditRow]):
         condensation = None
         if label(recorded.event) == "condensation":
             name = recorded.conversation
-            # In a conversation with the id of an erased one, the same ids name other events.
+            # In a conversation with the id of an erased conversation, these ids belong to other
+            # events.
             in_ids = self._own_ids.setdefault(name, in_own_ids(self.store, name))
             condensation = _condensation_row(name, recorded.recorded_at, in_ids(recorded.event))
         return AuditRow(recorded, event, condensation)
@@ -194,9 +194,9 @@ class AuditTables(Derived[AuditRow]):
             self.touched.add(name)
 
     def describe(self) -> int:
-        """Write the rows and revisions of the ``touched`` conversations. For an erased
-        conversation, write only its tombstone. Remove the bytes of deleted rows. Return the number
-        of ``touched`` conversations.
+        """Write the rows and revisions of the ``touched`` conversations, and return the number of
+        these conversations. For an erased conversation, write only its tombstone. Remove the bytes
+        of deleted rows.
         """
         with self._writing:
             touched = self.touched
@@ -213,7 +213,8 @@ class AuditTables(Derived[AuditRow]):
                     lost = DamagedDocument.of(error, event=error.event_id)
                 except StoreDamaged as error:
                     lost = DamagedDocument(conversation=name, event=0, problem=str(error))
-                self._to_confirm = True  # erased content of it may still be in this database
+                # Erased content of this conversation may still be in the database.
+                self._to_confirm = True
                 self.touched.add(name)
                 if lost not in self.damaged:
                     self.damaged.append(lost)
@@ -221,8 +222,8 @@ class AuditTables(Derived[AuditRow]):
             return len(touched)
 
     def confirm(self) -> None:
-        """Record in the store that all removals before the present position are done in this
-        database, if all of them are done.
+        """If all removals before the present position are done in this database, record this in the
+        store.
         """
         if not self.store.database.recorder.writable:
             return
@@ -230,7 +231,8 @@ class AuditTables(Derived[AuditRow]):
             if self.touched or not self._to_confirm:
                 return
             position = followed_up_to(self._database.conn)
-            # Cleared before the confirmation is written: until then another thread may remove more.
+            # The mark is cleared before the confirmation is written, because another thread may
+            # remove more until then.
             self._to_confirm = False
         try:
             confirm(self.store, self._name, position)
@@ -239,7 +241,6 @@ class AuditTables(Derived[AuditRow]):
             raise
 
     def refresh(self) -> None:
-        """Describe the conversations that have new events, and confirm the removals."""
         self.describe()
         self.confirm()
 
@@ -315,7 +316,8 @@ class AuditTables(Derived[AuditRow]):
         self._to_confirm = True
         known = "SELECT taken_back FROM events WHERE conversation = ? AND id = ?"
         forks = list[str]()
-        with suppress(ConversationErased, ConversationNotFound):  # that entry comes later
+        # The entry of the erasure comes later.
+        with suppress(ConversationErased, ConversationNotFound):
             forks = self.store.forks_sharing(conversation, min(event_ids, default=0))
         for name in (conversation, *forks):
             for event_id in event_ids:
@@ -326,7 +328,7 @@ class AuditTables(Derived[AuditRow]):
                         self._database.execute(
                             f"DELETE FROM {table} WHERE conversation = ? AND id = ?", which
                         )
-                    with suppress(ConversationErased):  # that entry comes later
+                    with suppress(ConversationErased):  # The entry of the erasure comes later.
                         self._add(
                             self.changes_of(_recorded(self.store, name, event_id, event_id + 1))
                         )
@@ -334,8 +336,8 @@ class AuditTables(Derived[AuditRow]):
                         _take_back(self._database, name, event_id, event_id)
 
     def _purge(self) -> None:
-        """Remove the bytes of deleted rows from the index and from free pages, unless these bytes
-        are already removed.
+        """Remove the bytes of deleted rows from the index and from free pages, unless they are
+        already removed.
         """
         database = self._database
         if not database.execute("SELECT 1 FROM followed WHERE scope = ?", [_REMAINS]).fetchone():
@@ -354,8 +356,8 @@ class AuditTables(Derived[AuditRow]):
             database.execute("DELETE FROM followed WHERE scope = ?", [_REMAINS])
 
     def _state(self, conversation: str) -> str:
-        """Return a text that changes when the rows of a conversation may have become wrong: with
-        each redaction, and when a new conversation gets the id of an erased conversation.
+        """Return a text that changes when the rows of a conversation may have become wrong. It
+        changes with a redaction, and when a new conversation gets the id of an erased conversation.
         """
         with suppress(ConversationErased):
             return self.store.query(
@@ -397,9 +399,9 @@ class AuditTables(Derived[AuditRow]):
 def _missing(
     store: Store, database: Database, conversation: str
 ) -> Iterator[Recorded | CorruptEvent]:
-    """Yield the events of one conversation that the database does not have. For an event that
-    cannot be read, yield an error instead. If the conversation is a detached fork, its first events
-    may be missing in the database. Yield nothing for an erased conversation.
+    """Yield the events of a conversation that the database does not have. For an event that cannot
+    be read, yield an error instead. If the conversation is a detached fork, its first events may be
+    missing in the database. Yield nothing for an erased conversation.
     """
     known = (
         "SELECT id FROM events WHERE conversation = ? UNION SELECT id FROM damaged WHERE"
@@ -431,7 +433,7 @@ def _missing(
 def _recorded(
     store: Store, conversation: str, start: int, stop: int | None = None
 ) -> Iterator[Recorded | CorruptEvent]:
-    """Yield the events of one conversation from ``start`` to ``stop``. For an event that cannot be
+    """Yield the events of a conversation from ``start`` to ``stop``. For an event that cannot be
     read, yield an error instead.
     """
     for one in logged(store, conversation, start, stop):

@@ -1,4 +1,6 @@
-"""The file of an audit database: create and open it, and check its tables and its store."""
+"""The file of an audit database. This module creates and opens it, and checks its tables and its
+store.
+"""
 
 from __future__ import annotations
 
@@ -93,8 +95,8 @@ class NoAuditDatabase(EventStoreError):
 
 @contextmanager
 def written(path: Path) -> Iterator[None]:
-    """Raise ``NoAuditDatabase`` if the block of this context raises an error of SQLite or of the
-    operating system.
+    """Raise ``NoAuditDatabase`` if the block raises an error of SQLite or of the operating
+    system.
     """
     try:
         yield
@@ -122,10 +124,10 @@ def _remedy(error: sqlite3.Error | OSError) -> str:
 
 def check_target(store: Store, path: Path, conversations: Sequence[str] | None = None) -> None:
     """Check that ``open_database`` can open or create an audit database at ``path``. For a new
-    database, also check that the first event of the store or of the named conversations can be
-    read. Call this function before long work.
+    database, also check that the first event of the store or of these conversations can be read.
+    Call this function before long work.
 
-    Raises ``NoAuditDatabase`` and ``KeyUnavailable``. Nothing is changed.
+    Raises ``NoAuditDatabase`` or ``KeyUnavailable``. Nothing is changed.
     """
     if path.is_dir():
         raise NoAuditDatabase(path, "it is a folder")
@@ -134,7 +136,8 @@ def check_target(store: Store, path: Path, conversations: Sequence[str] | None =
     if path.is_file() and path.stat().st_size:
         with written(path), closing(sqlite3.connect(path)) as connection:
             _check_connected(store, path, connection)
-            connection.execute("BEGIN IMMEDIATE")  # checks that the file can be written now
+            # This statement checks that the file can be written now.
+            connection.execute("BEGIN IMMEDIATE")
     elif conversations is None:
         next(followed(store, 0), None)
     else:
@@ -142,16 +145,16 @@ def check_target(store: Store, path: Path, conversations: Sequence[str] | None =
 
 
 def open_database(store: Store, path: Path) -> Database:
-    """Open the audit database of ``store`` at ``path``. If the file does not exist or is empty,
-    create the database.
+    """Open the audit database of ``store`` at ``path``. If the file does not exist or is empty, the
+    database is created.
 
-    A new file appears under its name when its tables are complete, so a process that is killed
-    never leaves an unusable file. Raises ``NoAuditDatabase``.
+    A new file gets its name when its tables are complete, so a killed process never leaves an
+    unusable file. Raises ``NoAuditDatabase`` if the file cannot be used.
     """
     with written(path):
         if not path.exists() or path.stat().st_size == 0:
             _make(store, path)
-        # a follower's thread writes, another one describes
+        # The thread of a follower writes, and another thread describes.
         connection = sqlite3.connect(path, check_same_thread=False)
         try:
             _check_connected(store, path, connection)
@@ -169,11 +172,11 @@ def _make(store: Store, path: Path) -> None:
     if empty and not path.is_file():
         raise NoAuditDatabase(path, "it is not a regular file")
     target = path.resolve() if empty else path
-    part = new_beside(target)  # private from its first moment
+    part = new_beside(target)  # The file is private from its first moment.
     try:
         with closing(sqlite3.connect(part)) as connection:
             database = Database(connection)
-            # synced once, as a whole, before it has its name
+            # The file is synced once, as a whole, before it has its name.
             database.execute("PRAGMA synchronous = OFF")
             for name, (columns, key) in _TABLES.items():
                 table_of(database, name).create(columns, pk=key)
@@ -185,7 +188,8 @@ def _make(store: Store, path: Path) -> None:
             )
             table_of(database, "events").create_index(["kind", "tool"])
             table_of(database, "store").insert({"uuid": store.database.uuid}, pk="uuid")
-            database.enable_wal()  # last, since without a log a full disk is an error at once
+            # The write-ahead log comes last, because without it a full disk is an error at once.
+            database.enable_wal()
         sync(part)
         if empty:
             os.replace(part, target)
@@ -203,7 +207,7 @@ def _make(store: Store, path: Path) -> None:
 
 def _check_connected(store: Store, path: Path, connection: sqlite3.Connection) -> None:
     """Raise ``EventStoreError`` unless this is an audit database of the store. Nothing is written,
-    since the file may belong to another program.
+    because the file may belong to another program.
     """
     tables = {
         name
@@ -229,5 +233,5 @@ def followed_up_to(connection: sqlite3.Connection) -> int:
 
 def table_of(database: Database, name: str) -> Table:
     table = database[name]
-    assert isinstance(table, Table)  # this database has no views
+    assert isinstance(table, Table)  # This database has no views.
     return table

@@ -1,4 +1,4 @@
-"""Compare the figures of several strategies over the same history."""
+"""This module compares the figures of several strategies over the same history."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _UNNEEDED = (
 
 
 def describe_condenser(condenser: Condenser, model: AgentModel | None) -> dict[str, Any]:
-    """Return a description of a condenser for an agent's ``model``: the type of the condenser, the
-    lowest limits of its parts, and those of its parameters that are single values.
+    """Return a description of a condenser for an agent's ``model``. It has the type of the
+    condenser, the lowest limits of its parts, and the parameters that are single values.
     """
     from foldlog.condensers.models.estimate import counting
 
@@ -45,8 +45,8 @@ def describe_condenser(condenser: Condenser, model: AgentModel | None) -> dict[s
 
 
 def _limits(condenser: Condenser, model: AgentModel) -> list[tuple[int | None, int | None]]:
-    """Return the limits of a condenser and of each part of it: the numbers of events and tokens of
-    a View above which it condenses.
+    """Return the limits of a condenser and of its parts. A limit is the number of events or tokens
+    of a View above which the condenser condenses.
     """
     limits = getattr(condenser, "limits", None)
     if limits is None:
@@ -65,9 +65,9 @@ def comparison(
     price: Price,
     condensers: Mapping[str, Mapping[str, Any]] = {},
 ) -> list[StrategyFiguresDocument]:
-    """Return the figures of each strategy: the description of its condenser, the figures of the
-    prompts, the cost, and the events and terms that were lost. ``condensers`` are the descriptions:
-    see ``describe_condenser``.
+    """Return the figures of each strategy: its condenser, the figures of its prompts, its cost, and
+    the events and terms that it lost. ``condensers`` are the descriptions of the condensers: see
+    ``describe_condenser``.
 
     ``asks`` are the ids of the user's messages in the history. ``cost`` is the cost of the prompts
     at this price and of the condenser's own model. Figures that could not be counted are None. The
@@ -132,10 +132,11 @@ def verdict_of(
     """Return sentences about the figures of ``comparison``: which strategy to choose, and what each
     strategy loses.
 
-    The chosen strategy is the cheapest that loses no user message, and is compared with noop. The
-    recorded condensations cannot be chosen. If a cost is not known, strategies are compared by the
-    tokens that they send; if the sent tokens are not known either, by the sizes of their Views.
-    ``priced`` names the model whose price is ``price``; ``about`` is written before estimates.
+    The chosen strategy is the cheapest strategy that loses no user message. It is compared with
+    noop. The recorded condensations cannot be chosen. If a cost is unknown, strategies are compared
+    by the tokens that they send. If these tokens are unknown too, they are compared by the sizes of
+    their Views. ``priced`` is the name of the model whose price is ``price``. ``about`` is the text
+    before an estimate.
     """
     offered = [row for row in rows if row.condenser is not None]
     measures = (
@@ -164,8 +165,8 @@ def verdict_of(
 def _equal(
     rows: Sequence[StrategyFiguresDocument], noop: StrategyFiguresDocument, measure: _Measure
 ) -> str:
-    """Return a text about condensers that cost equally much or send equally many tokens. The text
-    says so if none of these condensers condenses.
+    """Return a text about condensers that have equal costs or send equally many tokens. The text
+    says so if no condenser condenses.
     """
     figure = f"{measure.text_for(noop)}{measure.unit}"
     offered = [row for row in rows if row.condenser is not None]
@@ -217,8 +218,8 @@ def _cheapest(
 
 
 def _loss(row: StrategyFiguresDocument) -> str:
-    """Return a text about one strategy: what the strategy loses and repeats, and what the model of
-    its condenser costs.
+    """Return a text about a strategy: what it loses and repeats, and what the model of its
+    condenser costs.
     """
     lost = row.events_lost
     message_count = len(row.user_messages_lost)

@@ -1,4 +1,4 @@
-"""Find where two conversations with shared events diverge."""
+"""This module finds the event at which two conversations with shared events diverge."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from foldlog._figures.prices import Prices
 
 _LOOKED_AT = 50
-"""The number of first events among which an event with a time is searched."""
+"""How many first events are searched for an event with a time."""
 
 
 def find_divergence(
     store: Store, one: str, other: str, shared: int, prices: Prices
 ) -> DivergenceDocument:
     """Find the first event in which two conversations differ. Events before ``shared`` are stored
-    once for both conversations. From ``shared`` to the difference, each conversation has events of
-    its own, which are equal except for their times. Cost: the function reads the events of both
-    conversations.
+    once for both conversations. From ``shared`` to the difference, both conversations have events
+    of their own, which are equal except for their times. Cost: the function reads the events of
+    both conversations.
     """
     from foldlog._reports.runs import run_of
 
@@ -56,7 +56,7 @@ def find_divergence(
 
 
 def _equal(one: Event, other: Event) -> bool:
-    """Return whether two events are equal except for their times, since a replay records its own
+    """Return whether two events are equal except for their times, because a replay records its own
     times.
     """
     return replace(one, timestamp=None) == replace(other, timestamp=None)
@@ -64,8 +64,9 @@ def _equal(one: Event, other: Event) -> bool:
 
 def common_past(store: Store, one: str, other: str) -> int | None:
     """Return the version up to which two conversations share stored events. Return 0 if the
-    conversations share no stored event, but begin with equal events of one time, like two imports
-    of one source. Return None for two conversations without a common past, which are two runs.
+    conversations share no stored event, but begin with equal events at equal times. Two imports of
+    the same source begin in this way. Return None for two conversations without a common past,
+    which are two runs.
     """
     reach = _reach(store, one)
     other_reach = _reach(store, other)
@@ -84,8 +85,8 @@ def _first_with_a_time(store: Store, name: str) -> Event | None:
 
 
 def _reach(store: Store, conversation: str) -> dict[str, int]:
-    """Return the conversation and its ancestors, each with the version up to which its events
-    belong to it.
+    """Return the conversation and its ancestors, with the versions up to which their events belong
+    to the conversation.
     """
     reach = {
         border.parent: border.version

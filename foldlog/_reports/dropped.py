@@ -1,5 +1,5 @@
-"""Find what a condensation took out of a View, and which of these terms the agent needed again. No
-model is called.
+"""This module finds the terms that a condensation took out of a View, and the terms that the agent
+needed again. It calls no model.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ NEWEST = 50
 thousands of condensations.
 """
 EVENTS_AFTER = 10_000
-"""The number of events after a condensation that are searched for its dropped terms."""
+"""How many events after a condensation are searched for its dropped terms."""
 
 
 class DroppedTerm(NamedTuple):
-    """A term (``docs/RECALL.md``) that was in the View before a condensation and is nowhere in the
-    View after it.
+    """A term (see ``docs/RECALL.md``) that was in the View before a condensation and is nowhere in
+    the View after it.
 
     ``term``       the term as it was written
     ``event``      the last event with the term that left the View; the id of a summary, if only
@@ -52,7 +52,7 @@ class DroppedTerm(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """What ``condensation`` took out of the View.
+    """The content that ``condensation`` took out of the View.
 
     ``events``   the events and summaries that left the View, in the order of the View; ``tokens``
                  is an estimate of their tokens
@@ -69,7 +69,7 @@ class Dropped:
 
     @property
     def ids(self) -> tuple[int, ...]:
-        """The ids of the events; ids of summaries are below -1."""
+        """The ids of the events. The ids of summaries are below -1."""
         return tuple(event.id for event in self.events)
 
     @property
@@ -88,11 +88,11 @@ class Dropped:
 def dropped_by(
     store: Store, views: Views, conversation: str, condensation: int | None = None
 ) -> Dropped | None:
-    """Return what a condensation dropped, by default the newest condensation that is not retracted.
-    Return None if the conversation has no condensation.
+    """Return what a condensation dropped. The default is the newest condensation that is not
+    retracted. Return None if the conversation has no condensation.
 
     Raises ``InvalidArgument`` if ``condensation`` is not the id of a condensation. Cost: the
-    function reads two Views, and at most the 10,000 events after the condensation.
+    function reads two Views, and at most 10,000 events after the condensation.
     """
     version = store.version(conversation)
     if condensation is None:
@@ -109,7 +109,7 @@ def dropped_by(
 def dropped(
     action: CondensationAction, before: View, after: View, later: Iterable[Event]
 ) -> Dropped:
-    """Compute what a condensation dropped. ``later`` are the events after the condensation."""
+    """Return what a condensation dropped. ``later`` are the events after the condensation."""
     loss = _loss(action, before, after)
     waiting = {term: [loss] for term in loss.terms.keys() - _terms_of_the_program(before)}
     for event in later:
@@ -120,12 +120,12 @@ def dropped(
 def dropped_in(
     store: Store, conversation: str, start: int = 0, stop: int | None = None
 ) -> list[Dropped]:
-    """Return what the newest 50 condensations with ``start <= id < stop`` dropped, oldest first.
-    Without ``start`` and ``stop``, use the newest 50 condensations of the conversation.
+    """Return what the newest 50 condensations with ``start <= id < stop`` dropped, with the oldest
+    condensation first. The default range is the whole conversation.
 
-    Raises ``CorruptEvent``. Cost: the function reads the View before the first of these
-    condensations, two Views for each condensation, and the events from the first condensation to at
-    most 10,000 events after the last one.
+    Raises ``CorruptEvent`` if an event is damaged. Cost: the function reads the View before the
+    first of these condensations, and two Views for each condensation. It also reads the events from
+    the first of them to at most 10,000 events after the last of them.
     """
     version = store.version(conversation)
     last = version if stop is None else min(stop, version)
@@ -144,8 +144,9 @@ def dropped_in(
 
 @dataclass(frozen=True, slots=True)
 class _Loss:
-    """What a condensation dropped: the events, the terms with their last events, and the terms that
-    the agent wrote again, with the events in which the agent wrote them.
+    """The content that a condensation dropped. ``terms`` are the dropped terms with their last
+    events. ``needed`` are the terms that the agent wrote again, with the events in which it wrote
+    them.
     """
 
     action: CondensationAction
@@ -212,7 +213,7 @@ def _terms_of_the_program(events: Iterable[Event]) -> set[str]:
 
 
 def _find_terms_again(event: Event, waiting: dict[str, list[_Loss]]) -> None:
-    """Note an event in the losses of each dropped term that the agent writes again in it."""
+    """Note an event in the losses of all dropped terms that the agent writes again in it."""
     if not waiting or not event.shown or not begins_reply(event):
         return
     for term in event_terms(event) & waiting.keys():
@@ -222,8 +223,8 @@ def _find_terms_again(event: Event, waiting: dict[str, list[_Loss]]) -> None:
 
 
 def lost_terms(before: View, after: View) -> tuple[tuple[Event, ...], dict[str, int]]:
-    """Return the events that left a View, and the terms that left the View with them. Each term
-    comes with the last event that has the term.
+    """Return the events that left a View, and the terms that left the View with them. The terms
+    come with the last events that have them.
     """
     still_shown = {event.id for event in after}
     gone = tuple(event for event in before if event.id not in still_shown)
@@ -242,9 +243,9 @@ def lost_terms(before: View, after: View) -> tuple[tuple[Event, ...], dict[str, 
 
 
 def condensations(store: Store, conversation: str) -> list[CondensationAction]:
-    """Return the condensations that made the View of a conversation, oldest first. Retracted
-    condensations, and condensations that forgot nothing, are left out. Cost: the function reads the
-    structural events.
+    """Return the condensations that made the View of a conversation, with the oldest condensation
+    first. Retracted condensations, and condensations that forgot nothing, are left out. Cost: the
+    function reads the structural events.
     """
     structural = store.query(
         conversation, lambda reading: [*reading.structural_events(0, reading.version)]
@@ -277,7 +278,6 @@ def _condensation(
 
 
 def dropped_document(found: Dropped) -> DroppedDocument:
-    """Return the JSON document of what a condensation dropped."""
     terms = tuple(map(term_document, found.terms))
     return DroppedDocument(
         condensation=found.condensation.id, events=found.ids, tokens=found.tokens, terms=terms

@@ -1,5 +1,5 @@
-"""Find the dropped terms that the agent needed again, for the newest condensations of a
-conversation.
+"""This module finds the dropped terms that the agent needed again, for the newest condensations of
+a conversation.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from foldlog.eventstore import CorruptEvent, Store
 
 
 def needed_again(store: Store, conversation: str) -> list[NeededDocument]:
-    """Return for each of the newest 50 condensations the dropped terms that the agent needed again,
-    oldest first. If an event is damaged, return an empty list. Cost: see ``dropped_in``.
+    """Return the dropped terms that the agent needed again, for each of the newest 50
+    condensations. The oldest condensation comes first. If an event is damaged, return an empty
+    list. Cost: see ``dropped_in``.
     """
     try:
         return [_needed_document(dropped) for dropped in dropped_in(store, conversation)]

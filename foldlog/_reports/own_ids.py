@@ -1,5 +1,5 @@
-"""Translate the ids in a condensation of OpenHands V0, which are ids of its source, into ids of the
-log.
+"""This module translates the ids in a condensation of OpenHands V0 into ids of the log. The
+condensation contains ids of its source.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Find the words that differ between two texts, and the words around them."""
+"""This module finds the words that differ between two texts, and the words around them."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _WORDS_COMPARED = 2_000
 would take too long.
 """
 _WORDS_BETWEEN = 2
-"""Differences with at most this number of equal words between them are one passage."""
+"""Two differences form a single passage if at most this number of equal words are between them."""
 _WORDS_MAX = 16
 _CHARACTERS_MAX = 160
-"""The maximum numbers of words and of characters of a passage that are returned for each text."""
+"""The maximum numbers of words and of characters of a passage that are returned for a text."""
 _CHARACTERS_AROUND = 40
 
 
@@ -45,8 +45,8 @@ def find_passages(text: str, other: str) -> tuple[tuple[PassageDocument, ...], i
 
 
 def count_lines_apart(text: str, other: str) -> tuple[int, int]:
-    """Return two numbers: how many lines of the first text the second text does not contain, and
-    how many lines of the second text the first text does not contain.
+    """Return how many lines are only in the first text, and how many lines are only in the second
+    text.
     """
     lines = Counter(text.splitlines())
     other_lines = Counter(other.splitlines())
@@ -56,9 +56,7 @@ def count_lines_apart(text: str, other: str) -> tuple[int, int]:
 def _differing_places(
     words: Sequence[str], other_words: Sequence[str]
 ) -> Iterator[tuple[int, int, int, int]]:
-    """Yield the passages of different words: the beginning and the end of each passage in both
-    texts.
-    """
+    """Yield the passages of different words: their beginnings and ends in both texts."""
     matcher = SequenceMatcher(None, words, other_words, autojunk=False)
     place: tuple[int, int, int, int] | None = None
     for tag, begin, end, other_begin, other_end in matcher.get_opcodes():

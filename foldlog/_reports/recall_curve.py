@@ -1,8 +1,9 @@
-"""Plot recall at retained tokens: the share of the needed terms that a strategy shows, at several
-sizes.
+"""This module plots recall at retained tokens: the share of the needed terms that a strategy shows,
+at several sizes.
 
-Each strategy has a curve. A strategy with a higher curve shows more needed terms for equally many
-tokens. The recorded condensations are one point. docs/RECALL.md defines recall and retained tokens.
+The plot has a curve for each strategy. A strategy with a higher curve shows more needed terms for
+equally many tokens. The recorded condensations are a single point. ``docs/RECALL.md`` defines
+recall and retained tokens.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ _SIZES: Mapping[str, tuple[Callable[[int], Condenser], Sequence[int]]] = {
 
 
 class RequestsAndFiles(Condenser):
-    """The simple strategy that a digest must beat: it shows all messages of the user, the names of
-    the files in the arguments of calls, and the last turns.
+    """The simple strategy that a digest must beat. It shows all messages of the user, the names of
+    files in the arguments of calls, and the last turns.
     """
 
     type = "requests_and_files"
@@ -67,7 +68,7 @@ class RequestsAndFiles(Condenser):
         ]
         notes = []
         if files:
-            # The id of a summary is below -1. This one is in no stored View.
+            # The id of a summary is below -1. This summary is in no stored View.
             notes.append(CondensationSummary(id=-2, content=f"Files: {', '.join(files)}"))
         return Step(view.with_events([*view[:head], *requests, *notes, *view[max(head, cut) :]]))
 
@@ -90,7 +91,7 @@ def strategies() -> dict[tuple[str, int | None], Condenser | None]:
 
 
 def points(replays: Mapping[tuple[str, int | None], Replay]) -> list[CurvePointDocument]:
-    """Return a point for each replay in which the agent needed something again and tokens were
+    """Return a point for each replay in which the agent needed a term again and tokens were
     counted.
     """
     curve_points = []
@@ -126,7 +127,7 @@ def write_plot(path: Path, title: str, curve_points: Sequence[CurvePointDocument
 
 
 def _svg(title: str, curve_points: Sequence[CurvePointDocument]) -> str:
-    """Return the plot with two panels, for terms and for facts. Each panel has a curve for each
+    """Return the plot with a panel for terms and a panel for facts. A panel has a curve for each
     strategy over the tokens of a prompt.
     """
     names = list(dict.fromkeys(point.strategy for point in curve_points))

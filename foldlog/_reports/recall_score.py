@@ -1,5 +1,5 @@
-"""Count the terms that an agent needed again, and how many of these terms a strategy showed.
-docs/RECALL.md defines this measure.
+"""This module counts the terms that an agent needed again, and how many of them a strategy showed.
+``docs/RECALL.md`` defines this measure.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _OCCURRENCES_NAMED = 3
 
 _WORD = re.compile(r"[\w./-]+")
 _WORD_LEAST = 3
-"""The minimum length of a neighbour word of a term."""
+"""The minimum length of a word beside a term."""
 _NEAR = 120
-"""A prompt shows a fact if at most this number of characters are between its term and one of its
-neighbour words.
+"""The largest number of characters between a term and a word beside it, if a prompt shows their
+fact.
 """
 
 
@@ -53,7 +53,7 @@ def event_terms(event: Event) -> set[str]:
 
 
 def event_words(event: Event) -> set[str]:
-    """Return each word once that is in an event as it is sent to a model."""
+    """Return the words in an event as it is sent to a model, without repetition."""
     return set().union(*map(str.split, event_texts(event)))
 
 
@@ -72,8 +72,8 @@ def event_texts(event: Event) -> list[str]:
 
 
 def words_beside(texts: Iterable[str], terms: Collection[str]) -> dict[str, frozenset[str]]:
-    """Return the neighbour words of each term in ``terms``: the words before and after the term in
-    the last line with the term. A term that is alone in this line has no neighbour words.
+    """Return the words before and after each of ``terms`` in the last line with the term. A term
+    that is alone in this line has no such words.
     """
     beside = dict.fromkeys(terms, frozenset[str]())
     for text in texts:
@@ -92,7 +92,6 @@ def _words(text: str) -> list[str]:
 
 
 def is_near(text: str, term: str, words: Set[str]) -> bool:
-    """Return whether one of ``words`` is near ``term`` somewhere in a text."""
     place = text.find(term)
     while place >= 0:
         end = place + len(term)
@@ -106,7 +105,6 @@ def is_near(text: str, term: str, words: Set[str]) -> bool:
 
 
 def _in_words(content: Content) -> Content:
-    """Return a content without images and files."""
     if isinstance(content, str):
         return content
     return tuple(part for part in content if part.get("type") not in ("image_url", "image", "file"))
@@ -122,16 +120,18 @@ class Needs:
     def __init__(self) -> None:
         self.missing: list[MissingDocument] = []
         self.used: list[str] = []
-        """The uses of terms that had occurred before. A use in a reply counts once."""
+        """The uses of terms that had occurred before. A repeated use in the same reply counts
+        once.
+        """
         self.facts = 0
-        """The number of uses in ``used`` whose term has neighbour words in the last line with the
+        """How many uses in ``used`` have a term with words beside it, in the last line with the
         term.
         """
         self.facts_shown = 0
         self._texts: dict[int, str] = {}
         self._occurred: dict[str, dict[int, frozenset[str]]] = {}
-        """For each term, the ids of the events with the term, and its neighbour words in the last
-        line of the event.
+        """Maps a term to the ids of the events with the term, and to the words beside it in the
+        last line of the event.
         """
         self.show(View.from_events(()))
 
@@ -178,8 +178,8 @@ class Needs:
             )
 
     def _is_near(self, term: str, words: Set[str], shown: _Shown, before: Iterable[int]) -> bool:
-        """Return whether the prompt has a term near one of ``words``, in a whole event or in a
-        summary or shortened event.
+        """Return whether the prompt has a term near one of ``words``, in a whole event, a summary
+        or a shortened event.
         """
         if term in shown.changed_terms and is_near(shown.changed_text, term, words):
             return True
@@ -189,8 +189,9 @@ class Needs:
 
 
 class _Shown(NamedTuple):
-    """What a prompt shows: the ids of its whole events; the text and the terms of its summaries and
-    masked events; and the ids of events that end the lines of this text.
+    """The content that a prompt shows. ``whole`` are the ids of its whole events. ``changed_text``
+    and ``changed_terms`` are the text and the terms of its summaries and masked events. ``named``
+    are the ids at the ends of the lines of this text.
     """
 
     whole: frozenset[int]

@@ -1,8 +1,8 @@
-"""Replay a history with another strategy, in memory, without changing the store. The recorded
-condensations are left out.
+"""This module replays a history with another strategy, in memory, without changing the store. The
+recorded condensations are left out.
 
 The condenser runs before each call of the agent's model, as if it had been used from the beginning.
-So all strategies are compared over one and the same work of the agent.
+So all strategies are compared over the same work of the agent.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ CACHED_LEAST = 1_024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """The figures of one strategy over a history. All ids are ids of the history.
+    """The figures of a strategy over a history. All ids are ids of the history.
 
     ``condensations``  for each condensation, the id of the next event
     ``declined``    how often a condensation was required and impossible
@@ -97,14 +97,16 @@ class Replay:
 
     @property
     def needed_shown(self) -> float | None:
-        """The percentage of ``needed`` that was shown; None if the agent needed nothing again."""
+        """The percentage of ``needed`` that was shown. It is None if the agent needed nothing
+        again.
+        """
         if self.needed:
             return 100 * (1 - len(self.missing) / len(self.needed))
         return None
 
     @property
     def facts_shown(self) -> float | None:
-        """The percentage of ``facts`` that was shown; None if ``facts`` is 0."""
+        """The percentage of ``facts`` that was shown. It is None if ``facts`` is 0."""
         return 100 * self.facts_in_prompts / self.facts if self.facts else None
 
     @property
@@ -117,29 +119,31 @@ class Replay:
 
     @property
     def tokens_sent(self) -> int | None:
-        """The tokens of all prompts that would have been sent to the agent's model. None if a
-        prompt was not counted.
+        """The tokens of all prompts that would have been sent to the agent's model. They are None
+        if a prompt was not counted.
         """
         return _sum(turn.tokens for turn in self.turns)
 
     @property
     def tokens_new(self) -> int | None:
-        """The part of ``tokens_sent`` that is not repeated; None if a prompt was not counted."""
+        """The part of ``tokens_sent`` that is not repeated. It is None if a prompt was not
+        counted.
+        """
         sent = self.tokens_sent
         repeated = self.tokens_repeated
         return None if sent is None or repeated is None else sent - repeated
 
     @property
     def tokens_repeated(self) -> int | None:
-        """The part of ``tokens_sent`` that repeats the beginning of the previous prompt. None if a
-        prompt was not counted.
+        """The part of ``tokens_sent`` that repeats the beginning of the previous prompt. It is None
+        if a prompt was not counted.
         """
         return _sum(turn.repeated for turn in self.turns)
 
     def prompts_cost(self, price: Price) -> float | None:
-        """Return the cost of the prompts in US dollars, or None if a prompt was not counted. If a
-        prompt is long enough for the provider's cache, repeated tokens are read from the cache and
-        the other tokens are written to it.
+        """Return the cost of the prompts in US dollars. Return None if a prompt was not counted. If
+        a prompt is long enough for the provider's cache, repeated tokens are read from the cache
+        and all other tokens are written to it.
         """
         costs = 0.0
         for sent, repeated in ((turn.tokens, turn.repeated) for turn in self.turns):
@@ -166,8 +170,8 @@ class Replay:
         return sum("failure" in report for report in self.reports)
 
     def cost(self, price: Price) -> float | None:
-        """Return the cost of the prompts and of the condenser's own model, or None if one of them
-        is not known.
+        """Return the cost of the prompts and of the condenser's own model, in US dollars. Return
+        None if a cost is unknown.
         """
         return _sum((self.prompts_cost(price), self.condenser_cost))
 
@@ -181,14 +185,14 @@ def replay(
     events: Iterable[Event], condenser: Condenser | None, agent_llm: AgentModel | None = None
 ) -> Replay:
     """Replay ``events``, a history from its first event on, with ``condenser``. If ``condenser`` is
-    None, replay the recorded condensations. Retracted events are left out.
+    None, the recorded condensations are replayed. Retracted events are left out.
 
-    ``agent_llm`` counts tokens and sets the limits of a budget. A condenser with a model calls that
-    model. Raises the errors of the condenser except ``NoCondensationAvailable``;
+    ``agent_llm`` counts tokens and sets the limits of a budget. A condenser with a model calls this
+    model. Raises the errors of the condenser except ``NoCondensationAvailable``. Raises
     ``ModelCallFailed`` if the condenser's model cannot be reached, because the figures would then
-    be figures of another strategy; and ``CondenserError`` if the condenser condenses without end.
-    Cost: the function reads the events. At each call of the agent's model, the condenser and
-    ``AgentModel.token_sums`` are called.
+    be wrong. Raises ``CondenserError`` if the condenser condenses without end. Cost: the function
+    reads the events. At each call of the agent's model, it calls the condenser and
+    ``AgentModel.token_sums``.
     """
     history = list(events)
     kept = intervals_kept(history, history[-1].id + 1 if history else 0)
@@ -222,16 +226,16 @@ class _Past:
 
 
 class Replaying:
-    """A replay in progress. Pass the events of a history to ``take`` in order, then call
+    """A replay in progress. Pass the events of a history to ``take`` in order, and then call
     ``result``.
 
     Leave out retracted events and the retractions: see ``foldlog.projections.retractions``. The
-    events get new ids, since the replay has other condensations. Memory: the events, and the terms
-    of the history.
+    events get new ids, because the replay has other condensations. Memory: the events, and the
+    terms of the history.
 
     Without a condenser, the condensations of the history are repeated after the events that they
-    followed. ``agent_llm`` counts tokens for the limits of the condenser, as in ``prepare``;
-    without ``agent_llm`` these tokens are estimated. ``counter`` counts the tokens that were sent.
+    followed. ``agent_llm`` counts tokens for the limits of the condenser, as in ``prepare``.
+    Without ``agent_llm``, these tokens are estimated. ``counter`` counts the tokens that were sent.
     """
 
     def __init__(
@@ -247,10 +251,10 @@ class Replaying:
         self._past = _Past()
         self._view = View.from_events(())
         self._new_ids: dict[int, int] = {}
-        """Maps the id of each event in the history to its id in the replay."""
+        """Maps the id of an event in the history to its id in the replay."""
         self._old_ids: dict[int, int] = {}
         self._summarized: dict[int, Collection[int]] = {}
-        """For each summary, the ids in the history of the events that it describes."""
+        """Maps a summary to the ids, in the history, of the events that it describes."""
         self._lost: set[int] = set()
         self._masked: set[int] = set()
         self._turns: list[CallDocument] = []
@@ -260,10 +264,9 @@ class Replaying:
         self._recorded: list[float | None] = []
         self._needs = Needs()
         self._sent: tuple[Event, ...] = ()
-        """The events of the last prompt."""
 
     def take(self, event: Event) -> None:
-        """Replay the next event of the history. Raises the errors that ``replay`` raises."""
+        """Replay the next event of the history. Raises the errors of ``replay``."""
         if isinstance(event, CondensationAction):
             if self._condenser is None:
                 self._make(event)
@@ -332,9 +335,8 @@ class Replaying:
 
     def _report(self, reports: Iterable[Report]) -> None:
         for report in reports:
-            if (
-                self._condenser is not None and report.get("failure") in OUT_OF_REACH
-            ):  # this is not a property of the strategy, unlike an unusable reply
+            # An unusable reply is a property of the strategy, but an unreachable model is not.
+            if self._condenser is not None and report.get("failure") in OUT_OF_REACH:
                 raise ModelCallFailed(report["model"], report["failure"], report["problem"], report)
             self._reports.append(report)
 
@@ -431,9 +433,9 @@ class Replaying:
 
 
 def _left_out(view: View, forgotten: Iterable[Event], text: str) -> set[int]:
-    """Return the ids of the events that have a line in the whole digest but none in ``text``.
-    Return no ids if ``text`` is not a digest. Lines with names do not count. Cost: ``digest_of`` is
-    called.
+    """Return the ids of the events that have a line in the whole digest but no line in ``text``.
+    Return no ids if ``text`` is not a digest. Lines with names do not count. Cost: the function
+    calls ``digest_of``.
     """
     if not text.startswith(TITLE):
         return set()

@@ -1,7 +1,8 @@
-"""Compare two runs: conversations that share no events, aligned by their requests and calls.
+"""This module compares two runs: conversations that share no events, aligned by their requests and
+calls.
 
 A *step* is a request of the user, or a call. If a run has no calls, the messages of both agents are
-steps too. Two steps are equal if they have the same content: the text of a request, or the tool and
+steps too. Two steps are equal if they have equal content: the text of a request, or the tool and
 its arguments. Retracted events are left out.
 """
 
@@ -51,9 +52,11 @@ from foldlog.projections import (
 )
 
 GIST = 160
-"""The number of characters of a line."""
+"""The maximum number of characters of a line."""
 _MANY = 2_000
-"""If a run has more steps, frequent steps are not aligned, since that would take too long."""
+"""If a run has more steps than this, frequent steps are not aligned, because that would take too
+long.
+"""
 
 
 class _Step(NamedTuple):
@@ -68,8 +71,8 @@ class _Step(NamedTuple):
 
 
 class _Run(NamedTuple):
-    """The figures of a run, its first system prompt, its requests and calls, and its requests,
-    calls and messages of the agent.
+    """The figures of a run, its first system prompt and its steps. ``steps_and_messages`` also
+    contains the messages of the agent.
     """
 
     document: RunDocument
@@ -79,11 +82,11 @@ class _Run(NamedTuple):
 
 
 def compared_runs(store: Store, name: str, other_name: str, prices: Prices) -> RunsDocument:
-    """Return two conversations side by side: the figures of each conversation, the steps of both
-    conversations in one order, and what each agent was shown at the first different steps, or at
-    the end. Raises ``ConversationNotFound``, ``ConversationErased``, ``CorruptEvent``,
+    """Return two conversations side by side: their figures, their steps in a common order, and what
+    their agents were shown at the first difference. Without a difference, the agents are compared
+    at the end. Raises ``ConversationNotFound``, ``ConversationErased``, ``CorruptEvent`` or
     ``KeyUnavailable``. Cost: the function reads the events of both conversations, and two Views. In
-    the worst case its time grows with the number of steps of one run, times the number of equal
+    the worst case, the time grows with the number of steps of a run, times the number of equal
     steps in the other run.
     """
     run = _run(store, name, prices)
@@ -119,7 +122,6 @@ def compared_runs(store: Store, name: str, other_name: str, prices: Prices) -> R
 
 
 def run_of(store: Store, name: str, prices: Prices) -> RunDocument:
-    """Return the figures of one conversation, as ``compared_runs`` does."""
     return _run(store, name, prices).document
 
 
@@ -173,8 +175,8 @@ def _run(store: Store, name: str, prices: Prices) -> _Run:
 
 
 def _answers(event: Event) -> bool:
-    """Return whether the agent answers the user: by a message, or by the call that ends a run of
-    OpenHands.
+    """Return whether the agent answers the user in this event: by a message, or by the call that
+    ends a run of OpenHands.
     """
     if isinstance(event, Action):
         return event.tool == "finish" and bool(
@@ -234,7 +236,7 @@ def _difference(event: Event | None, other: Event | None) -> DifferingDocument:
 
 
 def _shown_text(event: Event) -> str:
-    """Return the content of an event in one line. The thought of a call is left out."""
+    """Return the content of an event as a single line. The thought of a call is left out."""
     match event:
         case SystemMessage(content=content):
             return printable(" ".join(words_of(content).split()), one_line=True)
@@ -245,14 +247,13 @@ def _shown_text(event: Event) -> str:
 
 
 def _key(event: Event) -> bytes:
-    """Return a hash of the content of an event. Arguments as a text and as a map have the same
-    hash.
+    """Return a hash of the content of an event. Arguments as a text and as a map have equal
+    hashes.
     """
     return blake2b(_text(event).encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def _text(event: Event) -> str:
-    """Return the content of an event as JSON."""
     match event:
         case Action(tool=tool, arguments=arguments):
             content: Any = (tool, parsed(arguments), event.source)
@@ -271,7 +272,7 @@ def _view(store: Store, name: str, version: int | None) -> View:
 
 def _knowledge(view: View, other: View) -> KnewDocument:
     """Return what a View shows. ``alone`` are the events that the other View does not show. Events
-    are compared by their contents, since an event may have another id in the other run.
+    are compared by their contents, because an event may have another id in the other run.
     """
     sent = [view[position] for position in view.fit_positions]
     other_sent = [other[position] for position in other.fit_positions]
@@ -289,7 +290,7 @@ def _knowledge(view: View, other: View) -> KnewDocument:
 def _with_differing_parts(
     store: Store, names: tuple[str, str], knew: tuple[KnewDocument, KnewDocument]
 ) -> tuple[KnewDocument, KnewDocument]:
-    """Return what the agents of two runs were shown. For lines with the same beginning, show the
+    """Return what the agents of two runs were shown. For two lines with equal beginnings, show the
     parts of their texts that differ.
     """
     first, second = knew
@@ -318,7 +319,7 @@ def _line(event: Event) -> LineDocument:
 
 
 def _align(steps: Sequence[_Step], others: Sequence[_Step]) -> Iterator[StepDocument]:
-    """Yield the steps of both runs in one order; a step that both have comes once. Requests with
+    """Yield the steps of both runs in a common order. A step of both runs comes once. Requests with
     the same number and different texts are side by side.
     """
     matcher = SequenceMatcher(
@@ -348,8 +349,8 @@ def _only_there(step: _Step) -> StepDocument:
 
 
 def _places(steps: Sequence[_Step], others: Sequence[_Step]) -> list[bytes | int]:
-    """Return the keys by which steps are aligned: the hash of the content, and for a request that
-    the other run lacks its number among the requests.
+    """Return the keys by which steps are aligned. The key is the hash of the content. For a request
+    that the other run lacks, it is the number of the request.
     """
     other_keys = {step.key for step in others}
     numbers = accumulate(step.line.kind == "user" for step in steps)

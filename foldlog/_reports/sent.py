@@ -1,5 +1,6 @@
-"""Find which events of a View are sent to a model, and which events are sent whole. A call is sent
-when the call and its parallel calls have their observations. A condenser may hide or mask events.
+"""This module finds which events of a View are sent to a model, and which events are sent whole. A
+call is sent if the call and its parallel calls have their observations. A condenser may hide or
+mask events.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def states_of(found: Sent) -> Sequence[str]:
-    """Return the state of each event of a View: sent, hidden, masked, shortened, unknown, pending
+    """Return the states of the events of a View: sent, hidden, masked, shortened, unknown, pending
     or unsent. An event is ``unsent`` if a condensation forgot another part of its call.
     """
     view = found.view
