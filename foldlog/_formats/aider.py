@@ -175,8 +175,8 @@ def _blocks(text: str) -> Iterator[tuple[str, str]]:
     """Yield the kind and the text of the blocks of a session, in order. When a session grows, all
     blocks except the last stay unchanged.
 
-    A blank line after a model's text, or after the first line of the session, belongs to the block
-    before the blank line. Any other blank line belongs to the block after the blank line.
+    A blank line belongs to the block before it if the block is a model's text or the first line of
+    the session. Otherwise the blank line belongs to the block after it.
     """
     kind = "start"
     block = ""

@@ -1,9 +1,9 @@
 """Trajectories in ATIF, Harbor's Agent Trajectory Interchange Format: ``{"schema_version", "agent",
 "steps": […]}``.
 
-The first record has the fields before the steps. Then comes one record per step. The last record
-has the fields after the steps. These last fields change whenever the file is written. The steps,
-and the events that they become:
+The first record has the fields before the steps, and the last record has the fields after the
+steps. A step is a record too. The fields after the steps change whenever an agent writes the file.
+The steps, and the events that they become:
 
     system, before any other step   SystemMessage, with the tools of the agent
     system, later                   Annotation: the trajectory does not say whether the step was
@@ -23,8 +23,8 @@ begin a second trajectory. The first steps of the second trajectory are copies
 Figures do not count the calls, requests and tokens of copies. The last record contains the
 trajectories of sub-agents.
 
-foldlog writes its own condensation as a step with a boundary. After this step, foldlog writes
-copies of the events that stay in the View.
+foldlog writes its own condensation as a step with a boundary. After the step of a condensation,
+foldlog writes copies of the events that stay in the View.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ from foldlog.eventstore import (
 NAME = "atif"
 
 _BEFORE = ("schema_version", "session_id", "trajectory_id", "agent")
-"""The fields before the steps. These fields never change."""
+"""The fields before the steps of a trajectory. These fields never change."""
 _PARENT = "subagent_of"
 """The field of ``extra`` with the name of the conversation that started the sub-agent."""
 _SOURCES: dict[str, Source] = {"user": "user", "agent": "agent"}
@@ -111,8 +111,8 @@ class _Trajectories(FileReader):
         return is_one and not self._is_log(path)
 
     def _is_log(self, path: Path) -> bool:
-        """Return whether the file has one record per line, or consists of the first line of such a
-        file.
+        """Return whether the file has one record per line. A log with only its first line counts
+        too.
         """
         return on_lines(path) or (path.suffix == ".jsonl" and b'"steps"' not in path.read_bytes())
 
@@ -325,8 +325,8 @@ class _Encoder(RepliesEncoder):
         return [step | _reasoning(event.thinking if isinstance(event, Message) else ())]
 
     def answered(self, results: Sequence[Observation]) -> Sequence[Any]:
-        """Return the record of results without written calls. A step cannot hold a result alone, so
-        the record also contains calls with the ids and tools of the results.
+        """Return the record of results whose calls no record contains. A step cannot hold a result
+        alone, so the record also contains calls with the ids and tools of the results.
         """
         calls = [
             Action(id=each.id, tool=each.tool, call_id=each.call_id, timestamp=each.timestamp)

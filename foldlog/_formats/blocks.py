@@ -46,8 +46,8 @@ def kind_of(block: Any) -> str | None:
 
 
 def part_of(block: Any) -> _Block | None:
-    """Return a text, an image or a file of any provider as a part. Return None for any
-    other block.
+    """Return a text, an image or a file of any provider as a part. Return None if the block has no
+    text, image or file.
     """
     part = _part_of(block)
     if part is not None and block.get("cache_control"):
@@ -91,8 +91,8 @@ def _part_of(block: Any) -> _Block | None:
 
 def shown_of(block: Any) -> _Block | None:
     """Return a block as a part, without losing a field that a reader could need. A text, an image
-    or a file becomes a part. Any other block stays unchanged or becomes a text with its JSON.
-    Return None for an empty text.
+    or a file becomes a part. A block of another kind stays unchanged or becomes a text with its
+    JSON. Return None for an empty text.
     """
     part = {"type": "text", "text": block} if type(block) is str else part_of(block)
     if part is not None:
@@ -107,9 +107,9 @@ def shown_of(block: Any) -> _Block | None:
 
 
 def is_of_anthropic(block: _Block) -> bool:
-    """Return whether only Anthropic's server knows the type of a block. Anthropic writes its types
-    in lower case. Unlike OpenAI's parts, a block of Anthropic has no field with the name of its
-    type.
+    """Return whether only Anthropic's server knows the type of a block. Anthropic writes the types
+    of its blocks in lower case. Unlike OpenAI's parts, a block of Anthropic has no field with the
+    name of its type.
     """
     kind = kind_of(block)
     if kind is None or kind in _KNOWN or kind in block:
@@ -132,8 +132,8 @@ _KNOWN = _AS_THEY_ARE | THINKING | {"text", "image", "tool_use", "tool_result", 
 
 
 def known_of(block: Any) -> _Block | None:
-    """Return a block in the form that ``MessageReader`` accepts. Thinking and calls stay unchanged.
-    ``shown_of`` converts all other blocks.
+    """Return a block in the form that ``MessageReader`` accepts. Blocks with thinking or a call
+    stay unchanged. ``shown_of`` converts a block without thinking and without a call.
     """
     kind = kind_of(block)
     return (
@@ -168,7 +168,7 @@ def with_results(blocks: Iterable[_Block], *, singles: bool = False) -> list[_Bl
 
 def returned(block: Any) -> Any:
     """Wrap a user's block in a part if only Anthropic's server knows the block. An encoder sends
-    the wrapped block back unchanged. Return any other block unchanged.
+    the wrapped block back unchanged. Blocks that other servers know are returned unchanged.
     """
     is_own = isinstance(block, dict) and is_of_anthropic(block)
     return {"type": "anthropic", "block": block} if is_own else block
@@ -262,7 +262,9 @@ def _file_at(url: str) -> _Block:
 
 
 def is_blank(content: Content) -> bool:
-    """Return whether a content has only white space. Anthropic's server refuses such a content."""
+    """Return whether a content has only white space. Anthropic's server refuses a content of only
+    white space.
+    """
     if isinstance(content, str):
         return not content.strip()
     return all(

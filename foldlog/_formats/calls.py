@@ -39,7 +39,7 @@ _CALLS_MAX = 10_000
 
 
 def is_of_reply(action: Action, reply: Sequence[Action]) -> bool:
-    """Return whether an action belongs to the same reply as the actions ``reply``. Return False if
+    """Return whether an action belongs to the reply of the actions ``reply``. Return False if
     ``reply`` is empty.
     """
     return bool(reply) and action.response_id == reply[0].response_id is not None
@@ -116,10 +116,10 @@ class OpenCalls:
         """Return the call that a result without an id answers, as the ``key`` of ``close``. If the
         result has an id, return the id.
 
-        The call is the first open call in the newest reply whose tool the result names. If the
-        result names no tool, the call is the first open call whose id equals the name of its tool.
-        Return None if no call fits. An id that equals the name of the tool counts as no id. If the
-        history has no reply yet, return the name of the tool.
+        If the result names its tool, it answers the first open call of this tool in the newest
+        reply. If the result names no tool, it answers the first open call whose id equals the name
+        of its tool. Return None if no call fits. An id that equals the name of the tool counts as
+        no id. If the history has no reply yet, return the name of the tool.
         """
         if call_id not in (None, tool):
             return call_id

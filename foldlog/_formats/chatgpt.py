@@ -36,7 +36,8 @@ _CONTEXT = {
 }
 """The kinds of content that describe the user for a model, and the fields with the texts."""
 _TEXTS = ("text", "result", "summary", "content", "name")
-"""The fields that can hold the text of other kinds of content. The first field with a text is used.
+"""The fields that can hold the text of a content whose kind has no special rule. The first field
+with a text is used.
 """
 
 

@@ -102,7 +102,7 @@ def decode(
 ) -> Iterator[Event]:
     """Return the events of one history, in order, with ids 0, 1, 2, …
 
-    If ``as_history`` is true, OpenHands V0 records are the agent's history. Then all events are
+    If ``as_history`` is true, OpenHands V0 records are the agent's history, and all events are
     shown except condensations and requests. If ``as_history`` is false, the records are a stream. A
     stream also has records outside of the agent's history, and the events of these records are not
     shown. If a log of V1 or Claude Code has branches, only the active branch is shown.
@@ -228,8 +228,8 @@ def _messages(dialect: Dialect, view: View) -> list[dict[str, Any]]:
 
 
 def _events_sent(view: View) -> list[Event]:
-    """Return events whose View sends the same prompt to a model. The events look like events of a
-    history that was not imported.
+    """Return events whose View sends the prompt of ``view`` to a model. The events look like events
+    of a history that was not imported.
     """
     events: list[Event] = []
     for turn in turns(view.events, view.fit_positions):

@@ -49,7 +49,7 @@ may have written the text.
 """
 
 READER = 1
-"""The version of the decoders. Increase this version if a decoder makes other events of a
+"""The version of the decoders. Increase this version if a decoder makes different events of a
 record.
 """
 
@@ -78,7 +78,7 @@ def events_of(decoder: RecordDecoder, format: Format, record: Any) -> list[Event
 
 
 class DecodedRecords:
-    """The records of one history as events in memory. This class has the methods of
+    """The records of one history as events in memory. ``DecodedRecords`` has the methods of
     ``Skeleton``.
     """
 

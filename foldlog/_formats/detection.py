@@ -3,7 +3,7 @@
 A format is recognized by fields that only its records have (``Format.matches``). At least two of
 the first 50 records, and at least half of the first 50 records, must match. A single matching
 record is enough if the format accepts all 50 records. Many programs write equal messages until the
-first call of a tool. So a format is excluded if a record can only come from another program
+first call of a tool. If a record can only come from another program, the format is excluded
 (``Format.refuses``).
 """
 
@@ -28,8 +28,8 @@ from foldlog.eventstore import InvalidArgument
 
 def recognize(format: str = AUTO) -> Recognize:
     """Return functions that recognize histories. If ``format`` is ``AUTO``, any format is
-    recognized. Otherwise a history must contain a record that the named format accepts. Raises
-    ``UnknownFormat``.
+    recognized. If ``format`` names a format, a history must contain a record that this format
+    accepts. Raises ``UnknownFormat``.
     """
     if format == AUTO:
         return Recognize(format_of, _reader_of, _nothing_of_ours)

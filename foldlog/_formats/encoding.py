@@ -1,5 +1,5 @@
-"""Turn events back into records. A stored record is returned unchanged. The encoder of the format
-makes the records of all other events.
+"""Turn events back into records. A stored record is returned unchanged. If an event has no stored
+record, the encoder of the format makes a record.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Encoder:
 
     A ``stored`` record is returned unchanged. The encoder of the format makes records of events
     without a stored record. An export may begin at any event that begins a record. ``notes`` counts
-    the events that are left out. Raises ``UnknownFormat``.
+    the events that the export leaves out. Raises ``UnknownFormat``.
     """
 
     def __init__(
@@ -96,7 +96,9 @@ class Encoder:
         """Stored records that the writer must follow before the writer writes the next record."""
 
     def pass_by(self, events: Sequence[Event], record: Any) -> None:
-        """Note a stored record and all its events. The caller itself writes the stored record."""
+        """Remember a stored record and its events for the next record that is written. The caller
+        itself writes the stored record.
+        """
         self._passed.append((events, record))
 
     def _follow_passed(self) -> None:
@@ -225,8 +227,8 @@ class Encoder:
 
     def shown(self, events: Sequence[Event], stored: Sequence[Event]) -> list[Any]:
         """Return the records for the shown events of one record. ``stored`` are the events of the
-        record in the log. If ``events`` equal ``stored``, return the stored record. Otherwise an
-        unchanged event keeps its part of the stored record, and a changed event gets a new part.
+        record in the log. If ``events`` equal ``stored``, return the stored record. If they differ,
+        an unchanged event keeps its part of the stored record, and a changed event gets a new part.
         """
         self._follow_passed()
         if [*events] == [*stored]:
@@ -343,8 +345,8 @@ def _replace_changed(event: Event, fields: dict[str, Any]) -> Event:
 
 
 def _without_bytes(event: Event) -> Event:
-    """Return an event without bytes. The bytes of an image or a file become a data URL. All other
-    bytes become base64.
+    """Return an event without bytes. The bytes of an image or a file become a data URL. Bytes
+    outside of an image or a file become base64.
     """
     containers = {
         name: value

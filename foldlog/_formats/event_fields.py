@@ -123,23 +123,23 @@ def data_url(media_type: Any, data: str) -> str:
 
 
 def data_in(url: str) -> tuple[str, str]:
-    """Return the media type and the base64 text of a data URL. Return empty texts for any other
-    URL.
+    """Return the media type and the base64 text of a data URL. Return empty texts if ``url`` is not
+    a data URL.
     """
     head, is_held, data = url.partition(";base64,")
     return (head.removeprefix("data:"), data) if is_held and head.startswith("data:") else ("", "")
 
 
 def url_in(part: dict[str, Any]) -> str:
-    """Return the URL of a part with an image. Return an empty text for any other part."""
+    """Return the URL of a part with an image. Return an empty text for a part without an image."""
     image = part.get("image_url") if part.get("type") == "image_url" else None
     url = image.get("url") if isinstance(image, dict) else image
     return url if isinstance(url, str) else ""
 
 
 def file_in(part: dict[str, Any]) -> str:
-    """Return the URL of a part with an image or another file. Return an empty text for any other
-    part.
+    """Return the URL of a part with an image or another file. Return an empty text for a part
+    without a file.
     """
     if part.get("type") == "file":
         file_data = within(part, "file", "file_data")

@@ -42,8 +42,8 @@ class ExportNotes:
         """
 
     def leave_out(self, event: Event, *, hidden: bool = False) -> None:
-        """Count an event without a record. ``hidden`` is true if a model never saw the event.
-        Otherwise the format has no record for the event.
+        """Count an event without a record. ``hidden`` is true if a model never saw the event, and
+        false if the format has no record for the event.
         """
         changed: Mapping[str, Any] = event.changed if isinstance(event, DocumentChanges) else {}
         if IMPORTED in changed:
@@ -65,8 +65,8 @@ class ExportNotes:
 
     def end(self) -> list[str]:
         """Return two texts. The first text lists the left-out events that a model never saw. The
-        second text lists all other left-out events and fields. A text is empty if its list is
-        empty.
+        second text lists the left-out events and fields that a model saw. A text is empty if its
+        list is empty.
         """
         counts = (self._hidden, self._lost)
         return [

@@ -40,7 +40,7 @@ def begin_fork(store: Store, conversation: str, at: int, new: str) -> Conversati
 
 def marked(attributes: Mapping[str, Any], unread: Sequence[Sequence[int]]) -> dict[str, Any]:
     """Return the documents of a history that lacks the records ``unread``: see ``UNREAD``.
-    ``attributes`` are the other attributes of the history.
+    ``attributes`` are the attributes of the history without ``INCOMPLETE``.
     """
     return {
         ATTRIBUTES: {**attributes, INCOMPLETE: incomplete(unread)},
@@ -66,13 +66,13 @@ def lacking(number: int, what: str, before: int) -> str:
 
 def version_of_tip(store: Store, conversation: str, source_id: str | int) -> int:
     """Return the version after the last event with the id ``source_id`` in its source. The View at
-    this version shows the branch that ends in this record, even if the source switched to another
-    branch later. ``"7"`` finds the source's ids ``"7"`` and ``7``.
+    the returned version shows the branch that ends in the record with this id, even if the source
+    switched to another branch later. ``"7"`` finds the source's ids ``"7"`` and ``7``.
 
     The events of one record, the actions of one response and their observations are one group. If
     later events of the group directly follow the last event, the version is after these events, so
-    that no call stays open. But if a record has both a result and the model's next text, the
-    version is before this record.
+    that no call stays open. If a record has both a result and the model's next text, the version is
+    before this record.
 
     Raises ``InvalidArgument`` if no event has this id, and ``ConversationNotFound``. The function
     reads the events from the last event with this id to the end. For a call or a result, the

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Beside = tuple[Sequence[Any], Sequence[dict[str, Any]]]
 LOOK_AT = 50
-"""This number of records at the beginning shows the format and the name of a history."""
+"""The number of first records that show the format and the name of a history."""
 
 
 def first_named(name_in: Callable[[Any], str | None]) -> Callable[[Iterable[Any]], str | None]:
@@ -36,15 +36,15 @@ def first_named(name_in: Callable[[Any], str | None]) -> Callable[[Iterable[Any]
 
 
 class UnusableFormat(EventStoreError, TypeError):
-    """A format that a program or an installed package registers cannot be used. Correct the format,
-    or uninstall the package.
+    """foldlog cannot use a format of a program or of an installed package. Correct the format, or
+    uninstall the package.
     """
 
 
 class RecordDecoder(ABC):
     """Turns the records of one history into events, one record after another.
 
-    A decoder reads one history from the first record on. So a decoder may remember facts for later
+    A decoder reads one history from the first record on, so it may remember facts for later
     records, such as the ids of calls. A decoder never looks ahead: the events of a record depend
     only on this record and the records before it. Equal records must always give equal events,
     because a grown source is decoded again and only the new events are stored. ``next_id`` is the
@@ -90,7 +90,7 @@ class RecordEncoder(ABC):
     @abstractmethod
     def records(self, event: Event) -> Sequence[Any] | None:
         """Return the records that are complete after ``event``. Return an empty sequence if later
-        events may belong to the same record.
+        events may belong to the record of ``event``.
 
         Return None if the format has no record for ``event``. A note of the export counts the
         events without a record.
@@ -114,7 +114,7 @@ class RecordEncoder(ABC):
         """Return the unfinished record, if there is one. No further event belongs to the unfinished
         record.
 
-        This method is called before ``follow``, and after the last event.
+        ``end`` is called before ``follow``, and after the last event.
         """
         return ()
 
@@ -170,7 +170,7 @@ class FileReader(ABC):
     @abstractmethod
     def holds(self, path: Path, begin: bytes) -> bool:
         """Return whether this file or folder contains histories of the format. ``begin`` has the
-        first bytes of a file, and is empty for a folder. This method is called for every file and
+        first bytes of a file, and is empty for a folder. ``holds`` is called for every file and
         folder, so check the name and the first bytes before anything else.
         """
 
@@ -192,7 +192,7 @@ class Format:
                       because it is stored. A name has no white space, does not begin with ``-``,
                       and is not ``auto``
 
-    Attributes that recognize the format:
+    These attributes recognize the format:
 
     ``matches``       whether a JSON value is a record of this format and of no other format, by
                       more than one field: see ``detection.py``
@@ -208,7 +208,7 @@ class Format:
     ``kept_in``       where the format's program stores histories, for ``foldlog import --from``:
                       folders and files, with ``~`` and variables of the environment as in a shell
 
-    Attributes that count records without making events:
+    These attributes count records without making events:
 
     ``skeleton``      the fields of a record for lists and figures. A redaction does not delete
                       these fields. If ``skeleton`` is None, the events of ``decoder`` are counted
@@ -218,7 +218,7 @@ class Format:
                       fields instead
     ``marks_errors``  whether records of the format's program mark failed calls
 
-    Attributes that read records:
+    These attributes read records:
 
     ``decoder``       the decoder of a history. A record becomes at least one event, an
                       ``Annotation`` if no model reads the record. Compactions become condensations.
@@ -242,7 +242,7 @@ class Format:
                       After a redaction, no later record of a source in this format is imported
     ``note``          a sentence about every history of this format. An import prints the sentence
 
-    Attributes that write records of events. An imported record is exported unchanged:
+    These attributes write records of events. An imported record is exported unchanged:
 
     ``encoder``       the writer of events that were not imported, or whose record was redacted. An
                       adapter sends events with this writer. If ``lacks`` is set, an export can

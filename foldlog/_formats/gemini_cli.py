@@ -16,14 +16,14 @@ document.
                                         compaction
 
 If an id comes again, the new message replaces the old message. A Retraction takes back the old
-message and all messages after it. Then come the new message, and copies of all messages after the
-old message. So the View at every version is the prompt that Gemini CLI would send. If the new
-message equals the old message, the record makes no event.
+message and all messages after it. The new message, and copies of all messages after the old
+message, follow the Retraction. The View at every version is the prompt that Gemini CLI would send.
+If the new message equals the old message, the record makes no event.
 
-A resumed chat begins with a second record of the session. Then Gemini CLI first sets the messages
-to its context alone. Next, Gemini CLI sets all messages, with new times and in another form. A
-message with an equal content stays. A context with a new text replaces the earlier context, like a
-system prompt.
+A resumed chat begins with a second record of the session. Gemini CLI then sets the messages twice:
+first to its context alone, and next to all messages, with new times and in another form. A message
+with an equal content stays. A context with a new text replaces the earlier context, like a system
+prompt.
 """
 
 from __future__ import annotations
@@ -256,8 +256,8 @@ def _content_and_calls(record: _Part) -> object:
 
 
 class _CurrentMessage(NamedTuple):
-    """A message of the session that was not taken back. ``end`` is the version after its events.
-    ``shown`` is true if a View shows the message.
+    """A message that the session did not take back. ``end`` is the version after the events of the
+    message. ``shown`` is true if a View shows the message.
     """
 
     record: Any
@@ -266,8 +266,8 @@ class _CurrentMessage(NamedTuple):
 
 
 class GeminiDecoder(FollowingDecoder):
-    """Makes events of the records of one session. All messages that were not taken back stay in
-    memory.
+    """Makes events of the records of one session. All messages that the session did not take back
+    stay in memory.
     """
 
     has_own_ids = True
@@ -326,8 +326,8 @@ class GeminiDecoder(FollowingDecoder):
             )
 
     def _set_or_wait(self, read: RecordEvents, messages: list[_Part]) -> None:
-        """Set the messages of the session. A resumed session first sets its context alone, and
-        sends no model the context alone. So after a context alone, wait until the session sets all
+        """Set the messages of the session. A resumed session first sets its context alone, but
+        sends no model the context alone. After a context alone, wait until the session sets all
         messages.
         """
         if self._is_resuming and len(messages) == 1 and _is_context(messages[0]):
@@ -345,7 +345,7 @@ class GeminiDecoder(FollowingDecoder):
 
     def _follow_context(self, read: RecordEvents, messages: Sequence[_Part]) -> None:
         """If the messages begin with a context of another text, replace the context in the prompt.
-        All other messages of the prompt stay.
+        Messages after the context stay in the prompt.
         """
         if not self._messages or not messages or not self._messages[0].shown:
             return
@@ -462,7 +462,8 @@ class GeminiDecoder(FollowingDecoder):
 
     def _new_snapshot(self, messages: Sequence[_Part]) -> str:
         """Return the text of the first message if the message is a new snapshot of the session. A
-        snapshot replaces all earlier messages. Otherwise return an empty text.
+        snapshot replaces all earlier messages. Return an empty text if the message is not a new
+        snapshot.
         """
         if not messages or messages[0].get("type") != "user":
             return ""

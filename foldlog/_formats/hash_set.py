@@ -27,7 +27,7 @@ class HashSet:
     def __init__(self, part: slice = SUFFIX) -> None:
         self._part = part
         self._buckets = dict[int, list[bytes | bytearray]]()
-        """The pages of each bucket. Only the last page of a bucket grows."""
+        """Maps the number of a bucket to its pages. Only the last page of a bucket grows."""
 
     def __contains__(self, full_hash: bytes) -> bool:
         part = full_hash[self._part]
@@ -55,8 +55,8 @@ class HashSet:
         return True
 
     def pages(self) -> Iterator[bytes | bytearray]:
-        """Yield the stored parts of all hashes. A new set that adds the parts in this order yields
-        the parts in the same order.
+        """Yield the stored parts of all hashes. If a new set adds the parts in this order, the new
+        set yields the parts in this order too.
         """
         for bucket in sorted(self._buckets):
             yield from self._buckets[bucket]

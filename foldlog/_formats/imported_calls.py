@@ -1,4 +1,4 @@
-"""Find the model calls in imported events, as each format reports them."""
+"""Find the model calls that imported events report. Each format reports calls in its own way."""
 
 from __future__ import annotations
 

@@ -4,8 +4,8 @@
     x.json   {"version", "status", "eval", …, "samples": [{"id", "epoch", "messages": […], …}]}
 
 The records are the messages of a sample. In the messages, the texts of the sample's ``attachments``
-replace the references to attachments. The last record has the other fields of the sample, except
-its events. The records become these events:
+replace the references to attachments. The last record has the fields of the sample besides its
+messages and events. The records become these events:
 
     system                   SystemMessage
     user                     Message; with ``summary`` in its metadata a CondensationAction: Inspect
@@ -16,8 +16,8 @@ its events. The records become these events:
                              the error, because Inspect sends this message to the model
     the end of the sample    Annotation for each model that the sample used, with its tokens
 
-The messages do not record a compaction without a summary (trim, edit, native). So the View still
-shows the messages that a compaction of this kind removed.
+The messages do not record a compaction without a summary (trim, edit, native). If a compaction
+without a summary removed messages, the View still shows these messages.
 """
 
 from __future__ import annotations

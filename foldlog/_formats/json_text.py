@@ -21,8 +21,8 @@ some levels around its content.
 """
 
 RECORD_SIZE_MAX = 16 * 2**20
-"""The largest size of one record in bytes or characters. A store has the same default limit for one
-event.
+"""The largest size of one record in bytes or characters. The default limit of a store for one event
+is equal.
 """
 
 TOO_LONG = f"longer than {RECORD_SIZE_MAX:,} bytes, the limit for one record"
@@ -33,14 +33,14 @@ _encode = msgspec.json.Encoder(enc_hook=plain).encode
 
 
 class UnreadableJson(ValueError):
-    """This text is not JSON, or a store cannot hold its value. An import reports the problem as a
+    """The text is not JSON, or a store cannot hold its value. An import reports the problem as a
     finding.
     """
 
 
 def parse(text: bytes) -> Any:
     """Return the value of a JSON text in UTF-8. Raises ``UnreadableJson``. Strict JSON is parsed
-    once, and other JSON twice.
+    once. JSON that is not strict is parsed twice.
     """
     try:
         value = _strict.decode(text)
@@ -110,7 +110,9 @@ def check_depth(value: Any) -> None:
 
 
 def value_of(text: str) -> Any:
-    """Return the value of a text of strict JSON. Return any other text unchanged."""
+    """Return the value of a text of strict JSON. Return a text unchanged if it is not
+    strict JSON.
+    """
     try:
         return _strict.decode(text)
     except (ValueError, RecursionError):
@@ -128,7 +130,7 @@ def bytes_of(value: Any) -> bytes:
 
 
 def json_text(value: Any) -> str:
-    """Return a text unchanged, and the JSON text of any other value."""
+    """Return a text unchanged. Return the JSON text of a value that is not a text."""
     return value if isinstance(value, str) else json_of(value).decode()
 
 

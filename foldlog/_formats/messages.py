@@ -1,7 +1,7 @@
 """Read events from a message of OpenAI's chat or of Anthropic, or from an item of OpenAI's
 Responses.
 
-``append`` and imports both use this module, so a message always becomes the same events. If a
+``append`` and imports both use this module, so equal messages always become equal events. If a
 message has text and calls, the text is the thought of the first call. The first call also gets the
 model's thinking. Parts for which no event has a field become annotations. The events have no ids
 and no origins yet.
@@ -137,7 +137,7 @@ COMPACTED_BY_PROVIDER = "the model's provider compacted the context"
 
 def compaction_in(item: Any) -> Message | None:
     """Return a message with ``item``, if ``item`` is a compaction of OpenAI's Responses API. Return
-    None for any other item.
+    None if ``item`` is not a compaction.
 
     A compaction replaces all earlier items. Only OpenAI's server can read the compaction, so the
     message sends the compaction back unchanged.
@@ -189,8 +189,8 @@ class MessageReader:
     """
 
     def refuse(self, problem: str) -> None:
-        """Handle a malformed value. A subclass may raise an error here. Otherwise the JSON text of
-        the value is used instead.
+        """Handle a malformed value. A subclass may raise an error here. If no error is raised, the
+        JSON text replaces the malformed value.
         """
 
     def arguments(self, arguments: Part | str | None) -> Part | str | None:
@@ -236,7 +236,7 @@ class MessageReader:
     def _assistant(
         self, message: Part, content: Content, response_id: str | None, meta: Part
     ) -> list[Event]:
-        # litellm stores some fields of a provider only here, and other fields also in the message
+        # litellm stores some fields of a provider only in "provider_specific_fields"
         if specific_fields := dict_or_empty(message.get("provider_specific_fields")):
             message = {**specific_fields, **message}
         calls = [self.call(call) for call in calls_in(message)]
@@ -250,9 +250,9 @@ class MessageReader:
         return self.response_events(content, calls, thinking, response_id, meta)
 
     def call(self, call: Any, name: str = "call", id_key: str = "id") -> Action:
-        """Return the action for a call in a chat message, an item or a block. Fields of the call
-        that an action does not have are in ``meta`` under ``name``. ``id_key`` is the field with
-        the id of the call.
+        """Return the action for a call in a chat message, an item or a block. If an action has no
+        place for a field of the call, ``meta`` has this field under ``name``. ``id_key`` is the
+        field with the id of the call.
         """
         fields = dict(dict_or_empty(call))
         fields |= dict_or_empty(fields.pop("function", None) or fields.pop("custom", None))
@@ -317,8 +317,8 @@ class MessageReader:
     # --- OpenAI's Responses ---
 
     def item(self, item: Part) -> Event | None:
-        """Return the event of an item that is a message, a call or a result. Return None for any
-        other item, such as the call of a tool that the server ran.
+        """Return the event of an item that is a message, a call or a result. Return None for an
+        item of another kind, such as the call of a tool that the server ran.
         """
         kind = kind_of(item) or ""
         role = item.get("role")
@@ -497,7 +497,9 @@ def _content(parts: Sequence[Part]) -> Content:
 
 
 def _part(part: Part) -> Part:
-    """Return a text or an image in the format of OpenAI's chat, and any other part unchanged."""
+    """Return a text or an image in the format of OpenAI's chat. Return a part of another type
+    unchanged.
+    """
     if part.get("type") == "refusal" and isinstance(part.get("refusal"), str):
         return {"type": "text", "text": part["refusal"]}
     converted = part_of(part)

@@ -10,10 +10,10 @@ The messages, and the events that they become:
     exit                            Message from the environment, in which mini-SWE-agent says how a
                                     run ended
 
-A message with any other role is not read, because its author is unknown. A call without an id gets
-the name of its tool as its id. A result without an id answers a call of the newest reply: the first
-open call of the tool that the result names. A source may use the id of a call again. Then a result
-answers the first open call with this id in the newest reply with such a call.
+A message with an unknown role is not read, because its author is unknown. A call without an id gets
+the name of its tool as its id. A result without an id answers the first open call of its tool in
+the newest reply. If several calls have one id, a result answers the first open call with this id in
+the newest reply that has this id.
 
 A message may have a time. An assistant's message may have ``model``, ``usage`` and ``cost``.
 mini-SWE-agent writes these fields, and the exit code of a command, into ``extra``. Messages have no
@@ -174,8 +174,8 @@ def time_of_message(message: Any) -> SourceTime:
 
 
 def alike(one: Any, other: Any) -> bool:
-    """Return whether two messages have equal text and calls. Any other field may be empty in one of
-    the two messages.
+    """Return whether two messages have equal text and calls. Fields besides text and calls may be
+    empty in one of the two messages.
     """
     if not (accepts(one) and accepts(other)):
         return False

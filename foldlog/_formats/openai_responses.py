@@ -16,9 +16,9 @@ The items, and the events that they become:
     every other type, such as the server's own tools, and an encrypted item   Annotation
     a whole response, as mini-SWE-agent stores it   the events of its ``output``, with its usage
 
-Any part of a history can be written. Items do not say which calls belong to one response. So
-foldlog ends a response at the first result, or at the first message that is not from the model. The
-model's text in the phase "commentary" before the calls belongs to the response of the calls. An
+Any part of a history can be written. Items do not say which calls belong to one response. foldlog
+therefore ends a response at the first result, or at the first message that is not from the model.
+The model's text in the phase "commentary" before the calls belongs to the response of the calls. An
 item_reference has the id of another item. A View shows every annotation at its place.
 """
 

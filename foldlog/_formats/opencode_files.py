@@ -12,9 +12,10 @@ If both versions of OpenCode stored a session, the older tables have its past, a
 have the later messages.
 
 OpenCode changes some fields while a session goes on: the title, the times and the sums of the
-session, and the list of changed files in a user's message. The records leave out these fields,
-because a changed record would make the source look rewritten at each import. If a session is
-reverted, the last record says so, until OpenCode continues without the reverted messages.
+session, and the list of changed files in a user's message. The records leave out the fields that
+OpenCode changes, because a changed record would make the source look rewritten at each import. If a
+session is reverted, the last record says so, until OpenCode continues without the reverted
+messages.
 """
 
 from __future__ import annotations

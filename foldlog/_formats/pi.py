@@ -90,7 +90,7 @@ _CAME_BACK = (
     "The following is a summary of a branch that this conversation came back"
     " from:\n\n<summary>\n{}</summary>"
 )
-"""pi sends a summary to its model in one of these two texts."""
+"""pi sends a summary to its model in the text ``_SUMMED_UP`` or ``_CAME_BACK``."""
 _PROMPT = 2**63
 _NOT_SENT = ("error", "aborted")
 _ENVELOPE = ("type", "id", "parentId", "timestamp")
@@ -98,7 +98,7 @@ _ENVELOPE = ("type", "id", "parentId", "timestamp")
 
 class _Place(NamedTuple):
     """An entry. ``number`` counts the records before the entry. ``version`` is the version after
-    the entry. ``above`` is its parent entry.
+    the entry. ``above`` is the parent entry.
     """
 
     number: int

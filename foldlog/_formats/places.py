@@ -40,8 +40,8 @@ def is_of(event: Event, format: str) -> bool:
 
 
 def is_step_aside(event: Event) -> bool:
-    """Return whether an imported event has no record. Such an event is a retraction, or a
-    condensation that declines the request of an abandoned branch.
+    """Return whether an imported event has no record. Only a retraction, and a condensation that
+    declines the request of an abandoned branch, have no record.
     """
     return event.redacted is None and (is_declined(event) or isinstance(event, Retraction))
 

@@ -165,8 +165,8 @@ class _Decoder(FollowingDecoder):
                 read.meta = {"parent": f"{self.options.prefix}{parent}"}
 
     def _compress(self, read: RecordEvents, history: list[_Part]) -> None:
-        """Forget all shown events. Before that, add events for the contents that stay. The first
-        content of ``history`` is the summary.
+        """Add events for the contents that stay, and then forget all earlier shown events. The
+        first content of ``history`` is the summary.
         """
         former_ids = {event_id for event_id, _ in self.shown.all()}
         self.calls = OpenCalls()

@@ -26,8 +26,8 @@ _encode = msgspec.json.Encoder().encode
 
 
 class NotAnEvent(EventStoreError, ValueError):
-    """A record is not an event of the format. An import reports the record as a finding, and
-    imports all other records.
+    """A record is not an event of the format. An import reports the record as a finding, and goes
+    on with the next record.
     """
 
 
@@ -166,8 +166,8 @@ def joined_text(content: Content) -> str:
 _SECONDS_LEAST = 10**8
 _MILLISECONDS_LEAST = 10**11
 """A number from ``_SECONDS_LEAST`` on is a time in seconds, and a number from
-``_MILLISECONDS_LEAST`` on is a time in milliseconds. Both limits are times in 1973. In seconds,
-``_MILLISECONDS_LEAST`` would be a time in the year 5138.
+``_MILLISECONDS_LEAST`` on is a time in milliseconds. ``_SECONDS_LEAST`` and ``_MILLISECONDS_LEAST``
+are times in 1973. In seconds, ``_MILLISECONDS_LEAST`` would be a time in the year 5138.
 """
 
 _NO_TIMES = datetime.fromtimestamp(0, UTC), datetime(1970, 1, 1)
@@ -246,8 +246,8 @@ def _counts_by_our_names(
     counts: Any, named: Mapping[str, str | Sequence[str]]
 ) -> dict[str, float | None]:
     """Return the counts of a source by foldlog's names. If several counts of the source belong to
-    one name, add these counts up. If the total of the source shows that the first count contains
-    the other counts, take the first count.
+    one name, add up the counts. But if the total of the source shows that the first count contains
+    the later counts, take the first count.
     """
     sums = dict[str, float | None]()
     firsts = dict[str, float | None]()
@@ -291,8 +291,8 @@ def time_told(record: Mapping[str, Any], *names: str) -> SourceTime:
 
 
 def time_text(timestamp: datetime | None, origin: Origin | None) -> str | None:
-    """Return a text from which ``read_time`` reads the same time. A time without a zone keeps its
-    text. A time with a zone is written in UTC with a Z.
+    """Return a text from which ``read_time`` reads the time of an event. A time without a zone
+    keeps its text. A time with a zone is written in UTC with a Z.
     """
     if timestamp is None:
         return None if origin is None else origin.time or None

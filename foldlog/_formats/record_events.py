@@ -71,8 +71,8 @@ def time_and_id_of(rules: Format, record: Any) -> TimeAndId:
 
 
 def time_if_without_id(time_and_id: TimeAndId) -> datetime | None:
-    """Return the time of a record without an id. Return None for a record with an id. ``Repeats``
-    needs this time to recognize a repetition.
+    """Return the time of a record without an id, and None for a record with an id. ``Repeats``
+    recognizes a repeated record without an id by its time.
     """
     (timestamp, _), source_id = time_and_id
     return timestamp if source_id is None else None
@@ -181,7 +181,7 @@ class RecordEvents:
 
     ``shown``     whether the next events are shown
     ``tag``       the tag of the next events: see ``FollowingDecoder``
-    ``response``  the model's response to which its calls belong
+    ``response``  the model's response to which the next calls belong
     ``parts``     the parts of text for the next call or message
     ``thinking``  the thinking for the next call or message
     """

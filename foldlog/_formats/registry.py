@@ -105,8 +105,8 @@ _OF_PROGRAMS = {
     **dict.fromkeys(("cline", "roo", "roo-code"), "anthropic-messages"),
     "claude": "claude-code",
 }
-"""Maps the name of a program to its format. People use these names instead of the name of the
-format.
+"""Maps the name of a program to its format. People use the name of a program instead of the name of
+its format.
 """
 
 

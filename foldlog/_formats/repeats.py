@@ -75,8 +75,8 @@ class Repeats:
         )
 
     def _repeated_place(self, key: int, at: datetime | None) -> int:
-        """Return the place after the earlier record that the next record repeats, or 0 if the next
-        record is new.
+        """Return the place after the earlier record that the next record repeats. Return 0 if the
+        next record is new.
         """
         if not self._in_order:
             return 0

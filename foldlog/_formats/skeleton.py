@@ -1,7 +1,8 @@
 """The skeleton of a record: the fields that lists, figures and titles need, read in one typed pass.
 
 Fields outside of a skeleton never become Python objects. After a redaction, only the skeleton of a
-record stays, without its texts. So ``blank`` must remove every text of a user from the skeleton.
+record stays, without its texts. ``blank`` must therefore remove every text of a user from the
+skeleton.
 """
 
 from __future__ import annotations
@@ -125,9 +126,9 @@ class Seen:
     five or six bytes of memory.
 
     Records are compared by the first bytes of their hashes. An equal record may also be one message
-    that was sent twice. So if most records of a format have ids, an equal record with an id is a
-    repetition. An equal record without an id is a repetition only directly after another
-    repetition.
+    that was sent twice. If most records of a format have ids, an equal record with an id is
+    therefore a repetition. An equal record without an id is a repetition only directly after
+    another repetition.
 
     If the records have no ids, a repetition begins with the first record, or with a record that is
     older than the newest record. A repetition goes on while the records come in their earlier
@@ -244,8 +245,8 @@ class Skeleton(ABC):
     @property
     def follows(self) -> tuple[str, int] | None:
         """The conversation that the source continues, and the number of records of that
-        conversation before the source. None if the source continues no other conversation. The
-        source does not contain these records.
+        conversation before the source. The source itself does not contain the records before it.
+        None if the source continues no conversation.
         """
         return None
 
@@ -259,8 +260,8 @@ class Skeleton(ABC):
         return _encode(replace(self.state, replies=self.replies.state()))
 
     def left_of(self, record: bytes) -> bytes:
-        """Return the blanked skeleton of a record. After a redaction, the store keeps only this
-        skeleton.
+        """Return the blanked skeleton of a record. After a redaction, the store keeps only the
+        blanked skeleton.
         """
         try:
             skeleton = self._decode(record)

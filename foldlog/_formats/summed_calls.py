@@ -91,8 +91,9 @@ def hash_of_reply(reply: str, calls: Calls) -> int:
 
 
 class Sums:
-    """Sums of calls with equal day, model, price range and condenser. Calls with a cost and calls
-    without a cost have separate sums, because a cost must not hide that another cost is missing.
+    """Adds up calls of one day, one model and one price range. Calls of condensers have separate
+    sums. Calls without a cost have separate sums too, because the cost of a sum would look
+    complete.
     """
 
     def __init__(self, calls: Iterable[Calls] = ()) -> None:

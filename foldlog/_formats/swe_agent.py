@@ -1,10 +1,10 @@
 """The history of SWE-agent: chat messages with the agent's name, its thought and its action.
 
-A ``.traj`` file has ``history``, the messages that the model saw. The file also has ``trajectory``,
-the steps with the state of the shell, and ``info`` with the usage of the whole run. The records are
-the items of ``history``.
+A ``.traj`` file has the messages that the model saw in ``history``, the steps with the state of the
+shell in ``trajectory``, and the usage of the whole run in ``info``. The records are the items of
+``history``.
 
-A message becomes the events that ``openai_chat`` makes. Some fields have another meaning:
+A message becomes the events that ``openai_chat`` makes. These fields have a special meaning:
 
     thought, action       repeat the text or the call of an assistant's message
     tool_call_ids         the calls that a tool's message answers: an Observation for each call;

@@ -3,8 +3,8 @@ its View shows one branch of the tree.
 
 A conversation has one record per message. If the site does not show the branch of the newest
 message, a last record names the branch that the site shows. The records are in the order of their
-times. So if a conversation goes on, or a message gets a second answer, all new records come at the
-end. The View at each version is the prompt of the model at that time.
+times. If a conversation goes on, or a message gets a second answer, all new records therefore come
+at the end. The View at each version is the prompt of the model at that time.
 """
 
 from __future__ import annotations
@@ -157,8 +157,8 @@ _NO_PARENT = object()
 class TreeDecoder(FollowingDecoder):
     """Makes events of messages. If a record does not follow the last record, a retraction first
     takes back the abandoned branch. If the parent of a message is missing, the message follows the
-    last message. But if the first message has the same missing parent, the message begins a new
-    tree.
+    last message. But if the parent of the first message is missing too and has this id, the message
+    begins a new tree.
     """
 
     keeps_shown = False

@@ -126,8 +126,8 @@ def _call(
 
 def calls_beside(items: Iterable[Any], earlier_items: Iterable[Any] = ()) -> Iterator[ModelCall]:
     """Yield the calls that a source records outside of its records. An item with a ``reply`` is a
-    single call. Any other item is the sum of a run. If ``earlier_items`` has a sum with the same
-    use of a model, only the difference of the sums is yielded.
+    single call. An item without a ``reply`` is the sum of a run. If ``earlier_items`` has a sum
+    with an equal ``use``, only the difference of the two sums is yielded.
     """
     earlier_runs = {
         repr(item.get("use")): item
@@ -217,8 +217,8 @@ def calls_of_replies(events: Iterable[Event]) -> Iterator[ModelCall]:
 
 
 def at_total(call: ModelCall, total: Mapping[str, Any]) -> ModelCall:
-    """Return the call with a new id of its reply. The id consists of the time of the call and the
-    total. A copy of the log has equal times and totals, so the call is recognized in a copy.
+    """Return ``call`` with a new reply id. The id consists of the time of the call and the total. A
+    copy of the log has equal times and totals, so the call is recognized in a copy.
     """
     counts = f"{tokens_of(total)} {total.get('cost', '')}".strip()
     return call._replace(reply=None if call.at is None else f"{call.at.isoformat()} {counts}")
@@ -227,7 +227,7 @@ def at_total(call: ModelCall, total: Mapping[str, Any]) -> ModelCall:
 class Accumulated:
     """Computes single calls from the tokens and cost that a program adds up.
 
-    If the sum falls a little, a part of the sum was lost at a restart of the agent. Then the tokens
+    If the sum falls a little, a part of the sum was lost at a restart of the agent, and the tokens
     of the calls since the restart are unknown. If the sum falls below half, the program began again
     at 0. If a call records its ``own`` usage, the call has at least these tokens.
     """

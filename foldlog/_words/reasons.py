@@ -1,4 +1,4 @@
-"""Describe why events were forgotten, with equal words in every command."""
+"""Describe why a condensation forgot events. All commands use the words of this module."""
 
 from __future__ import annotations
 

@@ -30,8 +30,8 @@ def printable(text: str, *, one_line: bool = False) -> str:
 
 
 def typed_id(conversation: str) -> str:
-    """Return an id as a user can type the id in a shell such as bash or zsh. Control characters and
-    line breaks are escaped, as in ``$'tab\\tx'``. Any other id is unchanged.
+    """Quote the id of a conversation for a shell such as bash or zsh. Control characters and line
+    breaks are escaped, as in ``$'tab\\tx'``. An id without control characters is unchanged.
     """
     if not _STEERS_OR_BREAKS.search(conversation):
         return conversation
@@ -71,7 +71,7 @@ def json_text(value: Any, *, indent: int | None = None, exact: bool = False) -> 
 
 def well_formed(text: str) -> str:
     """Change the JSON of ``json_text`` for parsers such as ``jq`` that refuse lone surrogates. A
-    lone surrogate becomes the text that ``printable`` shows, such as ``\\ud800``. So two different
+    lone surrogate becomes the text that ``printable`` shows, such as ``\\ud800``, so two different
     values may become equal.
     """
     return _LONE.sub(r"\1\\\\u", text) if r"\ud" in text else text

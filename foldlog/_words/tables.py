@@ -80,7 +80,9 @@ def _difference_table(difference: Difference) -> Table:
 
 
 def rows_of(events: Sequence[Event], mark: str = "") -> list[list[str]]:
-    """Return a row for each event. A long list has rows only for its first and last events."""
+    """Return a row for each event. If there are more than 31 events, return rows for the first 10
+    and the last 20 events.
+    """
     given = [mark] if mark else []
     if len(events) <= _HEAD + _TAIL + 1:
         return [[*given, *event_row(event)] for event in events]

@@ -21,7 +21,7 @@ _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
 def moment_of(text: str) -> datetime:
     """Return the moment that a text names: a date, a time, or how long ago, such as ``7d``. A date
-    or a time without a zone is in UTC. Raises ``ValueError``.
+    or a time without a zone is in UTC. Raises ``ValueError`` for a text that names no moment.
     """
     try:
         if span := _SPAN.fullmatch(text.strip()):
@@ -60,8 +60,8 @@ def duration_words(seconds: float) -> str:
 def told_at(event: Event, recorded_at: datetime) -> EventTime | None:
     """Return when the event happened. The time has no zone if the source names no zone.
 
-    An event without a ``timestamp`` happened when it was recorded. But the time of an import is not
-    the time of an imported event. So for a format whose records have times, return the time that
+    An event without a ``timestamp`` happened when it was recorded. But an import records an event
+    later than it happened. If the records of the event's format have times, return the time that
     the source wrote, or None.
     """
     if event.timestamp is not None:

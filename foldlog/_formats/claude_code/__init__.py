@@ -13,14 +13,15 @@ The lines, and the events that they become:
                               thought
     any other type            Annotation, also for a line with only thinking
 
-Claude Code writes a model's response as several lines with the same ``message.id``. This id is the
-``response_id`` of the actions. The model's thinking is a separate line and becomes an Annotation.
-The next action also gets the thinking, because a program must send the thinking to the model again.
+Claude Code writes a model's response as several lines with one ``message.id``. The ``response_id``
+of an action is the ``message.id`` of its line. The model's thinking is a separate line and becomes
+an Annotation. The next action also gets the thinking, because a program must send the thinking to
+the model again.
 
 If a line continues from an earlier line, a Retraction takes back the branch between the two lines.
-A return to the abandoned branch is a second Retraction. So a session can grow, and the View is the
-branch that ends in the newest line. A View does not show the side chains of sub-agents, unless the
-log has no main chain.
+A return to the abandoned branch is a second Retraction. The View is always the branch that ends in
+the newest line, also while a session grows. A View does not show the side chains of sub-agents,
+unless the log has no main chain.
 
 ``reading.py`` makes the events. ``skeleton.py`` counts lines without making events. ``remains.py``
 writes what a redaction left of a line. ``lines.py`` reads parts of lines. ``branches.py`` follows

@@ -1,9 +1,10 @@
 """Parts of Claude Code's lines: compactions, attachments and titles.
 
 A compaction consists of a boundary line and a line with a summary. After a compaction, the model
-sees the summary and later lines. Newer releases also keep some messages. The boundary names the ids
-of all kept messages, or of the first and the last kept message. The kept messages come after their
-*anchor*. The anchor is the summary, or the boundary if the kept messages come before the summary.
+sees the summary and later lines. In newer releases of Claude Code, a compaction also keeps some
+messages. The boundary names the ids of all kept messages, or of the first and the last kept
+message. The kept messages come after their *anchor*. The anchor is the summary, or the boundary if
+the kept messages come before the summary.
 
 Attachments are context that Claude Code sends to its model besides the messages. Since 2026 the
 field ``rendered`` of an attachment has the exact text for the model (environment, skills, dates,
@@ -60,7 +61,7 @@ _TOKENS = {"preTokens": "tokens_before", "postTokens": "tokens_after"}
 
 def metadata_of(boundary: dict[str, Any]) -> dict[str, Any]:
     """Return the metadata of a condensation. The metadata has Claude Code's keys from the boundary,
-    and the keys of foldlog's condensers for the same facts.
+    and also repeats some of these facts under the keys of foldlog's condensers.
     """
     metadata = {
         key: value
@@ -119,7 +120,7 @@ TOOL = {"name": "name", "description": "description", "schema": "parameters"}
 
 def words_of(record: dict[str, Any]) -> Content:
     """Return the text of an attachment for the model. Return an empty content if the line has no
-    such text.
+    text for the model.
     """
     rendered = record.get("rendered")
     if record.get("type") != "attachment" or type(rendered) is not list:
@@ -161,8 +162,8 @@ class Titles:
 
     A log may begin with summaries of other sessions. A summary belongs to this session if the log
     has the line that the summary names. If the named line comes after the summary, the named line
-    sets the title. So a title depends only on earlier lines: a growing log and a complete log get
-    the same title.
+    sets the title. A title depends only on earlier lines, so a growing log and a complete log get
+    equal titles.
     """
 
     def __init__(self) -> None:

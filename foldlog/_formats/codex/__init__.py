@@ -27,8 +27,8 @@ The records, and the events that they become:
 reads the fields for lists and figures. ``usage.py`` finds the calls of models in the events.
 
 Records do not say which calls belong to one response. Codex writes the results of a response after
-all of its calls. So a response ends at the first result, or at the first message that is not from
-the model. An observation answers the newest open call with its id.
+all of its calls. foldlog therefore ends a response at the first result, or at the first message
+that is not from the model. An observation answers the newest open call with its id.
 """
 
 from __future__ import annotations

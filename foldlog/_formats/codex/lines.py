@@ -1,9 +1,9 @@
 """Read the lines of a rollout, the session file of Codex.
 
-Since September 2025 a line is ``{"timestamp", "type", "payload"}``. In the first releases, a line
-was the payload itself. The first line was the session, without a type. Then came items of the
-model's API, mixed with lines of ``{"record_type": "state"}``. Such a *bare* line gives the same
-events as a line of today with this payload.
+Since September 2025 a line is ``{"timestamp", "type", "payload"}``. In the first releases of Codex,
+a line was *bare*: the payload itself. The first bare line was the session, without a type. The next
+bare lines were items of the model's API, mixed with lines of ``{"record_type": "state"}``. A bare
+line becomes the events that a line of today with its payload would become.
 
 A content of Codex has typed parts. A content of an event is a text or OpenAI's parts. The text of a
 command's output shows whether the command failed.
@@ -81,9 +81,9 @@ def place_of(record: Any) -> tuple[str, int]:
 
 
 def base_end(session: Any) -> int | None:
-    """Return the number of records that a session continues from another rollout. The thread does
-    not contain later records of the other rollout. ``session`` is the payload of the session's
-    first line. Return None if the session continues no other rollout.
+    """Return the number of records that a session continues from an earlier rollout. The thread
+    does not contain the later records of the earlier rollout. ``session`` is the payload of the
+    session's first line. Return None if the session continues no earlier rollout.
     """
     end = within(session, "history_base", "end_ordinal_exclusive")
     return end if type(end) is int else None
@@ -99,7 +99,7 @@ def texts_in(parts: Any) -> list[str]:
 
 def place_of_summary(history: list[Any], message: str) -> int | None:
     """Return the index of the summary in a replacement history. The summary is the last message
-    with a single text that ends with ``message``. Return None if no message fits.
+    whose only text ends with ``message``. Return None if no message fits.
     """
     if not message:
         return None
@@ -132,8 +132,8 @@ FAILED_HEADER = "Exit code: 1\nOutput:\n"
 between the first and the last line.
 """
 ABORTED_RESULT = "aborted"
-"""An import makes this result for a call whose turn was aborted. Codex does not record a result for
-a call like this.
+"""An import makes this result for a call of an aborted turn, because Codex does not record a
+result.
 """
 _STOPPED_BY_USER = r"(?:Wall time: \S+ seconds\n)?aborted by user(?: after [\d.]+s)?\Z"
 """Codex records this text as the output of a command that the user stopped."""

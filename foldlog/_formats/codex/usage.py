@@ -26,9 +26,10 @@ def calls_of_events(events: Iterable[Event]) -> Iterator[ModelCall]:
     """Yield the calls of models. ``token_count`` has the usage of the last call. ``turn_context``
     names the model.
 
-    A call in an edited log has the same totals as in the first log. A forked log begins with its
-    own ``session_meta``. Then come copies of all lines of the parent log with new times, including
-    the ``session_meta`` of the parent. So the copied calls have the same totals in both logs.
+    An edited log repeats calls with their totals. A forked log begins with its own
+    ``session_meta``. The next lines of a forked log are copies of all lines of the parent log with
+    new times, including the ``session_meta`` of the parent. Copied calls therefore have equal
+    totals in both logs.
     """
     model = UNNAMED
     seen = inner(None)
@@ -58,9 +59,9 @@ def calls_of_events(events: Iterable[Event]) -> Iterator[ModelCall]:
 
 
 class Totals(Struct):
-    """Makes the id of a call from the total tokens so far. Copies of a log have the same totals, so
-    copies of a call get the same id. ``tokens`` is the last total. A total rises with each call,
-    unless Codex begins to count again. ``falls`` is how often Codex began again.
+    """Makes the id of a call from the total tokens so far. Copies of a log have equal totals, so
+    copies of a call get equal ids. ``tokens`` is the last total. A total rises with each call,
+    unless Codex begins to count again. ``falls`` is how often Codex began to count again.
     """
 
     tokens: float = -1

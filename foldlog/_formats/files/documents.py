@@ -97,7 +97,7 @@ def array_in(path: Path) -> tuple[str, list[Located]]:
 
 def document_of(holder: Located, key: str, records: Iterable[Any]) -> DocumentRecords:
     """Return the records of a document. Elements of the array under ``key`` keep their place in the
-    text. All other records were made from fields of the object.
+    text. Records outside of this array were made from fields of the object.
     """
     text = text_of(holder.text)
     array = holder.value.get(key)

@@ -35,7 +35,7 @@ class Found(NamedTuple):
 class LeftOut(NamedTuple):
     """A file of a folder that is not imported. If ``is_read`` is true, the file is intact but
     contains no history of a known format. If ``is_read`` is false, the file was not opened, because
-    no history has a name like this.
+    no history has a name of this kind.
     """
 
     path: Path
@@ -92,9 +92,9 @@ class SourceRefused(EventStoreError):
 class NotAHistory(EventStoreError, ValueError):
     """There is no history at this path, so nothing is imported from the path.
 
-    ``why`` says what the file is instead. ``foreign`` is true for valid JSON of another kind. Such
-    a file is harmless among other files. ``repeats`` is true if other histories in the folder
-    contain everything that the file says.
+    ``why`` says what the file is instead. ``foreign`` is true for valid JSON of another kind,
+    because this JSON is harmless among other files. ``repeats`` is true if other histories in the
+    folder contain everything that the file says.
     """
 
     def __init__(

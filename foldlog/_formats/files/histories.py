@@ -111,9 +111,9 @@ def histories(
 def _contained(
     root: Path, path: Path, recognize: Recognize, begin: bytes = b""
 ) -> Iterator[Found] | None:
-    """Return the histories of a file or folder that a format reads itself (``Format.files``).
-    Return None if no format reads the file or folder, or if its first records do not have the
-    expected format. Raises ``NotAHistory`` for records of another program.
+    """Let a format read the histories of a file or folder (``Format.files``). Return None if no
+    format reads the file or folder, or if its first records do not have the expected format. Raises
+    ``NotAHistory`` for records of another program.
     """
     format = recognize.reader_of(path, begin)
     if format is None or format.files is None:
@@ -225,7 +225,7 @@ def _may_hold_histories(entry: Path) -> bool:
 
 
 def _is_of_another(entry: Path, begin: bytes) -> bool:
-    """Return whether a file is hidden, belongs to another file, or is a part of a database."""
+    """Return whether a file is hidden, belongs to a second file, or is a part of a database."""
     is_hidden = entry.name.startswith(".") or entry.name in _SIDECARS
     # a name such as x.db-wal belongs to a database
     return is_hidden or begin.startswith(SQLITE) or "-" in entry.suffix
@@ -280,9 +280,7 @@ def _of_event_files(
 
 
 def _first_of(lines: JsonLines) -> Iterator[Located]:
-    """Yield the first readable rows of a file. The rows end when they are enough to recognize a
-    format.
-    """
+    """Yield the first readable rows of a file, until the rows are enough to recognize a format."""
     rows = (row for row in lines if row.problem in (None, TOO_LONG))
     size = 0
     for number, row in enumerate(islice(rows, LOOK_AT)):

@@ -25,8 +25,8 @@ from foldlog._open_files import open_database
 
 
 class JsonLines:
-    """JSON Lines: one record per line, from ``offset`` on. The reader skips empty lines, and NUL
-    bytes around a line. If ``is_packed`` is true, the file is decompressed while it is read.
+    """Reads JSON Lines from ``offset`` on. A line is a record. The reader skips empty lines, and
+    NUL bytes around a line. If ``is_packed`` is true, the reader decompresses the file.
     """
 
     def __init__(self, path: Path, offset: int = 0, *, is_packed: bool = False) -> None:
@@ -142,10 +142,10 @@ def in_document(
     """Yield the history in a document. ``name_in`` returns the name of the history in the document.
     Raises ``NotAHistory``.
 
-    The first record is an object with the fields ``before``. Then come the elements of the array
-    ``key``. If the document has further fields, the last record is an object with these fields. If
-    ``after`` is not empty, the last record always exists, and holds the further fields under the
-    key ``after``.
+    The first record is an object with the fields ``before``. The next records are the elements of
+    the array ``key``. If the document has further fields, the last record is an object with the
+    further fields. If ``after`` is not empty, the last record always exists, and holds the further
+    fields under the key ``after``.
     """
     document = object_in(path)
     yield in_object(path, document, key, name_in(document.value) or None, before, after)

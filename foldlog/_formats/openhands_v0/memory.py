@@ -1,9 +1,9 @@
-"""Rebuild the texts that the agent of OpenHands V0 sent to its model. A record may have another
-text than the model got.
+"""Rebuild the texts that the agent of OpenHands V0 sent to its model. The text in a record may
+differ from the text that the model got.
 
-The model gets the action of a tool as the call that the model itself wrote. This call is in
-``tool_call_metadata``. The model also gets the user's actions and their results, inside texts of
-V0. So a model that continues an imported history reads the same text as before.
+The model gets the action of a tool as the call that the model itself wrote. ``tool_call_metadata``
+has the call of the model. The model also gets the user's actions and their results, inside texts of
+V0. A model that continues an imported history therefore reads the texts that V0's model read.
 
 V0 recalled knowledge about the workspace, or because of a word of the user. Recalled knowledge
 becomes one text. The text has the content of V0's text, but other words.

@@ -54,11 +54,11 @@ def blocks_of(content: Content) -> list[dict[str, Any]]:
 
 
 def observed(observation: dict[str, Any]) -> tuple[Content, dict[str, Any], bool]:
-    """Return the content of an observation, its other fields, and whether the observation is an
+    """Return the content of an observation, its further fields, and whether the observation is an
     error.
 
-    The first releases mark an error with ``error``: a text or true. Later releases mark an error
-    with ``is_error``.
+    The first releases of V1 mark an error with ``error``, either a text or true. Later releases
+    mark an error with ``is_error``.
     """
     content, rest = _said(observation)
     metadata = observation.get("metadata")

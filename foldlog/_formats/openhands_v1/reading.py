@@ -92,10 +92,11 @@ accepts = has(kind=str)
 class OpenHandsV1Decoder(FollowingDecoder):
     """Makes events of the records of one history. A record takes about 100 bytes of memory.
 
-    A log is a tree: the ``parent_id`` of an event names the parent step. In old logs the parent is
-    the event in the line before. A step whose parent is not the newest step begins another branch.
-    Before the events of this step, a retraction returns to the version at which the parent was the
-    newest step. So the View is the branch that ends in the newest step.
+    A log is a tree: the ``parent_id`` of an event names the parent step. In old logs the parent of
+    an event is the event in the line before. A step whose parent is not the newest step begins
+    another branch. Before the events of a step on another branch, a retraction returns to the
+    version at which the parent was the newest step. The View is the branch that ends in the newest
+    step.
     """
 
     def __init__(self, options: Options) -> None:
@@ -160,8 +161,8 @@ class OpenHandsV1Decoder(FollowingDecoder):
 
     def _go_to(self, read: RecordEvents, place: _Place | None) -> None:
         """Add the retraction to ``place``, if ``place`` is on another branch. If a condensation is
-        requested only on the old branch, also add a condensation that declines the request.
-        Otherwise the request would stay open.
+        requested only on the old branch, also add a condensation that declines the request, because
+        the request would stay open on the new branch.
         """
         if place is self._newest:
             return

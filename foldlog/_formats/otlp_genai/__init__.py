@@ -250,7 +250,8 @@ def _result(answer: Any) -> Content:
 
 def _block(part: dict[str, Any]) -> dict[str, Any]:
     """Return a part as a block. A text or an image becomes a block of its type. A file that is not
-    an image becomes a text with the address of the file. Any other part is returned unchanged.
+    an image becomes a text with the address of the file. A part of an unknown type is returned
+    unchanged.
     """
     kind = text_or_empty(part.get("type"))
     modality = text_or_empty(part.get("modality"))
@@ -318,8 +319,8 @@ class _Encoder(OpenAIChatEncoder):
         return super().records(event)
 
     def written(self, events: Sequence[Any]) -> Sequence[Any]:
-        """Return a span for a message of the model. Any other message becomes a part of the next
-        span.
+        """Return a span for a message of the model. A message that is not from the model becomes a
+        part of the next span.
         """
         spans: list[Any] = []
         for chat in super().written(events):

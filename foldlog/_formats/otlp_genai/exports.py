@@ -2,7 +2,7 @@
 collector.
 
 If the conventions have no attribute for a field, the field becomes an attribute with the name of
-its program. So the conversion loses no field.
+its program, so that the conversion loses no field.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from foldlog._formats.record import dicts_in, text_or_empty
 from foldlog.eventstore import CondensationAction, summary_id
 
 COMPACTED = "gen_ai.conversation.compacted"
-"""This attribute marks the messages as a compacted view of the conversation."""
+"""The attribute that marks the messages of a span as a compacted view of the conversation."""
 UNREADABLE = "[what came before was compacted; only the server of the model can read the summary]"
 _KNOWN = ("text", "tool_call", "tool_call_response", "blob", "uri", "file", "compaction")
 _OF_SYSTEM = ("system", "developer")
@@ -94,7 +94,7 @@ def summary_in(compaction: dict[str, Any]) -> str:
 
 
 def compacted(sent: Sequence[SentMessage], event: CondensationAction) -> list[SentMessage]:
-    """Return the messages that are sent to a model after one of foldlog's condensations."""
+    """Return the messages of the prompt after a condensation of foldlog."""
     forgotten = frozenset(event.forgotten_event_ids or ())
     kept = [each for each in sent if not each.ids or not forgotten.issuperset(each.ids)]
     if not event.summary:

@@ -132,7 +132,7 @@ def _pairs(pairs: Any) -> dict[str, Any]:
 
 
 def _indexed(attributes: dict[str, Any], prefix: str) -> list[Any]:
-    """Return the messages in attributes such as ``gen_ai.prompt.0.content``."""
+    """Return the messages in numbered attributes, for example in ``gen_ai.prompt.0.content``."""
     by_number: dict[str, Any] = {}
     for key, value in attributes.items():
         number, _, rest = key.removeprefix(prefix).partition(".")
