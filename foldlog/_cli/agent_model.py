@@ -41,10 +41,10 @@ AgentModelName = Annotated[
 
 
 def named_model(name: str | None) -> LLM | None:
-    """Return the model with this name, or None if there is no name. If litellm does not know the
-    model, print a note, since the name may be mistyped.
+    """Return the model with this name. Return None without a name. If litellm does not know the
+    model, print a note, because the name may be mistyped.
 
-    Raises ``InvalidCondenser`` if litellm, which counts tokens, is not installed. Raises
+    Raises ``InvalidCondenser`` if litellm is not installed, because litellm counts tokens. Raises
     ``TokensUnknown`` if the tokenizer of the model cannot be loaded.
     """
     if name is None:
@@ -64,8 +64,8 @@ def named_model(name: str | None) -> LLM | None:
 
 
 def counter_beside(model: LLM | None) -> LLM | None:
-    """Return the model whose tokenizer counts the tokens that are shown: the agent's ``model``, or
-    a common model by default. Return None if litellm is not installed.
+    """Return the model whose tokenizer counts the shown tokens: the agent's ``model``, or a common
+    model by default. Return None if litellm is not installed.
 
     The common model never counts tokens for a limit. If the agent's model is not named, ``prepare``
     estimates the tokens.
@@ -88,11 +88,11 @@ def counted_words(model: LLM) -> str:
 
 
 def load_condenser_for(path: Path, model: AgentModel | None) -> Condenser:
-    """Return the condenser of a file. A part of the condenser that needs a model and names none
+    """Return the condenser of a file. A part of the condenser that needs a model and names no model
     uses the agent's ``model``.
 
-    Raises ``InvalidCondenser``. Raises ``Refused`` if the file needs the agent's model and
-    ``model`` is None.
+    Raises ``InvalidCondenser`` for an invalid file. Raises ``Refused`` if the file needs the
+    agent's model and ``model`` is None.
     """
     from foldlog.condensers import InvalidCondenser, load_condenser
 
@@ -104,8 +104,8 @@ def load_condenser_for(path: Path, model: AgentModel | None) -> Condenser:
 
 
 def model_called(store: Store, conversation: str) -> str | None:
-    """Return the model that the agent called most, if its replies name models. Cost: the function
-    reads the events.
+    """Return the model that the agent called most. Return None if no reply names a model. Cost: the
+    events are read.
     """
     from foldlog._figures.counting import figures_of
     from foldlog._formats.usage import UNNAMED
@@ -119,8 +119,8 @@ def model_called(store: Store, conversation: str) -> str | None:
 
 
 def limit_by_log(view: View, model: AgentModel | None) -> int | None:
-    """Return the limit of the default condenser for the agent's model that the log names. Return
-    None if an option names the ``model``, or if the log names no model.
+    """Return the default condenser's limit for the model that the log names. Return None if an
+    option names the ``model``, or if the log names no model.
     """
     from foldlog.condensers.models.limits import window_in
     from foldlog.condensers.strategies.summarizing import limit_of
@@ -129,8 +129,8 @@ def limit_by_log(view: View, model: AgentModel | None) -> int | None:
 
 
 def price_of_agent(agent: str | None, table: Prices) -> tuple[Price, str]:
-    """Return the price and the name of the agent's model. If its price is not known, return an
-    example price with the usual ratios between new, cached and written tokens.
+    """Return the price and the name of the agent's model. For an unknown price, return an example
+    price with the usual ratios between new, cached and written tokens.
     """
     from foldlog._figures.prices import Price
 

@@ -39,14 +39,14 @@ _ABOUT = (
 _ABOUT_STORE = "Look after a store: back it up, check it, copy it, erase data."
 _SETTINGS: Mapping[str, Any] = {"help_option_names": ["--help", "-h"], "max_content_width": 100}
 _WrongUsage: Any = typer.BadParameter.__mro__[-4]
-"""The base of typer's errors for a wrong command line: its own ``TyperException``, before 0.27 one
-of Click.
+"""The base of typer's errors for a wrong command line. Before typer 0.27, this base is a class of
+Click.
 """
 _NO_NUMBER = "Input should be a valid integer, unable to parse string as an integer"
 _TOO_SMALL = "Input should be greater than or equal to "
 _PIPE_CLOSED = 141  # the status that a shell reports for a program that SIGPIPE ended
 _ONLY_SHOW = {"list", "log", "show", "search", "view", "stats", "why", "diff"}
-"""Commands that end with status 0 if the reader of a pipe closes it early, as ``| head`` does."""
+"""If the reader of a pipe closes it early, as ``| head`` does, these commands end with status 0."""
 
 
 _MADE_OF_TEXT: dict[Any, Callable[[str], object]] = {
@@ -55,18 +55,18 @@ _MADE_OF_TEXT: dict[Any, Callable[[str], object]] = {
     Path: Path,
     list[Path]: Path,
 }
-"""Maps a type to the function that makes a value of this type from a typed text."""
+"""By type, the function that makes a value of this type from a typed text."""
 
 
 class _ReaderLeft(Exception):
-    """The reader of stdout has closed the pipe. This error replaces ``BrokenPipeError``, which
-    typer turns into exit status 1.
+    """The reader of stdout has closed the pipe. typer turns ``BrokenPipeError`` into exit status 1,
+    so this error replaces it.
     """
 
 
 class _ValuesAsGiven:
-    """Returns texts, paths and defaults unchanged. Without it, typer imports pydantic to convert
-    values, which takes as long as the whole of a short command.
+    """Returns texts, paths and defaults unchanged. Without this class, typer imports pydantic to
+    convert values. That import takes as long as a whole short command.
     """
 
     @staticmethod
@@ -128,7 +128,7 @@ class _Commands(TyperGroup):
         super().format_options(ctx, formatter)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write nothing: the commands come before the options."""
+        """Write nothing, because ``format_options`` writes the commands."""
 
 
 def _tell_version(asked: bool) -> None:
@@ -140,10 +140,11 @@ def _tell_version(asked: bool) -> None:
 
 
 def build(only: str | None = None) -> typer.Typer:
-    """Return the application with all its commands. With ``only``, return the application with the
-    command ``only`` alone, or without commands if ``only`` is empty. If no command has this name,
-    return all commands with name and help but without parameters. Names and help are enough for a
-    list of commands, and no modules of commands are imported for them.
+    """Return the application with all its commands.
+
+    With ``only``, the application has only this command, or no command if ``only`` is empty. If no
+    command has the name ``only``, all commands have a name and a help but no parameters. This is
+    enough for a list of commands, and imports no module of a command.
     """
     application = typer.Typer(
         name="foldlog", help=_ABOUT, no_args_is_help=False, rich_markup_mode=None
@@ -218,8 +219,8 @@ def _add_installed(application: typer.Typer, brought: EntryPoint, *, described: 
 
 
 def _description_of(name: str) -> Callable[[], None]:
-    """Return a function with the docstring of a command, which is read from the source of its
-    module.
+    """Return a function with the docstring of a command. The docstring is read from the source of
+    the command's module, so the module is not imported.
     """
     path = Path(__file__).parent.joinpath(*module_of(name).split(".")[2:]).with_suffix(".py")
 
@@ -254,20 +255,20 @@ def _foldlog(
 
 
 def _show_help(ctx: typer.Context) -> None:
-    """Show the commands of the group if none of them is named."""
+    """Show the commands of the group if the command line names no command."""
     if ctx.invoked_subcommand is None:
         for line in ctx.get_help().splitlines():
             terminal.say(line)
 
 
 def _unwrapped(text: str) -> str:
-    """Return each paragraph as one line, which a terminal of any width can wrap."""
+    """Return every paragraph as one line. A terminal of any width can wrap such a line."""
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the command line. Return its status."""
-    # Events are many objects without cycles, and the search for cycles took half of the time.
+    """Run the command line, and return the exit status."""
+    # Events are many objects without cycles. The search for cycles took half of the time.
     gc.set_threshold(100_000, 20, 100)
     as_json = "--json" in takewhile(lambda argument: argument != "--", arguments)
     use_store(None)
@@ -319,8 +320,8 @@ def _words(arguments: Sequence[str]) -> Sequence[str]:
 
 
 def _command_in(words: Sequence[str]) -> str:
-    """Return the name of the command in the command line: one word, or two words for the group "
-    "``store``. Return an empty text if the command line has no command.
+    """Return the name of the command in the command line: one word, or two words for the group
+    ``store``. Return an empty text if the command line has no command.
     """
     if [*words] == ["--json"]:
         return ""
@@ -333,7 +334,7 @@ def _refuse(message: str) -> int:
 
 
 def _drop_stdout() -> None:
-    """Drop the unwritten output of stdout, since flushing it at exit would fail."""
+    """Drop the unwritten output of stdout, because flushing it at exit would fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

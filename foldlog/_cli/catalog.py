@@ -22,16 +22,16 @@ COMMANDS: Mapping[str, Sequence[str]] = {
         *("store erase", "store redact", "store expire", "store archive"),
     ),
 }
-"""Commands by their heading in the help, in the order of the help: 24 commands, and the commands of
-the group ``store``.
-"""
+"""The commands by their heading in the help, in the order of the help."""
 FIRST_DAY = COMMANDS["Begin here"]
-"""The commands that a new user needs first. ``foldlog`` without a command shows them."""
+"""The commands that a new user needs first. ``foldlog`` without a command shows these commands."""
 GROUP = "store"
 
 
 def module_of(name: str) -> str:
-    """Return the full name of a command's module."""
+    """Return the full name of a command's module. The name of a Python keyword gets an
+    underscore.
+    """
     path = name.replace(" ", ".")
     if keyword.iskeyword(name):
         return f"foldlog._cli.commands.{path}_"

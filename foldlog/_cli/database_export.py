@@ -20,7 +20,7 @@ _DESCRIBED_EVERY_S = 2.0
 
 
 def write_database(db: str, conversations: Sequence[str] | None, file: Path) -> None:
-    """Make or update a database of the named conversations, or of the whole store."""
+    """Create or update a database of the named conversations, or of the whole store."""
     from foldlog._reports.audit_database import update as add_to
     from foldlog._reports.audit_file import check_target
 
@@ -28,7 +28,7 @@ def write_database(db: str, conversations: Sequence[str] | None, file: Path) -> 
         names = list(chosen(store, conversations)) if conversations else None
         check_target(store, file, names)
         _make_all_events(store, names)
-        # only new events are added to a file
+        # Only new events are added to a file.
         update(total=None if file.exists() else events_total(store, names))
         added = add_to(store, file, names, lambda events: update(advance=events))
     events = count(added.events, "event")
@@ -54,7 +54,7 @@ def follow_with_database(db: str, file: Path) -> None:
         _make_all_events(store, None)
         with Follower(store, AuditTables(store, file)) as follower:
             terminal.note(f"{file} follows the store until Ctrl-C")
-            # Ctrl-C is the usual end
+            # Ctrl-C is the usual end.
             with suppress(KeyboardInterrupt), terminal.working(str(file), "events") as update:
                 follower.run(_DESCRIBED_EVERY_S, lambda events: update(completed=events))
             follower.view.derived.describe()

@@ -43,8 +43,9 @@ class Erasing(NamedTuple):
 
 class ErasedRows(NamedTuple):
     """The conversations that were erased or would be erased, and the conversations that stay.
-    ``is_pending`` says whether erased bytes are still in a file, and ``remedy`` says how to remove
-    these bytes.
+
+    ``is_pending`` tells whether a file still has erased bytes. ``remedy`` tells how to remove these
+    bytes.
     """
 
     gone: Sequence[ConversationRow]
@@ -90,7 +91,7 @@ def erase_rows(store: Store, rows: Sequence[ConversationRow], how: Erasing) -> E
 
 def report(outcome: ErasedRows, how: Erasing, *, nothing: str = "") -> None:
     """Print what was erased, what stays, and which files and stores may still contain the content.
-    ``nothing`` is the sentence to print if nothing was selected.
+    If nothing was selected, print the sentence ``nothing``.
     """
     gone = outcome.gone
     stay = outcome.stay
@@ -131,7 +132,7 @@ def report(outcome: ErasedRows, how: Erasing, *, nothing: str = "") -> None:
 
 
 def _document(gone: Sequence[ConversationRow], stay: Sequence[ProblemDocument]) -> ErasedDocument:
-    # these were erased after the conversations that named them
+    # These conversations were erased after the conversations that named them.
     went = {f"{what}{row.id}" for row in gone for what in ("companion ", _SUB_AGENT)}
     return ErasedDocument(
         conversations=tuple(map(ConversationDocument.of_row, gone)),
@@ -171,8 +172,8 @@ def _account(row: ConversationRow) -> str:
 
 
 def warn_of_unconfirmed(unconfirmed: Iterable[str], removal: str) -> None:
-    """Print what may still contain the removed content: read models, with the command that updates
-    an audit database, files to delete, and imported records that could not be read.
+    """Print what may still contain the removed content: read models, files, and imported records
+    that could not be read. For an audit database, print the command that updates it.
     """
     for name in dict.fromkeys(unconfirmed):
         if name.startswith("conversation "):
@@ -202,8 +203,8 @@ def warn_of_unconfirmed(unconfirmed: Iterable[str], removal: str) -> None:
 
 
 def ask(store: Store, rows: Sequence[ConversationRow], *, with_forks: bool = False) -> None:
-    """Ask the user to confirm. The question leaves out conversations that are already erased: only
-    their interrupted erasure is finished.
+    """Ask the user to confirm. The question leaves out conversations that are already erased,
+    because only their interrupted erasure is finished.
     """
     rows = with_companions(store, and_forks(store, rows) if with_forks else rows)
     rows = [row for row in rows if row.erased_at is None]

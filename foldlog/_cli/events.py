@@ -45,7 +45,7 @@ STYLES = {
     "summary": "bold magenta",
     "unknown": "red",
 }
-"""The style for rich of each label."""
+"""By label, the style for rich."""
 
 DAMAGED_STYLE = "bold red"
 _ID = re.compile(r"(-?\d+)|[Ss](\d+)")
@@ -74,7 +74,6 @@ def damaged_spans(event_id: int) -> tuple[tuple[str, str], tuple[str, str]]:
 
 
 def event_line(event: Event, width: int) -> str:
-    """Return an event as one line of text."""
     return f"{id_words(event.id):>6}  {label(event):<{LABEL_COLUMNS}}{gist.gist(event, width)}"
 
 
@@ -95,18 +94,19 @@ def summary_at(summary: CondensationSummary, action: CondensationAction) -> Cond
 
 
 def event_moment(event: Event, recorded_at: datetime) -> str:
-    """Return the time of the event as ``time_words`` formats it. If its source wrote a time without
-    a zone, return this time unchanged. Return an empty text if the event has no time.
+    """Return the time of the event as ``time_words`` formats it. A time without a zone is returned
+    as its source wrote it. Return an empty text if the event has no time.
     """
     return time_words(time_text(event, recorded_at) or "")
 
 
 _Part = tuple[str, str]
-"""Heading and text."""
 
 
 def show_event(event: Event, recorded_at: datetime, *, is_uncounted: bool = False) -> None:
-    """Print the event with its line breaks. On a terminal its text is wrapped, never cut."""
+    """Print the event with its line breaks. On a terminal, the text of the event is wrapped, never
+    cut.
+    """
     (number, _), kind = event_spans(event)
     terminal.say(
         (number, "bold"),
@@ -129,7 +129,7 @@ def show_event(event: Event, recorded_at: datetime, *, is_uncounted: bool = Fals
 
 
 def _facts(event: Event, recorded_at: datetime) -> Iterator[tuple[str, str]]:
-    """Yield the short fields of an event. Each short field is printed on one line."""
+    """Yield the short fields of an event. A short field is printed on one line."""
     yield "source", event.source
     if event.timestamp != recorded_at:
         yield "recorded at", time_words(recorded_at)
@@ -211,8 +211,8 @@ def _content(name: str, content: Content) -> Iterator[_Part]:
 
 
 def _arguments(arguments: dict[str, Any] | str | None) -> Iterator[_Part]:
-    """Yield the arguments of a call: each text of several lines separately, and all other arguments
-    as JSON.
+    """Yield the arguments of a call. A text of several lines is a part of its own, and all other
+    arguments are JSON.
     """
     given = parsed(arguments)
     if not isinstance(given, dict):

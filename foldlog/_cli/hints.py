@@ -1,8 +1,8 @@
-"""Commands that a message tells the user to run. A command in a message is complete: it names the
+"""Commands that a message asks the user to run. A command in a message is complete: it names the
 store of the running command.
 
 Other packages cannot know how the user named the store, so they write ``'foldlog store verify'``.
-``completed`` adds the store to each message on stderr.
+``completed`` adds the store to the commands in messages on stderr.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def home_db() -> str:
 
 def existing_db(db: str) -> str:
     """Return the store to open. If the working folder has no default store, return the store of the
-    coding agents if this store exists.
+    coding agents, if it exists.
     """
     is_missing = db == DEFAULT_DB and not os.path.exists("foldlog.db")
     return home_db() if is_missing and os.path.exists(home_db()) else db
@@ -58,8 +58,8 @@ def prices_hint() -> str:
 
 
 def store_name(db: str) -> str:
-    """Return the name of a store for messages: without its password; for the default store the name
-    of its file.
+    """Return the name of a store for messages, without its password. The default store is called by
+    the name of its file.
     """
     from foldlog.eventstore.inside import without_password
 
@@ -72,7 +72,7 @@ def command(name: str, *arguments: object) -> str:
 
 
 def completed(message: str) -> str:
-    """Return a message in which each command in single quotes names the store in use."""
+    """Return a message in which all commands in single quotes name the store in use."""
     return _HINT.sub(lambda found: f"'{_complete(found[0][1:-1], found[1])}'", message)
 
 
@@ -92,7 +92,7 @@ def _complete(typed: str, name: str) -> str:
 
 
 def _word(text: str) -> str:
-    """Return an argument quoted for a shell. Use no single quotes, since single quotes surround the
+    """Return an argument quoted for a shell. Single quotes are not used, because they surround the
     command.
     """
     if _PLAIN.fullmatch(text):

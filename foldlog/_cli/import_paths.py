@@ -37,14 +37,14 @@ def places_of(name: str) -> list[Path]:
             f"no histories of {name} were found at {', '.join(map(str, paths.values()))}; name "
             f"their PATH, and use --format {name} in place of --from"
         )
-    # this file replaces the paths below ~
+    # This file replaces the paths below ``~``.
     chosen = [path for place, path in there.items() if place.startswith("$")]
     return chosen or [*there.values()]
 
 
 def with_stdin(paths: list[Path], folder: Path) -> list[Path]:
-    """Return ``paths`` with ``-`` replaced by a temporary copy of stdin, since a history is read
-    more than once.
+    """Return ``paths`` with ``-`` replaced by a temporary copy of stdin, because an import reads a
+    history more than once.
     """
     if Path("-") not in paths:
         return paths

@@ -26,14 +26,14 @@ _NOT_OPENED = "with names that no history has in a folder (import one by its nam
 _LEFT_OUT_NAMED = 5
 _LOOK_EVERY_S = 1.0
 """The seconds between two checks of the files by ``--watch``. A check of some thousand files takes
-ten milliseconds. Notifications of the operating system do not work for network disks and in
+ten milliseconds.
+
+Notifications of the operating system would not do: they do not work for network disks and in
 containers, where many agents run.
 """
 
 
 class ImportOptions(NamedTuple):
-    """The options of the command line for an import."""
-
     format: str
     prefix: str
     conversation: str | None
@@ -77,7 +77,7 @@ class Importing:
             raise Refused(str(error)) from error
 
     def run(self, *, again: bool = False) -> None:
-        """Import all sources, and report each source. With ``again``, report only sources with new
+        """Import all sources, and report them. With ``again``, report only sources with new
         records.
         """
         self._imported = []
@@ -90,7 +90,8 @@ class Importing:
                 self._report(document, again=again)
                 update(advance=1)
         findings = self._import.findings
-        # A single finding without any import is the reason why nothing was imported: an error.
+        # A single finding without any import is the reason why nothing was imported. So the
+        # finding is an error.
         if self._imported or len(findings) > 1:
             self._warn([self._without_stdin(finding) for finding in findings], "these paths")
 

@@ -32,9 +32,7 @@ if TYPE_CHECKING:
 
 _FEW = 50
 _FEW_EVENTS = 20_000
-"""A list of up to this many conversations, or of conversations with up to this many events, is long
-by default.
-"""
+"""A list is long by default if its conversations have at most this number of events together."""
 _COUNTED = 10_000
 """The maximum number of further conversations that are counted."""
 
@@ -91,11 +89,11 @@ class ListOptions(NamedTuple):
 class Aside:
     """What a list leaves out or does not know. Notes below the list report it.
 
-    ``locked``    conversations whose figures need a key, with the problem
-    ``unpriced``  for each conversation of unknown cost, its models without a price
-    ``own``       how many conversations are left out because runtimes use them internally
-    ``left``      how many conversations are not shown, if SQL counted them
-    ``unsorted``  how many conversations have no value for the order of the list
+    locked    conversations whose figures need a key, with the problem
+    unpriced  the models without a price, for a conversation of unknown cost
+    own       the number of conversations left out because runtimes use them internally
+    left      the number of conversations that are not shown, if SQL counted them
+    unsorted  the number of conversations without a value for the order of the list
     """
 
     def __init__(self) -> None:
@@ -116,7 +114,7 @@ class Aside:
                 yield row
 
     def say_cut(self, rows: Iterator[ConversationRow]) -> None:
-        """Print the number of conversations if ``rows`` has more rows than the list shows."""
+        """If ``rows`` has more rows than the list shows, print the number of conversations."""
         left = self.left or sum(1 for _ in islice(rows, _COUNTED))
         if left:
             total = f"{LISTED_MAX + left:,}{' or more' if left == _COUNTED else ''}"
@@ -197,9 +195,10 @@ def _chosen(store: Store, rows: Iterator[ConversationRow], line: str) -> Iterato
 def _active_since(
     store: Store, rows: Iterator[ConversationRow], since: datetime
 ) -> Iterator[ConversationRow]:
-    """Yield the conversations whose last event is not older than ``since``. An import whose source
-    has no times is left out. Any other conversation without a last event counts from the time when
-    it was stored.
+    """Yield the conversations whose last event is not older than ``since``.
+
+    An import whose source has no times is left out. Any other conversation without a last event
+    counts from the time of its storing.
     """
     for row, one in FiguresOfStore(store).of(rows, whole=False):
         more = one.overview
@@ -213,8 +212,8 @@ def _active_since(
 def _matching(
     store: Store, rows: Iterator[ConversationRow], text: str, aside: Aside
 ) -> Iterator[ConversationRow]:
-    """Yield the conversations whose id, title or format contains a text, which is in lower case.
-    The page of conversations searches in the same way.
+    """Yield the conversations whose id, title or format contains a text in lower case. The page of
+    conversations searches in the same way.
     """
     for row, one in FiguresOfStore(store).of(rows, whole=False):
         more = one.overview
@@ -233,11 +232,11 @@ def _here(store: Store, rows: Iterator[ConversationRow]) -> Iterator[Conversatio
 
 
 class ListResult(NamedTuple):
-    """The conversations of a list, read while they are printed.
+    """The conversations of a list. They are read while they are printed.
 
-    ``documents``  the first conversations, up to the limit of the list
-    ``rows``       the conversations beyond the limit, to be read after the documents
-    ``is_long``    whether lines show the figures for which events are read
+    documents  the first conversations, up to the limit of the list
+    rows       the conversations beyond the limit, to be read after the documents
+    is_long    whether lines show figures that need a read of events
     """
 
     documents: Iterator[ConversationDocument]
@@ -259,7 +258,7 @@ def read_list(
 def _choose_rows(
     store: Store, figures: FiguresOfStore, filters: Filters, options: ListOptions, aside: Aside
 ) -> tuple[Iterator[ConversationRow], bool]:
-    """Return the rows, and whether their lines are long. Rows that are sorted by id may be more
+    """Return the rows, and whether their lines are long. In the order of ids, there may be more
     rows than the list shows.
     """
     if options.is_sorted:
@@ -275,7 +274,7 @@ def _choose_rows(
 def _is_short(
     rows: Iterator[ConversationRow], limit: int | None
 ) -> tuple[Iterator[ConversationRow], bool]:
-    """Return all rows, and whether the list is short enough to read events for each line."""
+    """Return all rows, and whether the list is short enough to read events for every line."""
     first = list(islice(rows, _FEW + 1))
     wanted = first if limit is None else first[:limit]
     short = len(first) <= _FEW and sum(row.version for row in wanted) <= _FEW_EVENTS
@@ -290,8 +289,8 @@ def _describe_rows(
     *,
     sizes: bool,
 ) -> Iterator[ConversationDocument]:
-    """Yield the document of each conversation. Without ``sizes``, it has no figures of the View and
-    of the calls.
+    """Yield the documents of conversations. Without ``sizes``, a document has no figures of the
+    View and of the calls.
     """
     for row, figures in stored.of(rows, whole=sizes):
         more = figures.overview
@@ -313,8 +312,9 @@ def _sorted_by_figure(
     store: Store, aside: Aside, figures: FiguresOfStore, filters: Filters, options: ListOptions
 ) -> Iterator[ConversationRow]:
     """Yield conversations sorted by a figure. In either direction, conversations without this
-    figure come last, and erased conversations come after these conversations. If the list has a
-    limit and no filter, SQL selects the first rows.
+    figure come last, followed by erased conversations.
+
+    If the list has a limit and no filter, SQL selects the first rows.
     """
     sort = options.sort
     reverse = options.reverse

@@ -20,18 +20,20 @@ from foldlog.eventstore.inside import EventTime, is_structural
 
 _POLL_S = 0.2
 KINDS_BY_DEFAULT = frozenset(KINDS) - {"documents"}
-"""The kinds that ``foldlog log`` shows by default. A selection with exactly this object also counts
-the changes of documents that it leaves out. The command mentions their number.
+"""The kinds that ``foldlog log`` shows by default.
+
+If a selection has exactly this object, the command also reports how many changes of documents were
+left out.
 """
 _SPAN = 500
-"""The number of events in each read when the last selected events are searched from the end."""
+"""A search for the last selected events reads this number of events at a time, from the end."""
 
 
 class LogReading:
-    """The selected events of one conversation. An event that cannot be read is a finding; the
-    events after it are still read.
+    """The selected events of one conversation. An event that cannot be read is a finding, and the
+    later events are still read.
 
-    The constructor of ``LogReading`` raises ``ConversationNotFound``, before any line is printed.
+    The constructor raises ``ConversationNotFound``, before any line is printed.
     """
 
     def __init__(self, store: Store, conversation: str, wanted: Selection) -> None:
@@ -50,7 +52,7 @@ class LogReading:
         """
 
     def is_uncounted(self, event: Event) -> bool:
-        """Return whether figures leave out an event at the newest version: see ``counted_in``.
+        """Return whether figures leave out an event at the newest version; see ``counted_in``.
         Return False if a damaged event makes the answer unknown.
         """
         if self._counted is None or self._counted[0] != self.version:
@@ -78,8 +80,8 @@ class LogReading:
                 self.documents += 1
 
     def last(self, number: int, start: int, stop: int | None) -> list[Logged]:
-        """Return the last ``number`` selected events. Cost: the method reads the events from the
-        first returned event on.
+        """Return the last ``number`` selected events. Cost: the events from the first returned
+        event on are read.
         """
         found: list[Logged] = []
         end = self.end(stop)
@@ -90,9 +92,9 @@ class LogReading:
         return found[-number:] if number else []
 
     def slowest(self, number: int, start: int, stop: int | None) -> list[tuple[float, Logged]]:
-        """Return the selected events for which a model or a tool took longest, with the seconds
-        since the event before. The slowest event comes first. Cost: the method reads the events
-        between ``start`` and ``stop``.
+        """Return the selected events for which a model or a tool took longest, the slowest event
+        first. An event comes with the seconds since the event before. Cost: the events between
+        ``start`` and ``stop`` are read.
         """
         waits: list[tuple[float, Logged]] = []
         reached: EventTime | None = None

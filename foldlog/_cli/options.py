@@ -19,7 +19,9 @@ LISTED_MAX = 100
 
 
 def completed(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the ids that complete a word in a shell; no ids if the store cannot be opened."""
+    """Return the ids that complete a word in a shell. Return no ids if the store cannot be
+    opened.
+    """
     from foldlog._cli.stores import open_existing
     from foldlog._companions import ids_from
     from foldlog.eventstore import EventStoreError
@@ -49,7 +51,7 @@ ConversationId = Annotated[
     ),
 ]
 EVENT_SETTINGS = {"ignore_unknown_options": True}
-"""Accept the id of a summary, which begins with a minus, as an argument."""
+"""The id of a summary begins with a minus. This setting accepts such an id as an argument."""
 NoVacuum = Annotated[
     bool,
     typer.Option(
@@ -72,7 +74,7 @@ PricesFile = Annotated[
 REASON = typer.Option(
     "--reason", metavar="TEXT", help="The reason, which is stored in the receipt or the tombstone."
 )
-"""The option of commands that erase or redact."""
+"""The option for the reason of an erasure or a redaction."""
 OLDER_THAN = typer.Option(
     "--older-than",
     metavar="TIME",
@@ -115,7 +117,7 @@ From = Annotated[
 # -- files to write: --force replaces an existing file, never a store; - is not a name -----------
 
 Force = Annotated[
-    # read before the option for the file
+    # typer reads this option before the option for the file.
     bool,
     typer.Option("--force", help="Replace the file if it exists.", is_eager=True),
 ]
@@ -139,7 +141,7 @@ def _output(ctx: typer.Context, param: typer.CallbackParam, path: Path | None) -
 
 
 def new_file(param: typer.CallbackParam, path: Named | None) -> Named | None:
-    """Refuse ``-`` as the name of a file or store, since the command cannot write to stdout here.
+    """Refuse ``-`` as the name of a file or store, because the command cannot write to stdout here.
     Return any other name.
     """
     if str(path).startswith("-"):
@@ -153,9 +155,10 @@ def new_file(param: typer.CallbackParam, path: Named | None) -> Named | None:
 
 
 def check_output(path: Path, *, force: bool) -> None:
-    """Raise ``Refused`` if ``path`` exists without ``force``, except a device or a pipe. Raise
-    ``Refused`` also if the folder of ``path`` does not exist. Raise ``InvalidOption`` if ``path``
-    is a folder, a database or the log of a database.
+    """Raise ``Refused`` if the file ``path`` exists without ``force``, or if its folder does not
+    exist. A device or a pipe may exist.
+
+    Raise ``InvalidOption`` if ``path`` is a folder, a database or the log of a database.
     """
     check_target(path)
     if not path.parent.is_dir():

@@ -6,23 +6,25 @@ from typing import Final
 
 DONE: Final = 0
 FINDINGS: Final = 1
-"""The status if a part of the work had a problem, which was reported, and all other work was done.
-A command that has printed a finding ends with this status, whatever it returns.
+"""The status if a part of the work had a problem that was reported, and all other work was done. A
+command that has printed a finding ends with this status, whatever the command returns.
 """
 REFUSED: Final = 2
-"""The status after bad input or wrong usage: nothing was done, and an error message says why."""
+"""The status after bad input or wrong usage: nothing was done, and an error message tells why."""
 
 INTERRUPTED: Final = 130  # the status that a shell reports for a program that SIGINT ended
 INTERRUPTED_WORDS: Final = "interrupted: completed work was kept, no partial data was written"
 
 
 class Refused(Exception):
-    """The command cannot do what it was asked. Its message says what, where, and what to do."""
+    """The command cannot do what the user asked. The message of this error tells what is wrong,
+    where, and what to do.
+    """
 
 
 def is_of_damage(error: Exception) -> bool:
-    """Return whether an error means that stored bytes cannot be read. The rest of the work can
-    continue after such an error.
+    """Return whether an error means that stored bytes cannot be read. Other work can continue after
+    such an error.
     """
     from foldlog.eventstore import CorruptEvent, StoreDamaged
 

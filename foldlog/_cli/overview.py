@@ -74,12 +74,14 @@ def _overview(db: str, store: Store) -> HomeDocument:
         events=sum(totals.events.values()),
         errors=totals.errors,
         recent=tuple(document_of(row, counted, prices) for row, counted in recent),
-        attention=(*_of_store(store, states, figures.needs_key()), *_of_programs(store)),
+        attention=(*_store_problems(store, states, figures.needs_key()), *_program_problems(store)),
     )
 
 
-def _of_store(store: Store, states: Mapping[str, int], locked: int) -> Iterator[AttentionDocument]:
-    """Yield the problems of conversations and of their store, with the command that solves each."""
+def _store_problems(
+    store: Store, states: Mapping[str, int], locked: int
+) -> Iterator[AttentionDocument]:
+    """Yield the problems of conversations and of their store, with the commands that solve them."""
     if number := states.get("error", 0):
         problem = f"{count(number, 'conversation')} ended with an error"
         yield AttentionDocument(
@@ -101,7 +103,7 @@ def _of_store(store: Store, states: Mapping[str, int], locked: int) -> Iterator[
         yield AttentionDocument(problem=problem, command=command("store vacuum"))
 
 
-def _of_programs(store: Store) -> Iterator[AttentionDocument]:
+def _program_problems(store: Store) -> Iterator[AttentionDocument]:
     """Yield the coding agents that will soon delete transcripts that are not in the store."""
     from foldlog._programs.programs import PROGRAMS, settings_at
 

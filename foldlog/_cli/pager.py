@@ -14,7 +14,7 @@ from contextlib import contextmanager, redirect_stdout, suppress
 
 
 class _Terminal(io.TextIOWrapper):
-    """The pager's input, whose lines end on a terminal."""
+    """The pager's input. Its lines end on a terminal."""
 
     def isatty(self) -> bool:
         return True
@@ -24,10 +24,11 @@ class _Terminal(io.TextIOWrapper):
 def paged() -> Iterator[None]:
     """Send the output on stdout to a pager, if stdout is a terminal.
 
-    The pager is ``$PAGER``, or ``less``, which ends at once if the output fits on the screen;
-    ``PAGER=`` or ``PAGER=cat`` turns it off. If the reader quits the pager, the output ends.
+    The pager is ``$PAGER``, or ``less`` by default. ``less`` ends at once if the output fits on the
+    screen. ``PAGER=`` or ``PAGER=cat`` turns the pager off. If the reader quits the pager, the
+    output ends.
     """
-    command = _command() if sys.stdout.isatty() else []
+    command = _pager_command() if sys.stdout.isatty() else []
     if not command:
         yield
         return
@@ -48,7 +49,7 @@ def paged() -> Iterator[None]:
         signal.signal(signal.SIGINT, interrupted)
 
 
-def _command() -> list[str]:
+def _pager_command() -> list[str]:
     """Return the pager's command line, or an empty list if there is no pager."""
     chosen = os.environ.get("PAGER")
     try:

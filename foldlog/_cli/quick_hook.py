@@ -1,4 +1,4 @@
-"""Run ``foldlog hook`` with few imports, since the calling program waits for it at each turn."""
+"""Run ``foldlog hook`` with few imports, because the calling program waits for it at every turn."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def is_hook(arguments: Sequence[str]) -> bool:
 
 
 def options_in(options: Sequence[str]) -> tuple[str, bool]:
-    """Return the store of a hook, and whether it redacts secrets. Raises ``ValueError`` for other
-    options.
+    """Return the store of a hook, and whether the hook redacts secrets. Raises ``ValueError`` for
+    other options.
     """
     left = [option for option in options if option != _REDACT]
     if not left:
@@ -41,8 +41,8 @@ def options_in(options: Sequence[str]) -> tuple[str, bool]:
 
 
 def answer(options: Sequence[str]) -> None:
-    """Read the JSON of a program from stdin, and print the answer. Print errors on stderr. The exit
-    status is always 0, since another status would stop the program.
+    """Read the JSON of a program from stdin, and print the answer. Errors are printed on stderr.
+    The exit status is always 0, because another status would stop the program.
     """
     answer = {}
     try:
@@ -79,8 +79,8 @@ def answer(options: Sequence[str]) -> None:
 
 
 def impatient(url: str) -> str:
-    """Return the URL with a short wait for other writers, unless the URL sets one. A program stops
-    a hook that takes too long.
+    """Return the URL of a store with a short wait for other writers, because a program stops a slow
+    hook. A wait in the URL itself stays.
     """
     if "patience_s=" in url or url.startswith("memory:"):
         return url
@@ -88,8 +88,8 @@ def impatient(url: str) -> str:
 
 
 def program_db(db: str) -> str:
-    """Return the store that a program uses: the named store, or by default the user's store, which
-    is outside the folders of projects.
+    """Return the store that a program uses: the named store, or by default the user's store outside
+    the folders of projects.
     """
     named = os.environ.get("FOLDLOG_DB")
     return named or home_db() if db == DEFAULT_DB else db

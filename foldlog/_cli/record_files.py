@@ -22,10 +22,10 @@ from foldlog.formats import UnknownFormat
 class Export(NamedTuple):
     """What an export writes for a conversation.
 
-    ``format``   the format of the source or of the records
-    ``records``  the records; empty if the bytes of the source are written
-    ``write``    writes everything to a file, and returns the number of records
-    ``notes``    what is left out; the list is complete after ``write``
+    format   the format of the source or of the records
+    records  the records; empty if the bytes of the source are written
+    write    writes everything to a file, and returns the number of records
+    notes    what is left out; the list is complete after ``write``
     """
 
     format: str
@@ -37,9 +37,11 @@ class Export(NamedTuple):
 def choose_export(
     store: Store, conversation: str, format: str | None, *, view: bool, as_records: bool
 ) -> Export:
-    """Return what an export in a format writes. The default is the format of the source. With
-    ``view``, the export writes the messages that would be sent to a model now. With ``as_records``,
-    the export never writes the bytes of the source. Raises ``Refused`` for an unknown format.
+    """Return what an export in a format writes, by default in the format of the source. Raises
+    ``Refused`` for an unknown format.
+
+    With ``view``, the export writes the messages that a model would be sent now. With
+    ``as_records``, the export never writes the bytes of the source.
     """
     if not view and not as_records:
         source = source_bytes(store, conversation, format)
@@ -56,8 +58,8 @@ def choose_export(
 
 
 def _write_source(source: SourceBytes, file: BinaryIO) -> int:
-    """Write the original bytes of a source. On a terminal, escape characters that would control it.
-    Return the number of records.
+    """Write the original bytes of a source, and return the number of records. On a terminal,
+    characters that would control it are escaped.
     """
     for data in source.bytes:
         file.write(
@@ -82,8 +84,8 @@ def _left_out(source: SourceBytes) -> Iterator[str]:
 
 
 def readable(records: Iterable[Any], findings: list[str]) -> Iterator[Any]:
-    """Yield the records up to the first record that cannot be read or written. Add its error to
-    ``findings``.
+    """Yield the records up to the first record that cannot be read or written. The error of this
+    record is added to ``findings``.
     """
     try:
         yield from records
@@ -92,8 +94,8 @@ def readable(records: Iterable[Any], findings: list[str]) -> Iterator[Any]:
 
 
 def _write_records(records: Iterable[Any], format: str, file: BinaryIO) -> int:
-    """Write a line for each record, or the document of the format. Return the number of records. If
-    a record cannot be read, the lines before this record are written.
+    """Write a line for every record, or the document of the format. Return the number of records.
+    If a record cannot be read, the lines before this record are written.
     """
     document = format_named(format).document
     if document is not None:

@@ -23,8 +23,8 @@ from foldlog.eventstore.maintenance.redact import RedactionReceipt
 
 
 def holds_of(matching: str | None, *, secrets: bool) -> Holds | None:
-    """Return a function that finds the searched text or secrets in a text, or None if nothing is
-    searched. Raises ``InvalidOption`` if the extra that finds secrets is not installed.
+    """Return a function that finds the searched text or secrets in a text. Return None if nothing
+    is searched. Raises ``InvalidOption`` if the extra for secrets is not installed.
     """
     if not secrets:
         return None if matching is None else holding(matching)
@@ -37,7 +37,7 @@ def holds_of(matching: str | None, *, secrets: bool) -> Holds | None:
 
 
 class Search(NamedTuple):
-    """The search for events to redact: by a text or secrets, by age, by attributes of their
+    """A search for events to redact: by a text or secrets, by age, by attributes of their
     conversations.
     """
 
@@ -58,7 +58,7 @@ def check_asked(
     by: str | None,
 ) -> None:
     """Raise ``Refused`` if the receipt would contain the text to redact. Raise ``Refused`` also if
-    the user neither names events nor searches for events, or does both.
+    the user both names and searches events, or does neither.
     """
     check_reason(reason, "receipt")
     matches = search.holds
@@ -104,10 +104,11 @@ def choose_events(
 class RedactionResult(NamedTuple):
     """The result of a redaction.
 
-    ``taken``    the redacted events, with the first receipt of each
-    ``stay``     places that still hold the content
-    ``done``     a sentence about how much was redacted; empty for a dry run
-    ``pending``  a sentence about where bytes are left, and how to remove them; empty without any
+    taken    the redacted events with their first receipts
+    stay     places that still hold the content
+    done     a sentence about how much was redacted; empty for a dry run
+    pending  a sentence about where erased bytes are left, and how to remove them; empty if no
+             bytes are left
     """
 
     receipts: Sequence[RedactionReceipt] = ()
@@ -127,7 +128,9 @@ def redact_chosen(
     with_summaries: bool,
     no_vacuum: bool,
 ) -> RedactionResult:
-    """Redact the chosen events, search again if they were found by a text, and vacuum the store."""
+    """Redact the chosen events, and vacuum the store. If a text was searched, search for it
+    again.
+    """
     total = sum(map(len, chosen.named.values()))
     try:
         with terminal.working("redacting", "events", total) as update:
@@ -164,7 +167,7 @@ def _conversations_of(
 
 
 def what_words(events: int, sources: int) -> str:
-    """Return a text with the number of events, and the number of sources that had texts beside
+    """Return a text with the number of events, and the number of sources that had texts outside
     their records.
     """
     words = count(events, "event")
@@ -176,7 +179,7 @@ def what_words(events: int, sources: int) -> str:
 def _taken_by(
     receipts: Sequence[RedactionReceipt], *, with_summaries: bool
 ) -> dict[tuple[str, int], RedactionReceipt]:
-    """Return the redacted events, with the first receipt of each, also summaries of forks."""
+    """Return the redacted events with their first receipts, also summaries of forks."""
     taken: dict[tuple[str, int], RedactionReceipt] = {}
     for receipt in receipts:
         events = [(receipt.conversation, event_id) for event_id in receipt.event_ids]

@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 _PAGE = 500
 """The number of events between two updates of the progress bar."""
 _FEW_EVENTS = 80
-"""The limit of ``foldlog demo`` for the events of a View."""
+"""``foldlog demo`` condenses a View with more events than this limit."""
 
 
 def condensers_of(
     configs: list[Path], model: AgentModel | None, limit: int | None
 ) -> dict[str, Condenser]:
-    """Return the condensers by their shown names. The shown name of a condenser is the name of its
-    file, or the path of the file if several files have one name. ``limit`` is the limit of the
-    model that the log names.
+    """Return the condensers by their shown names. A condenser is shown by the name of its file, or
+    by the path if several files have the same name. ``limit`` is the limit of the model that the
+    log names.
     """
     from foldlog.condensers import NoOpCondenser, default_condenser
 

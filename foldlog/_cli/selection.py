@@ -1,4 +1,4 @@
-"""Select events of a log: by kind, by time; parse the times of options."""
+"""Select events of a log by kind and time, and parse the times of options."""
 
 from __future__ import annotations
 
@@ -103,8 +103,8 @@ def selection(
 
 
 def given_moment(option: str, text: str | None) -> datetime | None:
-    """Return the moment that an option names: a date, a time (in UTC unless it has a zone), or how
-    long ago.
+    """Return the moment that an option names: a date, a time, or how long ago. A time is in UTC
+    unless it has a zone.
 
     Raises ``Refused`` for any other text.
     """
@@ -120,8 +120,8 @@ def given_moment(option: str, text: str | None) -> datetime | None:
 
 
 def pairs(given: tuple[str, ...] | list[str]) -> dict[str, Any]:
-    """Return the attributes in texts NAME=VALUE. The value of ``NAME=`` is None. Raises ``Refused``
-    for any other text.
+    """Return the attributes in texts ``NAME=VALUE``. The value of ``NAME=`` is None. Raises
+    ``Refused`` for any other text.
     """
     found: dict[str, Any] = {}
     for text in given:

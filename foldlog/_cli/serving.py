@@ -18,7 +18,9 @@ _NO_SUCH_HOST = (errno.EADDRNOTAVAIL, socket.EAI_NONAME, socket.EAI_AGAIN)
 
 
 def listening(host: str, port: int) -> socket.socket:
-    """Return a socket that listens at an address. Port 0 is any free port. Raises ``Refused``."""
+    """Return a socket that listens at an address. Port 0 is any free port. Raises ``Refused`` if
+    the address cannot be used.
+    """
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, port), family=family)

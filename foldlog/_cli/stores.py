@@ -41,7 +41,7 @@ _FEW = 5
 
 
 def path_of(db: str) -> str | None:
-    """Return the path of the SQLite file that ``db`` names, or None for another kind of store.
+    """Return the path of the SQLite file that ``db`` names. Return None for another kind of store.
     Raises ``Refused`` for a folder.
     """
     location = parse_url(f"sqlite:///{quote(db)}" if os.path.isdir(db) else as_url(db))
@@ -59,8 +59,10 @@ def path_of(db: str) -> str | None:
 @contextmanager
 def open_or_create(db: str, *, may_be_empty: bool = False) -> Iterator[Store]:
     """Open the store at ``db``, or create a SQLite file. Commands that add conversations use this
-    function; hints name the opened store. A new file without a conversation is removed at the end.
-    If ``may_be_empty``, such a file is removed only after an error.
+    function, and hints name the opened store.
+
+    At the end, a new file without a conversation is removed. If ``may_be_empty``, such a file is
+    removed only after an error.
     """
     from foldlog.eventstore.recorders.errors import FAILURES
     from foldlog.eventstore.recorders.sqlite.replacing import remove_empty
@@ -100,9 +102,11 @@ def _opened(url: str) -> Store:
 
 
 def open_existing(db: str, remedy: str = _NO_STORE) -> Store:
-    """Open the store at ``db``, which must exist: a mistyped name must not create an empty store.
-    ``remedy`` is the advice in the error. A file without write permission is opened for reading. If
-    this folder has no default store, the store of the coding agents is opened.
+    """Open the store at ``db``. The store must exist, because a mistyped name must not create an
+    empty store. ``remedy`` is the advice in the error.
+
+    A file without write permission is opened for reading. If this folder has no default store, the
+    store of the coding agents is opened.
     """
     if (found := existing_db(db)) != db:
         db = found
@@ -128,11 +132,11 @@ def open_existing(db: str, remedy: str = _NO_STORE) -> Store:
 
 
 def resolved(store: Store, given: str) -> str:
-    """Return the id that the user means: ``given`` itself, or the only id that begins with it. If a
-    session and its sub-agents (``session/agent-1``) begin with ``given``, return the session. Only
+    """Return the id that the user means: ``given`` itself, or the only id that begins with it. Only
     commands that only read use this function.
 
-    Raises ``Refused`` if no id begins with ``given``, or more than one.
+    If a session and its sub-agents (``session/agent-1``) begin with ``given``, return the session.
+    Raises ``Refused`` if no id, or more than one id, begins with ``given``.
     """
     found = list(islice(ids_meant(store, given), _FEW + 1))
     if len(found) == 1:
@@ -146,9 +150,11 @@ def resolved(store: Store, given: str) -> str:
 
 
 class ShortIds:
-    """Shortens ids that a program made, such as ``0199c1b2-6c3e-7a10-b2c8-5d0d3a9f1e42``, for a
-    terminal. A shortened id has the first 8 characters of the id, or more if another id begins with
-    these characters.
+    """Shortens ids that a program made for a terminal, such as
+    ``0199c1b2-6c3e-7a10-b2c8-5d0d3a9f1e42``.
+
+    A shortened id has the first 8 characters of the id. It has more characters if another id begins
+    with these characters.
     """
 
     def __init__(self, store: Store) -> None:
@@ -172,7 +178,7 @@ class ShortIds:
 
 
 def _noted(store: Store, conversation: str) -> str:
-    """Return the id. Print a note if the conversation lacks records of its source."""
+    """Return the id. If the conversation lacks records of its source, print a note."""
     with suppress(EventStoreError):  # the command itself says why it cannot be read
         if mark := _mark_of(store, conversation):
             terminal.note(f"{terminal.typed_id(conversation)} is incomplete: {mark}")
@@ -180,8 +186,8 @@ def _noted(store: Store, conversation: str) -> str:
 
 
 def _mark_of(store: Store, conversation: str) -> Any:
-    """Return the mark of an incomplete conversation, or None. The events of the conversation's
-    records are not made.
+    """Return the mark of an incomplete conversation, or None. No events are made from the
+    conversation's records.
     """
     from foldlog._archive.stored import unread_in
     from foldlog._formats.forking import lacking
@@ -197,8 +203,8 @@ def _mark_of(store: Store, conversation: str) -> Any:
 
 
 def whole(store: Store, given: str) -> str:
-    """Return ``given`` if a conversation has exactly this id. Commands that change the store use
-    this function. Raises ``Refused``.
+    """Return ``given`` if a conversation has exactly this id. Otherwise raise ``Refused``. Commands
+    that change the store use this function.
     """
     try:
         return store.conversation(given, pending=True).id
@@ -223,9 +229,11 @@ def _not_there(store: Store, given: str) -> str:
 
 
 def chosen(store: Store, conversations: Sequence[str] | None) -> Iterator[str]:
-    """Yield the ids of the named conversations, each once. Without names, yield all conversations
-    that are not erased. A name may be the beginning of an id. Before the first id, raise
-    ``Refused`` for an unknown name, and ``ConversationErased`` for an erased conversation.
+    """Yield the ids of the named conversations without repetitions. Without names, yield all
+    conversations that are not erased. A name may be the beginning of an id.
+
+    Before the first id, raise ``Refused`` for an unknown name, and ``ConversationErased`` for an
+    erased conversation.
     """
     if conversations:
         named = [resolved(store, name) for name in conversations]
@@ -240,8 +248,8 @@ def chosen(store: Store, conversations: Sequence[str] | None) -> Iterator[str]:
 def events_total(
     store: Store, conversations: Sequence[str] | None = None, start: str = ""
 ) -> int | None:
-    """Return the number of events to read for a progress bar, or None if no bar is shown. ``start``
-    is the first conversation, as in ``verify``.
+    """Return the number of events to read, for a progress bar. Return None if no bar is shown.
+    ``start`` is the first conversation, as in ``verify``.
     """
     if not sys.stderr.isatty():
         return None
@@ -260,7 +268,7 @@ def listed(store: Store) -> Iterator[ConversationRow]:
             yield row
             after = row.id
         return
-    # only for a damaged store
+    # Only a damaged store comes here.
     from foldlog.eventstore.maintenance.verify import readable_conversations
 
     for found in readable_conversations(store.database.recorder, start_after(after)):

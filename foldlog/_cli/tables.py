@@ -13,20 +13,18 @@ from foldlog._cli.terminal import UNLIMITED, PrintedLines, cut, print_cells, pri
 
 _GAP = "  "
 _PAGE = 1_000
-"""The number of rows that are laid out together. The widest cell of a column in these rows sets the
-width of the column.
+"""The number of rows that are laid out together. In these rows, the widest cell of a column sets
+the column's width.
 """
 
 
 class Column(NamedTuple):
     """A column of a table.
 
-    ``least``   on a narrow terminal its cells may be cut to this width; None if they are never cut
-    ``marks``   the meaning of each mark that a cell may have: a line below the table explains the
-                marks in it
-    ``may_go``  whether the column is left out if the terminal is too narrow for the cut columns,
-                too; a line below
-                the table names it then
+    least   the width to which cells may be cut on a narrow terminal; None if they are never cut
+    marks   the meanings of marks in cells; a line below the table explains the marks that occur
+    may_go  whether the column is left out if the terminal is too narrow even for cut columns; a
+            line below the table then names the column
     """
 
     heading: str
@@ -46,7 +44,7 @@ COST = Column(
 def print_rows(
     columns: Sequence[Column], rows: Iterable[Sequence[str]], *, tabs: bool = False
 ) -> None:
-    """Print rows with a cell for each column. Without rows, print nothing. With ``tabs``, print
+    """Print rows with a cell for every column. Without rows, print nothing. With ``tabs``, print
     tabs between the cells if the output is not a terminal, for ``cut`` and ``awk``.
 
     The first cell is never cut, so an id can always be copied. A first cell that is too wide has a

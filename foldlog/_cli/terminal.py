@@ -1,9 +1,9 @@
-"""Print words on a terminal, and documents for programs. No other file of the command writes to
+"""Print words on a terminal, and documents for programs. No other module of the command writes to
 stdout or stderr.
 
-Text and markup have different types. Each function here escapes its texts, since a text may come
-from a history, a model or a file. Only a style (``Span``) changes how a text looks, and styles are
-never made of such texts.
+Text and markup have different types. Every function here escapes its texts, because a text may come
+from a history, a model or a file. Only a style (``Span``) changes how a text looks, and such texts
+never become styles.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from foldlog._documents import Document
 
 Span = str | tuple[str, str]
-"""A text, or a text with a style of rich. The text is escaped where it is printed, so that it
-cannot control a terminal, and cannot begin a second line.
+"""A text, or a text with a style of rich. The text is escaped where it is printed. So it cannot
+control a terminal, and cannot begin a second line.
 """
 _WIDTH = re.compile("[2-9][0-9]|[1-9][0-9]{2,3}")
 """A valid value of ``COLUMNS``. Another value, such as 0, is ignored, because rich would print
@@ -58,8 +58,8 @@ class StdoutFailed(OSError):
 
 
 class _Stdout(io.FileIO):
-    """Stdout with its own class of errors, since an ``OSError`` does not say which open file it
-    belongs to.
+    """Stdout with its own class of errors. An ``OSError`` does not tell to which open file it
+    belongs.
     """
 
     def write(self, data: Any, /) -> int:
@@ -85,9 +85,10 @@ def _checked(stdout: Any) -> io.TextIOWrapper:
 
 def prepare(*, as_json: bool) -> None:
     """Prepare stdout and stderr. Characters that the terminal's encoding does not have are printed
-    as escapes. With ``as_json``, each line on stderr is a JSON object. Log messages of foldlog's
-    packages are printed as notes. An invalid ``COLUMNS`` is removed. Raise ``Refused`` if stdout is
-    closed.
+    as escapes.
+
+    With ``as_json``, a line on stderr is a JSON object. Log messages of foldlog's packages are
+    printed as notes. An invalid ``COLUMNS`` is removed. Raises ``Refused`` if stdout is closed.
     """
     global _as_json, _found
     _as_json = as_json
@@ -115,7 +116,7 @@ def _console() -> Console:
 
     class Quiet(Console):
         def on_broken_pipe(self) -> None:
-            # rich itself would end the program here
+            # rich itself would end the program here.
             raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
     return Quiet(highlight=False, markup=False, emoji=False, width=None if has_edge() else 120)
@@ -137,14 +138,14 @@ def _text(spans: Iterable[Span], *, one_line: bool = True) -> Text:
 
 
 def has_edge() -> bool:
-    """Return whether lines are cut or wrapped at a width, because stdout is a terminal or
-    ``COLUMNS`` sets a width. If this is False, no line is cut.
+    """Return whether lines are cut or wrapped at a width. This is true if stdout is a terminal, or
+    if ``COLUMNS`` sets a width.
     """
     return sys.stdout.isatty() or "COLUMNS" in os.environ
 
 
 def say(*spans: Span, wraps: bool = False) -> None:
-    """Print one line for a person. The line is not wrapped by foldlog, so ids and commands can be
+    """Print one line for a person. Foldlog does not wrap the line, so ids and commands can be
     copied. With ``wraps``, the line is wrapped between words on a terminal.
     """
     wraps = wraps and has_edge()
@@ -155,8 +156,8 @@ def say(*spans: Span, wraps: bool = False) -> None:
 
 
 def answer(document: Document, text: str | Sequence[str] | Callable[[], object]) -> None:
-    """Print the outcome of a command. With ``--json``, print its document. For people, print
-    ``text``, which is a line or several lines. If ``text`` is a function, call it to print in the
+    """Print the outcome of a command: its document with ``--json``, or ``text`` for people.
+    ``text`` is a line or several lines. If ``text`` is a function, it is called and prints in the
     pager.
     """
     if _as_json:
@@ -175,9 +176,7 @@ def print_summary(text: str, columns: int) -> None:
 
 
 def print_indented(columns: int, *spans: Span) -> None:
-    """Print text with its own line breaks, indented. On a terminal, wrap it; otherwise do not
-    change its lines.
-    """
+    """Print text with its own line breaks, indented. The text is wrapped only on a terminal."""
     text = _text(spans, one_line=False)
     if has_edge():
         from rich.padding import Padding
@@ -211,11 +210,11 @@ def print_cells(cells: Iterable[str]) -> None:
 
 
 class PrintedLines:
-    """Prints any number of lines for a person, and cuts them at the width of the terminal.
-    ``width`` is the number of columns of a line, or ``UNLIMITED`` if lines are not cut. Each line
+    """Prints any number of lines for a person, and cuts them at the width of the terminal. A line
     is written to stdout at once.
 
-    rich would lay out each span, which takes 0.1 ms for each line.
+    ``width`` is the number of columns of a line, or ``UNLIMITED`` if lines are not cut. rich is not
+    used, because its layout takes 0.1 ms for a line.
     """
 
     def __init__(self) -> None:
@@ -250,14 +249,16 @@ class PrintedLines:
 
 
 def print_values(values: Mapping[str, str]) -> None:
-    """Print a line for each name and its value."""
+    """Print a line for every name and its value."""
     lines = PrintedLines()
     for name, value in values.items():
         lines.write((f"{name}  ", "bold"), value)
 
 
 def cut(text: str, room: int) -> str:
-    """Return ``text``, shortened with an ellipsis if it does not fit into ``room`` columns."""
+    """Return ``text``. If ``text`` does not fit into ``room`` columns, shorten it with an
+    ellipsis.
+    """
     from rich.cells import cell_len, set_cell_size
 
     if cell_len(text) <= room:
@@ -304,7 +305,7 @@ def _progress() -> Progress:
         TimeLeft(),
         console=Console(stderr=True),
         transient=True,
-        # otherwise rich would write lines of a redirected stdout to stderr
+        # Otherwise rich would write lines of a redirected stdout to stderr.
         redirect_stdout=sys.stdout.isatty(),
     )
 
@@ -315,9 +316,11 @@ def _show_nothing(**progress: object) -> None:
 
 @contextmanager
 def working(what: str, unit: str = "", total: float | None = None) -> Iterator[Callable[..., None]]:
-    """Show a progress bar on a terminal while work takes time, such as a call of a model. Yield a
-    function that updates the bar: ``advance`` or ``completed``, and a new ``total``, ``unit`` or
-    ``description``. Lines may be written to stdout at the same time; they appear above the bar.
+    """Show a progress bar on a terminal while work takes time, such as a call of a model.
+
+    The yielded function updates the bar: ``advance`` or ``completed``, and a new ``total``,
+    ``unit`` or ``description``. Lines that are written to stdout at the same time appear above the
+    bar.
     """
     if not sys.stderr.isatty():  # without rich, which takes as long to import as a short command
         yield _show_nothing
@@ -347,8 +350,8 @@ _ERROR_MAX = 500
 
 
 def complain(message: str) -> None:
-    """Print an error as one line on stderr. The middle of a long error, which quotes for example
-    the text of a file, is left out.
+    """Print an error as one line on stderr. A long error, for example with the text of a file,
+    loses its middle.
     """
     is_long = len(message) > 2 * _ERROR_MAX
     _say("error", f"{message[:_ERROR_MAX]}…{message[-_ERROR_MAX:]}" if is_long else message)
@@ -367,20 +370,20 @@ def warn(message: str) -> None:
 
 
 def matched_nothing() -> None:
-    """Note that a filter or a search matches nothing. The command ends with status 1, like grep."""
+    """Remember that a filter or a search matches nothing. The command ends with status 1, like
+    grep.
+    """
     global _found
     _found = True
 
 
 def note(message: str) -> None:
-    """Print a note to the result as one line on stderr."""
+    """Print a note about the result as one line on stderr."""
     _say("note", message)
 
 
 class _Notes(logging.Handler):
-    """Prints each log message of foldlog's packages, for example that a server does not answer and
-    how long foldlog tries again.
-    """
+    """Prints the log messages of foldlog's packages, for example that a server does not answer."""
 
     def emit(self, record: logging.LogRecord) -> None:
         note(record.getMessage())
@@ -404,14 +407,14 @@ def about(conversation: str, problem: str) -> str:
 
 
 def unread(problem: str) -> None:
-    """Note a problem with something that the command cannot read. Each problem is printed once, as
+    """Remember a problem with something that the command cannot read. A problem is printed once, as
     a finding after the output.
     """
     _unread.setdefault(problem)
 
 
 def has_found() -> bool:
-    """Print the noted problems. Return whether a finding was printed."""
+    """Print the remembered problems. Return whether a finding was printed."""
     for problem in _unread:
         warn(problem)
     return _found
@@ -425,10 +428,12 @@ def emit(document: Document) -> None:
 def emit_list(
     document: Document, tail: Callable[[], Mapping[str, Any]] = dict, *, exact: bool = False
 ) -> None:
-    """Write the JSON document of a command with one ``streamed`` field, whose items are written
-    while they are read. After the last item, ``tail`` is called for the fields after the items. If
-    the first item cannot be read, nothing is written. With ``exact``, lone surrogates stay, for a
-    document that foldlog reads again.
+    """Write the JSON document of a command with one ``streamed`` field. The items of this field are
+    written while they are read.
+
+    After the last item, ``tail`` is called for the fields after the items. If the first item cannot
+    be read, nothing is written. With ``exact``, lone surrogates stay, for a document that foldlog
+    reads again.
     """
     from msgspec import UNSET
     from msgspec.structs import asdict, replace

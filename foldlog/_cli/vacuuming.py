@@ -25,14 +25,13 @@ def bytes_pending_words(store: Store, of: str) -> str:
 
 
 def vacuumed(store: Store) -> Vacuumed:
-    """Vacuum a store, with progress."""
     with terminal.working("vacuuming") as update:
         return Maintenance(store).vacuum(lambda done, of: update(completed=done, total=of))
 
 
 def bytes_stay_pending(store: Store, done: str, *, no_vacuum: bool) -> bool:
     """Vacuum a store if it still has erased bytes. Return whether the store has erased bytes
-    afterwards. If the vacuum fails, the message says what was erased (``done``).
+    afterwards. If the vacuum fails, the message has the text ``done`` about what was erased.
     """
     if no_vacuum or not store.database.bytes_pending:
         return store.database.bytes_pending

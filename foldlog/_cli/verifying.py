@@ -23,11 +23,12 @@ from foldlog.projections import Views, audit
 class Checks:
     """The counts of the checks so far, and their findings.
 
-    ``records``    records of sources whose events are not made yet
-    ``unchecked``  conversations whose keys are missing
-    ``damaged``    whether there is damage; a missing key and unfinished work are not damage
-    ``newest``     the conversation that was checked last
-    ``findings``   the findings, each with its conversation, or None if it is about the database
+    records    the number of sources' records whose events are not made yet
+    unchecked  conversations whose keys are missing
+    damaged    whether there is damage; a missing key and unfinished work are not damage
+    newest     the conversation that was checked last
+    findings   the findings with their conversations; the conversation is None for a finding about
+               the database
     """
 
     def __init__(self) -> None:
@@ -69,8 +70,8 @@ class Checks:
     def check_views(
         self, store: Store, verdict: Verdict, *, repair: bool
     ) -> ViewsDocument | msgspec.UnsetType:
-        """Compare the stored revisions of an undamaged conversation with its events. With
-        ``repair``, make the revisions again first. Add the differences to the findings.
+        """Compare the stored revisions of an undamaged conversation with its events. The
+        differences become findings. With ``repair``, the revisions are made again first.
         """
         name = verdict.conversation
         has_rows = verdict.erasure is None and verdict.version and not verdict.archived

@@ -20,7 +20,7 @@ from foldlog.eventstore import ANY_VERSION, InvalidEvent, VersionConflict
 
 
 class Role(StrEnum):
-    """The role of the writer of a message."""
+    """The role of a message's author."""
 
     USER = "user"
     ASSISTANT = "assistant"
@@ -63,8 +63,8 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
-    """Append a message, or chat messages from stdin, one JSON object a line. Either all are
-    appended or none.
+    """Append a message, or chat messages from stdin, one JSON object a line. If one message cannot
+    be appended, no message is appended.
 
     A message is {"role": "user", "content": "…"}, with tool_calls and tool_call_id as in OpenAI's
     API. The command ends when the messages are on disk.
@@ -98,7 +98,6 @@ def run(
 
 
 def _read_messages() -> list[dict[str, Any]]:
-    """Return the chat messages on stdin. Raises ``Refused``."""
     if sys.stdin.isatty():
         raise Refused(
             "append reads messages from stdin, which is a terminal; add TEXT, or pipe "

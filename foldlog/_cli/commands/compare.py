@@ -71,14 +71,14 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Replay a conversation with several condensers. Show which condenser costs least, and what
-    each one drops.
+    every condenser drops.
 
     The replay leaves out the recorded condensations, except in the column "as recorded". A
     condenser that uses a model calls the model. No history is changed. The cost includes all
-    prompts to the agent's model and to the condenser's model. Tokens at the beginning that equal
-    the previous prompt are repeated: they cost what the provider charges for cached tokens.
-    --agent-model names the model whose price is used, from --prices or litellm's table. By default
-    a new token costs ten times as much as a repeated token.
+    prompts to the agent's model and to the condenser's model. Tokens at the beginning of a prompt
+    that equal the previous prompt are repeated tokens. A repeated token costs what the provider
+    charges for a cached token. --agent-model names the model whose price is used, from --prices or
+    litellm's table. By default a new token costs ten times as much as a repeated token.
 
     Example: foldlog compare tidewatch --config small.toml
     """

@@ -54,8 +54,9 @@ def run(
     """Request a condensation of a conversation, run a condenser, and show what was forgotten and
     why.
 
-    Without a file, the default condenser is used. It needs no model and writes a digest. To forget
-    without a summary, give a file with the two lines [condenser] and type = "conversation_window".
+    Without a file, the default condenser is used. The default condenser needs no model and writes a
+    digest. To forget without a summary, name a file with the two lines [condenser] and type =
+    "conversation_window".
 
     Exit status 1 if nothing was forgotten: the model returned no summary, or no event can be
     forgotten.
@@ -101,7 +102,7 @@ def run(
 
 
 def _condense(histories: Histories, conversation: str) -> Made | None:
-    """Request a condensation and run one step; return None if the condenser did not condense."""
+    """Request a condensation and run one step. Return None if the condenser did not condense."""
     result = histories[conversation].condense(_REASON)
     if not isinstance(result, Condensation):
         return None

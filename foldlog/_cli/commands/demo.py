@@ -51,9 +51,9 @@ def run(
 
 def _work_again(store: Store, history: History) -> Iterator[Event]:
     """Append the events of the imported agent and its user, as a runtime does: run a step before
-    each call of the model.
+    every call of the model.
 
-    Yields each event. Events that an interrupted demo appended are not appended again.
+    Yields the events. Events that an interrupted demo appended are not appended again.
     """
     ids: dict[int | None, int] = {}
     response: str | None = None

@@ -49,10 +49,10 @@ def run(
 
     Without versions, show what the newest condensation dropped.
 
-    With two conversations, show both runs side by side: calls of each tool, tokens, cost, last
-    answers. Then show the events of both after their shared events, and the first event that
-    differs. If they share no events, show the first difference, what each model was shown at that
-    point, and the later requests and calls that only one of them has.
+    With two conversations, show both runs side by side: calls of their tools, tokens, cost, last
+    answers. Then show the events of both runs after their shared events, and the first event that
+    differs. If the runs share no events, show the first difference, what each model was shown at
+    that point, and the later requests and calls of only one run.
 
     Example: foldlog diff tidewatch 90 100
     """

@@ -21,8 +21,8 @@ _NAMED = 5
 
 
 def run(db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
-    """Show for each coding agent which transcripts are not in the store, which it will delete and
-    when, and whether its hooks fire.
+    """Show which transcripts of coding agents are not in the store, which transcripts an agent will
+    delete and when, and whether its hooks fire.
 
     Exit status 1 if a transcript is not in the store.
 

@@ -105,7 +105,6 @@ def _export(
     output: Path | None,
     as_json: bool,
 ) -> None:
-    """Write one conversation to a file, or to stdout."""
     findings = list[str]()
     with open_existing(db) as store:
         conversation = resolved(store, conversation)

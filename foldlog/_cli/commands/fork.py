@@ -1,4 +1,4 @@
-"""``foldlog fork``: begin a conversation that shares the first events of another."""
+"""``foldlog fork``: begin a conversation that shares the first events of another conversation."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
-    """Fork a conversation: begin a new one that shares its events up to a version.
+    """Fork a conversation: begin a new conversation that shares its events up to a version.
 
     No event is copied. Example: foldlog fork tidewatch tidewatch-other --at 120
     """

@@ -105,19 +105,19 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
-    """List the conversations of a store, or some of them: id, number of events, time of the last
-    event, format and title. For an import that was not used yet, it shows the number of records,
-    and the size of the next prompt is unknown.
+    """List all or some conversations of a store: id, number of events, time of the last event,
+    format and title. For an import that was not used yet, the list shows the number of records, and
+    the size of the next prompt is unknown.
 
     Times are in UTC, or without a zone. sent+sum. and ≈ tokens count the events and summaries that
-    would be sent to the model now. Errors are the results that their source marks as errors. Model
-    calls reported the tokens and the cost; if no cost was reported, it is the price of the tokens.
-    For a fork, only its own events count. A terminal shows forks below their parents. In a pipe,
-    rows are sorted by id and columns are separated by tabs.
+    the model would be sent now. Errors are results that their source marks as errors. The tokens
+    and the cost are the sums that model calls reported. If a call reported no cost, its cost is the
+    price of its tokens. For a fork, only its own events count. A terminal shows forks below their
+    parents. In a pipe, rows are sorted by id and columns are separated by tabs.
 
     Example: foldlog list --long --sort activity --reverse --limit 20
     """
-    # the help needs no figures
+    # The help needs no figures.
     from foldlog._cli.listing import Aside, Filters, ListOptions, read_list
     from foldlog._figures.prices import Prices
 

@@ -71,7 +71,7 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
-    """Show all events of a conversation in order, forgotten events too.
+    """Show all events of a conversation in order, also forgotten events.
 
     Example: foldlog log tidewatch --tail 20 --kind action
     """
@@ -110,7 +110,7 @@ def run(
                 BorderDocument(parent=one.parent, parent_version=one.version) for one in lineage
             )
             documents = streamed(
-                shown_document(event, recorded_at) | _beside(event, reading, waits)
+                shown_document(event, recorded_at) | _added_fields(event, reading, waits)
                 for recorded_at, event in events
             )
             document = LogDocument(
@@ -138,7 +138,7 @@ def run(
         terminal.warn(finding)
 
 
-def _beside(event: Event, reading: LogReading, waits: Mapping[int, float]) -> dict[str, Any]:
+def _added_fields(event: Event, reading: LogReading, waits: Mapping[int, float]) -> dict[str, Any]:
     """Return the fields of an event's document that are not fields of the event."""
     beside: dict[str, Any] = {"uncounted": True} if reading.is_uncounted(event) else {}
     return beside | ({"waited_s": waits[event.id]} if event.id in waits else {})

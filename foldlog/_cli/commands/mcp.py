@@ -15,8 +15,8 @@ def run(redact_secrets: RedactSecrets = False, db: Db = DEFAULT_DB) -> None:
     """Serve five tools over stdio for a coding agent: dropped, why, recall, sessions, knew. The
     tools only read.
 
-    A program starts it: see 'foldlog setup'. Each call imports the transcript of the program first.
-    Needs the extra 'mcp'.
+    A program starts this command: see 'foldlog setup'. A call of a tool first imports the
+    transcript of the program. Needs the extra 'mcp'.
 
     Example: foldlog mcp --db agents.db
     """

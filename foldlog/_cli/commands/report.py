@@ -37,8 +37,8 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
-    """Write a conversation as a page: what the model was shown at each version, what was forgotten,
-    and why.
+    """Write a conversation as a page: what the model was shown at every version, what was
+    forgotten, and why.
 
     The page needs no network and contains all texts. 'foldlog list --long' shows a table of all
     conversations.
@@ -57,7 +57,7 @@ def run(
         )
         with noted(store, "report", path, conversation):
             size = write(progress=lambda done: update(completed=done))
-    # a device has no size
+    # A device has no size.
     if path.is_file():
         size_text = f"{size / 1e6:,.2f} MB"
     else:
@@ -69,8 +69,8 @@ def run(
 
 
 def _default_file(conversation: str, *, force: bool) -> Path:
-    """Return a file name made of the letters, digits and ``-_.`` of the id, cut to 100 bytes, since
-    file systems limit the bytes of a name.
+    """Return a file name made of the letters, digits and ``-_.`` of the id. File systems limit the
+    bytes of a name, so the name is cut to 100 bytes.
     """
     kept = "".join(c if c.isalnum() or c in "-_." else "_" for c in conversation).encode()[:100]
     path = Path(f"{kept.decode(errors='ignore').lstrip('.') or 'report'}.html")

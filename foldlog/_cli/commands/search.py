@@ -18,7 +18,7 @@ from foldlog._words.gist import count, id_words
 from foldlog._words.times import time_words
 
 _SECONDS = 5.0
-"""The number of seconds after which a search without ``--all`` ends."""
+"""Without ``--all``, a search ends after this number of seconds."""
 
 
 def run(
@@ -51,7 +51,7 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Search the texts of all conversations. The conversation with the newest event comes first,
-    and in each conversation the newest event. Imports whose source has no times come last.
+    and in a conversation the newest event. Imports whose source has no times come last.
 
     A word matches the beginning of words in an event, and case does not matter: 'run' finds 'runs',
     not 'prune'. The search on a conversation's page also finds other parts of words. Without words,
@@ -59,7 +59,7 @@ def run(
     status 1 if no event is found.
 
     There is no index. The search reads stored records and events, about 400 MB a second, until
-    there are enough hits; without --all it ends after some seconds.
+    there are enough hits. Without --all, the search ends after some seconds.
 
     Example: foldlog search "No such file" --kind error --tool Bash
     """
@@ -70,7 +70,7 @@ def run(
             " --kind error"
         )
     words = words or []
-    line = _line(words)
+    line = _as_query(words)
     with open_existing(db) as store, terminal.working("searching"):
         conversation = None if within is None else resolved(store, within)
         try:
@@ -98,13 +98,12 @@ def run(
     if not found.hits:
         terminal.matched_nothing()
     if not as_json:
-        _say(found, line, words, limit)
+        _note_omissions(found, line, words, limit)
     for problem in found.unread:
         terminal.warn(problem)
 
 
-def _say(found: Searched, line: str, words: Sequence[str], limit: int) -> None:
-    """Print a note if the search left something out."""
+def _note_omissions(found: Searched, line: str, words: Sequence[str], limit: int) -> None:
     if line != " ".join(words):
         terminal.note(f"words in quotes are a phrase: {line}")
     if len(found.hits) > limit:
@@ -116,8 +115,8 @@ def _say(found: Searched, line: str, words: Sequence[str], limit: int) -> None:
         )
 
 
-def _line(words: Sequence[str]) -> str:
-    """Return the words as one query. Put quotes around an argument of several words."""
+def _as_query(words: Sequence[str]) -> str:
+    """Return the words as one query. An argument of several words gets quotes."""
     return " ".join(
         f'"{word}"' if " " in word and not {*word} & {*'"“”'} else word for word in words
     )

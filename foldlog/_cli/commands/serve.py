@@ -64,10 +64,11 @@ def run(
     db: Db = DEFAULT_DB,
 ) -> None:
     """Serve the pages of all conversations, and show new events when they are appended. The server
-    writes nothing but the events of an import at its first use.
+    writes nothing, except the events of an import at its first use.
 
-    Open the printed address, which contains the token. Needs the extra 'web'. With the extra 'mcp',
-    a coding agent can call the tools of 'foldlog mcp' at /mcp, with the token as bearer token.
+    Open the printed address in a browser. The address contains the token. Needs the extra 'web'.
+    With the extra 'mcp', a coding agent can call the tools of 'foldlog mcp' at /mcp, with the token
+    as bearer token.
 
     Example: foldlog serve --port 8080
     """

@@ -38,11 +38,11 @@ def run(
     redact_secrets: RedactSecrets = False,
     db: Db = DEFAULT_DB,
 ) -> None:
-    """Write hooks and the MCP server into the settings of a coding agent. The hooks import its
-    transcripts while they grow, and its model can ask what a compaction dropped.
+    """Write hooks and the MCP server into the settings of a coding agent. The hooks import the
+    agent's transcripts while they grow. The agent's model can ask what a compaction dropped.
 
-    Other settings stay as they are. The store is ~/.local/share/foldlog/foldlog.db, unless --db or
-    FOLDLOG_DB names another. Conversations stay in the store when the program deletes its
+    Other settings stay unchanged. The store is ~/.local/share/foldlog/foldlog.db, unless --db or
+    FOLDLOG_DB names another store. Conversations stay in the store when the agent deletes its
     transcripts.
 
     Example: foldlog setup claude-code
@@ -64,7 +64,7 @@ def run(
     options += ["--redact-secrets"] if redact_secrets else []
     try:
         record = recorded(folder)
-        changed = settings_with(chosen, _command(), options, record)
+        changed = settings_with(chosen, _start_command(), options, record)
         files = [*(settings_without(chosen, record) if remove else changed)]
     except ValueError as error:
         raise Refused(
@@ -89,9 +89,10 @@ def run(
         terminal.note(f"restart {program}; to import its present transcripts: {so_far}")
 
 
-def _command() -> list[str]:
-    """Return the full command that starts foldlog in this Python environment. The program may run
-    in another environment. ``-P`` keeps Python from importing files of its working directory.
+def _start_command() -> list[str]:
+    """Return the full command that starts foldlog in this Python environment, because the program
+    may run in another environment. ``-P`` keeps Python from importing files of its working
+    directory.
     """
     script = os.path.join(sysconfig.get_path("scripts"), "foldlog")
     if os.path.isfile(script):

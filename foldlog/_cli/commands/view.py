@@ -1,6 +1,4 @@
-"""``foldlog view``: show the events and summaries of a View, and which of them are sent to a
-model.
-"""
+"""``foldlog view``: show the events and summaries of a View, and which events a model is sent."""
 
 from __future__ import annotations
 
@@ -45,8 +43,9 @@ def run(
     model is shown.
 
     S260 is the summary of condensation 260; in JSON its id is -262, which is minus (2 + 260). An
-    event that is not sent whole is marked; 'foldlog why' explains it. --tail shortens only the list
-    of events. A damaged event is reported at its position, and the View is made of the others.
+    event that is not sent whole is marked; 'foldlog why' explains the mark. --tail shortens only
+    the list of events. A damaged event is reported at its position, and the View is made of the
+    other events.
 
     Example: foldlog view tidewatch --at 120 --tail 20
     """
@@ -78,7 +77,7 @@ def _document(
     conversation: str, found: Sent, start: int, problems: Mapping[int, str]
 ) -> ViewDocument:
     """Return the View as a document, with the events of the View from ``start`` on. ``role`` is the
-    role of the chat message with the event, or None if no message has it.
+    role of the chat message with an event, or None if no message has the event.
     """
     view = found.view
     roles = {

@@ -57,8 +57,8 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
-    """Explain why an event is shown to the model or not: what forgot it, when, and which summary
-    replaces it.
+    """Explain why an event is shown to the model or not: what forgot the event, when, and which
+    summary replaces it.
 
     For words, the command shows whether the agent still knows them: which event or summary with
     these words is sent to the model, or which condensation forgot them. S260 is the summary of
@@ -89,8 +89,8 @@ def run(
 
 
 def _refreshed(store: Store, conversation: str) -> tuple[str, str | None]:
-    """Import the file of a conversation again, if it exists and has grown. Return the conversation,
-    and the time of a compaction that the conversation's program has not written yet.
+    """Import the file of a conversation again, if the file exists and has grown. Return the
+    conversation, and the time of a compaction that its program has not written yet.
     """
     conversation, problem = refreshed(store, conversation)
     if problem:
@@ -116,7 +116,7 @@ def _fact(store: Store, views: Views, conversation: str, words: str, at: int | N
 
 def _telling(found: Fact) -> int:
     """Return the event that explains a fact best: the first event from which the model knows the
-    fact, otherwise the last event with the fact.
+    fact. If the model does not know it, return the last event with the fact.
     """
     return (found.known_by or found.events[::-1] or found.others[::-1])[0]
 
@@ -124,9 +124,7 @@ def _telling(found: Fact) -> int:
 def _dropped(
     store: Store, views: Views, conversation: str, answer: Why
 ) -> tuple[DroppedTermDocument, ...]:
-    """Return the terms of a forgotten event that were in no other event of the View when it was
-    forgotten.
-    """
+    """Return the terms of a forgotten event that no other event of the View had at that time."""
     if answer.fate != "forgotten" or not isinstance(answer.by, CondensationAction):
         return ()
     of_event = event_terms(answer.event)

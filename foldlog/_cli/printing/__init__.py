@@ -1,14 +1,16 @@
 """Print the results of commands for people.
 
-comparison.py       several condensers side by side
-condensation.py   a condensation that was made, or would be
-conversations.py  a list of conversations; followers.py: of followers
-demo.py           what the demo shows
-difference.py     what changed between two Views
+comparison.py     several condensers side by side
+condensation.py   a condensation that was made, or would be made
+conversations.py  a list of conversations
+followers.py      a list of followers
+demo.py           the output of the demo
+difference.py     the changes between two Views
 explanation.py    why an event is shown or not
-log.py            the events of a conversation; view.py: a View
+log.py            the events of a conversation
+view.py           a View
 redaction.py      a redaction, and its document
-runs.py           two conversations beside each other
+runs.py           two conversations side by side
 statistics.py     figures of conversations
-verification.py   what a check of a store found
+verification.py   the findings of a check of a store
 """

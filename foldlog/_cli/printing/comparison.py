@@ -121,8 +121,8 @@ def show_comparison(document: ComparisonDocument, model: LLM | None, counter: LL
 
 
 def figure_rows(rows: Sequence[StrategyFiguresDocument], counter: LLM | None) -> list[list[str]]:
-    """Return the figures as a table of texts: first the headings, one column for each strategy.
-    Without a ``counter``, tokens are estimated.
+    """Return the figures as a table of texts: first the headings, then one column for every
+    strategy. Without a ``counter``, tokens are estimated.
     """
     table = [["", *(row.strategy for row in rows)]]
     for heading, key, form in _FIGURES:

@@ -29,7 +29,7 @@ from foldlog.eventstore.inside import install_command
 from foldlog.projections import View, normalize
 
 Sizes = tuple[int | None, int | None]
-"""The tokens of the Views before and after a condensation. The two numbers are None if no model can
+"""The tokens of the Views before and after a condensation. Both numbers are None if no model can
 count tokens.
 """
 

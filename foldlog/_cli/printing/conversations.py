@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _TITLE_MAX = 160
 """The maximum number of characters of a format and a title. ``--json`` shows the whole title."""
 _PAGE = 1_000
-"""A list with fewer conversations shows each fork under its parent. A longer list is printed while
+"""A list with fewer conversations shows forks under their parents. A longer list is printed while
 it is being read.
 """
 _OF_PLACE = ("program", "cwd", "branch", "model")
@@ -45,8 +45,8 @@ def print_conversations(
     *,
     in_full: bool,
 ) -> bool:
-    """Print the conversations while they are read. On a terminal, a short list in the order of ids
-    is a tree. Return whether a conversation was printed.
+    """Print the conversations while they are read. Return whether a conversation was printed. On a
+    terminal, a short list in the order of ids is a tree.
     """
     sort = options.sort
     lines = ((conversation, 0) for conversation in conversations)
@@ -77,8 +77,8 @@ def _as_tree(conversations: Sequence[ConversationDocument]) -> list[_Line]:
     # Forks are collected and taken from the end of lists, so they are read in reverse.
     for conversation in reversed(conversations):
         parent = conversation.parent
-        # If a conversation is newer than its fork, it has the id of the erased parent: then the
-        # fork has no parent in the list.
+        # A conversation that is newer than its fork has the id of the erased parent. Such a fork
+        # has no parent in the list.
         if parent not in created or created[parent] > conversation.created_at:
             parent = None
         forks.setdefault(parent, []).append(conversation)
@@ -89,7 +89,7 @@ def _as_tree(conversations: Sequence[ConversationDocument]) -> list[_Line]:
         ordered.append((conversation, depth))
         stack += [(fork, depth + 1) for fork in forks.pop(conversation.conversation, ())]
     if len(ordered) < len(conversations):
-        # The store is damaged: a conversation is its own ancestor. Show a plain list.
+        # In a damaged store, a conversation may be its own ancestor: show a plain list.
         return [(conversation, 0) for conversation in conversations]
     return ordered
 
@@ -166,8 +166,8 @@ def _number(number: int | UnsetType | None) -> str:
 
 
 def _known_number(conversation: ConversationDocument, number: int | UnsetType | None) -> str:
-    """Return a number as text, ``unknown`` if the source does not have it, or an empty text if no
-    event could be read.
+    """Return a number as text. Return ``unknown`` if the source does not have the number, and an
+    empty text if no event could be read.
     """
     if not conversation.spent:
         return ""
@@ -208,7 +208,6 @@ _LONG = ("events", "activity", "errors", "cost", "condensations", "sent", "view"
 
 
 def show_none(db: str, store: Store, filters: Filters, limit: int | None) -> None:
-    """Print why a list is empty."""
     total = sum(1 for _ in listed(store))
     if not total:
         terminal.say(

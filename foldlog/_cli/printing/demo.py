@@ -24,7 +24,7 @@ IMPORTED = "tidewatch"
 
 
 LIVE = "tidewatch-live"
-"""The name of the conversation in which foldlog condenses the same work while it is appended."""
+"""In this conversation, foldlog condenses the same work while events are appended."""
 
 
 def _rounded(estimate: int) -> str:
@@ -41,7 +41,7 @@ def show_demo(db: str, histories: Histories, *, added: bool) -> None:
     condensations = [
         (one, because(one, requests_before(store, LIVE, one.id))) for one in view.condensations
     ]
-    # imported condensations and requests are not recorded again
+    # Imported condensations and requests are not recorded again.
     replaced = sum(map(is_structural, imported))
     what = "imported into" if added else "already in"
     where = without_password(db)
@@ -110,7 +110,7 @@ def show_demo(db: str, histories: Histories, *, added: bool) -> None:
             else []
         ),
     )
-    # the command as the shell of the user finds it
+    # The shell of the user finds the command by this name or path.
     if shutil.which("foldlog"):
         program = "foldlog"
     else:

@@ -33,8 +33,8 @@ _LINE = re.compile(r"^- (.*) \[(\d+)\]$", re.MULTILINE)
 
 
 def summary_lines(answer: Why) -> Iterator[SummaryLineDocument]:
-    """Yield lines of a digest with their events. If the explained event is a summary, yield all its
-    lines. For any other event, yield the lines about it in the summary that replaces it.
+    """Yield lines of a digest with their events. For a summary, yield all its lines. For any other
+    event, yield the lines about it in the summary that replaces it.
     """
     event = answer.event
     if isinstance(event, CondensationSummary):
@@ -78,7 +78,7 @@ def show_why(document: WhyDocument, answer: Why, requests: Sequence[Condensation
     lines = terminal.PrintedLines()
     shown = gist(answer.event, min(lines.width, _EVENT_LENGTH))
     lines.write(*event_spans(answer.event), (shown, ""))
-    # the gist ends before the words, or the words are in the model's thinking
+    # The gist ends before the words, or the words are in the model's thinking.
     if words not in shown.casefold():
         text = " ".join(text_of(answer.event).split())
         start = max(0, text.casefold().find(words) - _BEFORE)

@@ -25,9 +25,9 @@ def show_log(
     *,
     full: bool,
 ) -> None:
-    """Print the events, and a line where each fork begins: before the first event of the fork, or
-    at the end if the fork has none. With ``waits``, also print how long a model or a tool took for
-    each event.
+    """Print the events, and a line where a fork begins. This line comes before the first event of
+    the fork, or at the end if the fork has no event. With ``waits``, also print how long a model or
+    a tool took for the events.
     """
     lines = terminal.PrintedLines()
     write = lines.write

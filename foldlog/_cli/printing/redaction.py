@@ -138,9 +138,9 @@ def show_receipts(
     receipts: Sequence[RedactionReceipt],
     taken: Mapping[tuple[str, int], RedactionReceipt],
 ) -> None:
-    """Print for each event who redacted it, when, and which documents lost their values. An event
-    that was redacted before keeps its first receipt. Then name each summary that may quote an
-    event, and each fork, once.
+    """Print who redacted the events, when, and which documents lost their values. An event that was
+    redacted before keeps its first receipt. Then name every summary that may quote an event, and
+    every fork.
     """
     for (conversation, event_id), receipt in taken.items():
         (event,) = store.events(conversation, event_id, event_id + 1)
@@ -175,8 +175,8 @@ def show_receipts(
 def tell_result(
     redacting: Redacting, chosen: Chosen, redacted: RedactionResult, unconfirmed: Sequence[str]
 ) -> None:
-    """Print the names of everything that still contains the content or may contain it. After a
-    search, also print what was searched.
+    """Print the names of everything that contains the content or may contain it. After a search,
+    also print what was searched.
     """
     for problem in (*redacted.stay, *_unsearched(redacting)):
         terminal.warn(problem.problem)
@@ -188,7 +188,7 @@ def tell_result(
 
 
 def _unsearched(redacting: Redacting) -> list[Problem]:
-    """Return a problem for each conversation that could not be searched."""
+    """Return the problems of conversations that could not be searched."""
     return [
         Problem(name, terminal.about(name, problem)) for name, problem in redacting.problems.items()
     ]

@@ -26,7 +26,7 @@ _NAME_MAX = 36
 
 
 def show_divergence(store: Store, divergence: DivergenceDocument) -> None:
-    """Print where two conversations diverge, and the later events of each conversation."""
+    """Print where two conversations diverge, and their later events."""
     first = divergence.first_divergent_event
     names = (divergence.conversation, divergence.other)
     id_text, other_id_text = map(terminal.typed_id, names)
@@ -64,7 +64,7 @@ def show_divergence(store: Store, divergence: DivergenceDocument) -> None:
 
 def show_runs(runs: RunsDocument) -> None:
     """Print the first difference between two runs, and the figures of both runs side by side. Then
-    print the events that each model was shown at the difference, and the later steps.
+    print the events that the models were shown at the difference, and the later steps.
     """
     id_text, other_id_text = (terminal.typed_id(run.conversation) for run in runs.runs)
     terminal.say((f"{id_text} and {other_id_text} share no past; {_beginning_words(runs)}", "bold"))
@@ -87,9 +87,7 @@ def show_runs(runs: RunsDocument) -> None:
 
 
 def _reply_word(runs: RunsDocument) -> str:
-    """Return the word for the steps that are not requests: calls, or replies if a run has no
-    calls.
-    """
+    """Return the word for steps that are not requests: calls, or replies if a run has no calls."""
     return "call" if all(run.calls for run in runs.runs) else "reply"
 
 
@@ -98,7 +96,7 @@ def _reply_words(runs: RunsDocument) -> str:
 
 
 def _system_heading(difference: DifferingDocument) -> str:
-    """Return a heading that says how many lines of two system prompts differ."""
+    """Return a heading with the number of lines in which two system prompts differ."""
     if None in difference.events:
         return "only one run has a system prompt"
     apart, other_apart = difference.lines_apart
@@ -209,8 +207,9 @@ def _print_table(runs: Sequence[RunDocument], *in_both: tuple[str, str, str]) ->
 
 
 def _beginning_words(runs: RunsDocument) -> str:
-    """Return a text about the beginning of two runs: whether their system prompts differ, how many
-    of their first requests and calls are equal, and how many of these are redacted.
+    """Return a text about the beginning of two runs. The text tells whether their system prompts
+    differ, how many of their first requests and calls are equal, and how many of these are
+    redacted.
     """
     equal_count = runs.same_first
     redacted = runs.redacted_first
@@ -240,7 +239,7 @@ def _write_equal_steps(lines: terminal.PrintedLines, number: int, runs: RunsDocu
 
 
 def _column_name(conversation: str) -> str:
-    """Return an id for a column of a table. If the id is long, return only its end."""
+    """Return an id for a column of a table. Of a long id, return only the end."""
     name = terminal.typed_id(conversation)
     return name if len(name) <= _NAME_MAX else f"…{name[1 - _NAME_MAX :]}"
 

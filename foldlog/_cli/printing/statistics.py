@@ -72,7 +72,6 @@ def show_stats(stats: Stats, title: str) -> None:
 
 
 def _show_unknown(stats: Stats) -> None:
-    """Return a text that says for how many conversations a figure is not known."""
     of_them = {
         "without usage": stats.without_usage,
         "with calls that have no price": stats.without_cost,
@@ -95,7 +94,7 @@ def _errors(one: Stats | ToolDocument) -> str:
 def _show_bars(
     heading: str, rows: Sequence[tuple[str, int] | tuple[str, int, str]], left_out: int = 0
 ) -> None:
-    """Print a line for each row: its name, its number, a bar, and the further cells of the row."""
+    """Print the rows, each with its name, its number, a bar, and the row's further cells."""
     if not rows:
         return
     terminal.say()
@@ -140,7 +139,7 @@ def _largest_prompt(stats: Stats, tokens: int) -> str:
 def _show_calls(
     groups: Sequence[tuple[tuple[str, ...], ModelDocument]], named: Sequence[Column]
 ) -> None:
-    """Print the calls of models with their tokens and cost: a line for each group, and the
+    """Print the calls of models with their tokens and cost: a line for every group, and the
     total.
     """
     rows = [
@@ -213,8 +212,8 @@ def bar(value: float, largest: float, columns: int) -> str:
 
 
 def curve(values: Sequence[float], columns: int, rows: int = 6) -> list[str]:
-    """Return lines that draw a series of values from left to right. Each column draws the largest
-    of its values.
+    """Return lines that draw a series of values from left to right. A column draws the largest of
+    its values.
     """
     if not values or columns < 1:
         return []

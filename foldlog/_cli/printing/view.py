@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 def show_view(name: str, prompt: Sent, start: int, problems: Mapping[int, str]) -> None:
-    """Print the View from ``start`` on: one line for each event, and summaries in full.
-    ``problems`` maps the ids of damaged events to their problems.
+    """Print the View from ``start`` on: one line for an event, and summaries in full. ``problems``
+    maps the ids of damaged events to their problems.
     """
     view = prompt.view
     states = states_of(prompt)
@@ -29,7 +29,7 @@ def show_view(name: str, prompt: Sent, start: int, problems: Mapping[int, str]) 
         summary = "what the model is sent is not known"
     title = f"{name} at version {view.version:,}: {summary}"
     for state in ("masked", "shortened", "hidden", "pending", "unsent"):
-        # Masked and shortened events are sent; the others come on top of the sent ones.
+        # Masked and shortened events are sent; the other events are counted in addition.
         whose = "more" if state in {"hidden", "pending", "unsent"} else "of them"
         if state in states:
             title += f"; {states.count(state):,} {whose} {state}"

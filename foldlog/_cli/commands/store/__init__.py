@@ -1,1 +1,1 @@
-"""The commands that look after a whole store. One file a command."""
+"""The commands for a whole store. One file a command."""

@@ -27,10 +27,10 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
-    """Move the events of old conversations to an object store, one object for each conversation. A
+    """Move the events of old conversations to an object store, one object for every conversation. A
     conversation is old if it got no event since a time.
 
-    Lists and statistics stay as they are. The first use of an archived conversation restores it.
+    Lists and statistics do not change. The first use of an archived conversation restores it.
     'foldlog store vacuum' frees the disk space, and deletes the remains of an interrupted run.
 
     Example: foldlog store archive --older-than 90d --to s3://bucket/prefix

@@ -25,16 +25,16 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
-    """Copy a store to a new file while it is in use, and verify every event of the copy.
+    """Copy a store to a new file while the store is in use, and verify every event of the copy.
 
     The copy is a complete store; 'foldlog store restore' replaces a store by it. Exit status 1 if
-    the copy is damaged; the store has the same damage then. If the key of a conversation is
+    the copy is damaged; then the store has the same damage. If the key of a conversation is
     missing, the conversation is copied unchecked, with a note.
 
     Example: foldlog store backup monday.db
     """
     with open_existing(db) as store, terminal.working("copying", "pages") as update:
-        # when every page is copied, verifying them takes about as long again
+        # To verify the copied pages takes about as long as to copy them.
         def advance(done: int, of: int) -> None:
             update(description="verifying" if done == of else "copying", completed=done, total=of)
 

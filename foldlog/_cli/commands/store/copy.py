@@ -1,5 +1,5 @@
-"""``foldlog store copy``: copy a store, or some of its conversations, to another store, also to
-another kind of database.
+"""``foldlog store copy``: copy conversations from one store to another store, also between kinds of
+databases.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def run(
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Copy conversations from one store to another, for example from SQLite to PostgreSQL.
+    """Copy conversations from one store to another store, for example from SQLite to PostgreSQL.
 
     Events keep their ids, times and heads. Every head is computed again during the copy. The source
     stays in use. Run the command again to resume after an interruption, or to copy newer events. At

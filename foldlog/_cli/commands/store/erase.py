@@ -49,9 +49,10 @@ def run(
     as a whole, and other writers wait. Exit status 1 if no conversation has the attributes.
 
     A tombstone stays: the id, when, why, how many events, and the last head. An append does not use
-    its id again. Earlier copies and backups still contain the conversations; later copies contain
-    the tombstones. The command names backups, exports, reports, read models and imported files that
-    may still contain them. Run it again to check these again.
+    the erased id again. Earlier copies and backups still contain the conversations; later copies
+    contain the tombstones. The command names backups, exports, reports, read models and imported
+    files that may still contain the conversations. Run the command again to check these files
+    again.
 
     Example: foldlog store erase tidewatch --reason "asked to"
     """

@@ -28,14 +28,14 @@ def run(
 ) -> None:
     """Re-encrypt and re-compress stored events with the current settings. The store stays online.
 
-    FOLDLOG_KEY contains the keys, or FOLDLOG_KEY_FILE names a file with them. The first key
-    encrypts; all of them decrypt. To make a key: (umask 077; openssl rand -base64 32 > key). To
-    change the key: put the new key before the old one, run this command, then remove the old key.
+    FOLDLOG_KEY contains the keys, or FOLDLOG_KEY_FILE names a file with the keys. The first key
+    encrypts; all keys decrypt. To make a key: (umask 077; openssl rand -base64 32 > key). To change
+    the key: put the new key before the old key, run this command, then remove the old key.
 
     FOLDLOG_COMPRESSION chooses zlib, zstd or none. Without a key, encrypted events stay encrypted;
-    --decrypt stores them as plain text. If no compression is chosen, each event stays compressed as
-    it is. Heads do not change. The old bytes stay in a SQLite file until 'foldlog store vacuum'
-    removes them.
+    --decrypt stores them as plain text. If no compression is chosen, the compression of stored
+    events does not change. Heads do not change. The old bytes stay in a SQLite file until 'foldlog
+    store vacuum' removes them.
 
     Example: FOLDLOG_KEY_FILE=key foldlog store rekey
     """

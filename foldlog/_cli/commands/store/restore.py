@@ -37,14 +37,14 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
-    """Verify a backup and replace a store by a copy of it. The store may be in use, damaged, or
-    missing.
+    """Verify a backup and replace a store by a copy of the backup. The store may be in use,
+    damaged, or missing.
 
-    If the store exists, the command asks first in a terminal. The old file gets another name, which
-    is printed. Programs that have the store open cannot append to the old file: their next append
-    fails with an error, and they must open the store again. If conversations or events were erased
-    or redacted after the backup, they exist again; the command names each conversation, with exit
-    status 1. A damaged backup is refused, and nothing is replaced.
+    If the store exists, the command asks first in a terminal. The old file gets another name, and
+    the command prints this name. Programs that have the store open cannot append to the old file:
+    their next append fails with an error, and they must open the store again. Conversations and
+    events that were erased or redacted after the backup exist again. The command names every such
+    conversation, with exit status 1. A damaged backup is refused, and nothing is replaced.
 
     Example: foldlog store restore monday.db --yes
     """
@@ -90,7 +90,7 @@ def run(
             f"conversations of this backup are not encrypted; '{command('store rekey')}' encrypts"
             " them"
         )
-    # before the erasures, since forks get copies when a conversation is erased
+    # This comes before the erasures, because forks get copies when a conversation is erased.
     for name, ids in sorted(shown_again.items()):
         again = command("store redact", name, *sorted(ids, reverse=True), "--reason", "TEXT")
         terminal.warn(
@@ -113,8 +113,10 @@ def run(
 
 def _shown_again(store: Store, former: str) -> dict[str, set[int]]:
     """Return the events that are redacted in the former file but not in the restored store, by
-    their conversation in the restored store. The receipts of the redactions cannot be used: a
-    receipt may be erased with the conversation from which a fork was detached.
+    their conversation in the restored store.
+
+    The receipts of the redactions cannot be used. A receipt may be erased with the conversation
+    from which a fork was detached.
     """
     found: dict[str, set[int]] = {}
     unread: list[str] = []

@@ -88,8 +88,7 @@ def run(
             check = partial(verify, store, published=published, start=start)
             # None stands for all conversations.
             chosen: list[str | None] = [*dict.fromkeys(names)] or [None]
-            # Generators, so that the verdicts of a large store are printed one by one and not
-            # collected.
+            # Generators print the verdicts of a large store one by one, and do not collect them.
             stored = chain.from_iterable(check(name) for name in chosen)
             verdicts = (archive.checked(store, verdict) for verdict in stored)
             rows = (
@@ -97,9 +96,9 @@ def run(
                 for verdict in checks.count(verdicts, update)
             )
             if as_json:
-                # The counts are final only after the last verdict. The document needs them now, so
-                # it has the present counts, and ``emit_list`` asks for the final counts after the
-                # verdicts are written.
+                # The counts are final only after the last verdict. The document needs counts now,
+                # so it has the present counts. After the verdicts are written, ``emit_list`` asks
+                # for the final counts.
                 streaming = streamed(verdict_document(*row) for row in rows)
                 document = VerifiedDocument(db=db, conversations=streaming, **checks.summary())
                 terminal.emit_list(document, checks.summary)
