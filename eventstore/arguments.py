@@ -21,11 +21,6 @@ YEAR_10000: Final = 253_402_300_800_000_000
 def check_whole(
     name: str, value: object, minimum: int = NUMBER_MIN, maximum: int = NUMBER_MAX
 ) -> int:
-    """Return the value if it is a whole number from ``minimum`` to ``maximum``.
-
-    Raises ``TypeError`` if the value is not a whole number, and ``InvalidArgument`` if the number
-    is out of range.
-    """
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError(f"{name} must be a whole number, not {short(value)}")
     if not minimum <= value <= maximum:
@@ -57,20 +52,14 @@ def check_map(name: str, value: object) -> Mapping[str, Any]:
 
 
 def check_reason(value: object, keeper: str) -> str:
-    """Return the reason for an erasure. Raises ``InvalidArgument`` if the reason is empty.
-    ``keeper`` is the name, for the error message, of the file or log that stores the reason.
-    """
+    # ``keeper`` is the name, for the error text, of the file or log that stores the reason.
     if not check_text("reason", value).strip():
         raise InvalidArgument(f"the reason is empty; give a reason, which the {keeper} stores")
     return str(value)
 
 
 def moment(microseconds: int) -> int:
-    """Return the moment, in microseconds since 1970. Raises ``InvalidArgument`` if its year is not
-    between 1970 and 9999.
-
-    A store refuses moments of other years, because it could not read such moments again.
-    """
+    # A store refuses moments of other years, because it could not read them again.
     if not 0 <= microseconds < YEAR_10000:
         seconds = microseconds // 1_000_000
         raise InvalidArgument(
@@ -82,9 +71,4 @@ def moment(microseconds: int) -> int:
 
 
 def to_microseconds(time: object, name: str = "the time") -> int:
-    """Return a time in microseconds since 1970 (UTC), without any rounding.
-
-    Raises ``TypeError`` if the value is not a time with a zone, and ``InvalidArgument`` if the year
-    is not between 1970 and 9999.
-    """
     return moment(event_microseconds(check_time(name, time)))

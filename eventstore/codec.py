@@ -57,7 +57,6 @@ _Upcast = Callable[[dict[str, Any]], dict[str, Any]]
 KINDS: Mapping[str, type[KnownEvent]] = {
     str(type_.__struct_config__.tag): type_ for type_ in get_args(KnownEvent)
 }
-"""Every stored kind with its type."""
 UPCASTS: Mapping[str, tuple[_Upcast, ...]] = {}
 """The functions that upgrade the body of an event by one schema version, listed by kind from the
 oldest version on.
@@ -123,8 +122,7 @@ def encode(event: Event, *, finite: bool = False, ours: bool = False) -> Encoded
     for a time without a zone or outside of the years 1 to 9999, and for an event of more than 500
     levels. If ``finite`` is true, NaN and infinities raise ``InvalidEvent``, unless the event has
     an ``origin``. If ``ours`` is false, an event that only the store may make raises
-    ``InvalidEvent``. Raises ``UnknownEventType`` if the object is not an event of a registered
-    kind. Cost: one encoding, and one check that takes about as long as the encoding.
+    ``InvalidEvent``.
     """
     stored = _STORED_AS.get(type(event))
     if stored is None:
@@ -180,11 +178,8 @@ def _with_event_time(event: KnownEvent, timestamp: datetime) -> KnownEvent:
 
 
 def _round_trip(kind: str, schema: int, event: KnownEvent, finite: bool) -> tuple[bytes, Event]:
-    """Return the body of an event, and the event that a reader will get.
-
-    A long event that has only texts, whole numbers and flags is not decoded again, because a check
-    of its field types is enough. An action has a map of arguments, so an action is always decoded.
-    """
+    # For a long event with only texts, whole numbers and flags, a check of its field types is
+    # enough. An action has a map of arguments, so an action is always decoded.
     try:
         body = b"" if event.extra else _to_json(event)
     except UnicodeEncodeError:
@@ -208,7 +203,6 @@ def _round_trip(kind: str, schema: int, event: KnownEvent, finite: bool) -> tupl
 
 
 def _nested(event: KnownEvent) -> list[Any]:
-    """Return the event's values that can have levels, such as lists and maps."""
     fields = astuple(event)
     others = (*fields[:_TIME_AT], *fields[_TIME_AT + 1 :])
     values = [
@@ -220,9 +214,7 @@ def _nested(event: KnownEvent) -> list[Any]:
 
 
 def _differs(event: KnownEvent, read_back: Event) -> bool:
-    """Return whether a field would be read back as another value. A list and a tuple with the same
-    items are equal here.
-    """
+    # A list and a tuple with equal items are equal here.
     pairs = zip(astuple(event), astuple(read_back), strict=True)
     return any(
         written != read_value and not (type(written) is list and tuple(written) == read_value)
@@ -231,9 +223,7 @@ def _differs(event: KnownEvent, read_back: Event) -> bool:
 
 
 def _not_storable(event: KnownEvent, finite: bool = False) -> str | None:
-    """Return the problem if a value of an event cannot be stored. Bytes may be inside of any field,
-    but only the field ``data`` may itself be bytes.
-    """
+    # Bytes may be inside of any field, but only the field ``data`` may itself be bytes.
     values = _values(event)
     for name, value in values.items():
         if isinstance(value, bytes) and name != "data":
@@ -252,9 +242,7 @@ def _not_storable(event: KnownEvent, finite: bool = False) -> str | None:
 
 
 def _values(event: KnownEvent) -> dict[str, Any]:
-    """Return the fields that may hold any JSON. The decoder checks the types of the remaining
-    fields.
-    """
+    # The decoder checks the types of the remaining fields.
     values = {name: getattr(event, name) for name in event.__struct_fields__ if name not in _TYPED}
     if isinstance(event.origin, Origin):
         values.update(
@@ -274,9 +262,8 @@ def decode(
     """Return the event whose stored form has these columns, with the id ``event_id``.
 
     The decoder uses ``shown`` and ``structural`` only if this version of foldlog does not know the
-    kind or the schema version. Raises ``Undecodable`` if the bytes are not an event. Cost: one pass
-    over the bytes. An older schema version, an unknown field or a value in the exact form takes
-    several times as long.
+    kind or the schema version. An older schema version, an unknown field or a value in the exact
+    form takes several times as long.
     """
     try:
         event: KnownEvent = _strict.decode(body)
@@ -291,9 +278,8 @@ def decode(
 def decode_all(
     kinds: Sequence[str], schemas: Sequence[int], bodies: Sequence[bytes], ids: Sequence[int]
 ) -> list[Event] | None:
-    """Decode the events of many rows, and return None if an event needs more than a strict
-    decoding. For speed, no Python code runs for a single row: ``benchmarks/reading.py`` shows the
-    time.
+    """Decode the events of many rows. Return None if an event needs more than a strict decoding.
+    For speed, no Python code runs for a single row: ``benchmarks/reading.py`` shows the time.
     """
     try:
         events: list[Event] = list(map(_strict.decode, bodies))
@@ -311,8 +297,6 @@ def decode_all(
 def _slow_body(event: KnownEvent) -> bytes:
     """Return the body of an event whose values the fast encoder cannot store, such as bytes, lone
     surrogates, and extra fields of a newer version.
-
-    Raises ``ValueError`` if an extra field has the name of a regular field.
     """
     fields: dict[str, Any] = msgspec.to_builtins(event, builtin_types=(bytes,), enc_hook=plain)
     extra = fields.pop("extra", {})
@@ -329,11 +313,6 @@ def _slow_body(event: KnownEvent) -> bytes:
 
 
 def _encoded_unknown(event: object) -> Encoded:
-    """Return an unknown event in the form in which its writer stored it. Raises
-    ``UnknownEventType`` if the object is not an event. Raises ``InvalidEvent`` if a database would
-    refuse the event's columns, if the body is not a JSON object, or if this version of foldlog
-    knows the kind.
-    """
     if not isinstance(event, UnknownEvent):
         name = type(event).__name__
         raise UnknownEventType(
@@ -366,9 +345,7 @@ def _encoded_unknown(event: object) -> Encoded:
 
 
 def _check_depth(event: KnownEvent, body: bytes) -> None:
-    """Raise ``RecursionError`` for an event with too many levels. The function first counts the
-    body's brackets, because most bodies have few brackets and need no slower check.
-    """
+    # Most bodies have few brackets and need no slower check.
     if brackets(body) <= _DEPTH_MAX:
         return
     depth = 1

@@ -73,9 +73,6 @@ def whole_pairs(value: Any, alone: str = "surrogatepass") -> Any:
 
 
 def exact_of(fields: dict[str, Any], text: bytes) -> dict[str, Any]:
-    """Return the fields in ``$exact``. Raises ``Undecodable`` if ``text_of`` makes another body of
-    these fields.
-    """
     try:
         exact: dict[str, Any] = json.loads(base64.b64decode(fields[EXACT], validate=True))
         written = text_of(exact)
@@ -129,9 +126,6 @@ def size_of(body: bytes) -> int:
 
 
 def take_bytes_out(value: Any) -> list[tuple[list[str | int], bytes]]:
-    """Replace all bytes in maps and lists by None, and all tuples by lists, in place. Return the
-    bytes with their paths.
-    """
     attached: list[tuple[list[str | int], bytes]] = []
     containers: list[tuple[list[str | int], Any]] = [([], value)]
     while containers:
@@ -152,9 +146,6 @@ def take_bytes_out(value: Any) -> list[tuple[list[str | int], bytes]]:
 
 
 def with_list(text: bytes, attached: Sequence[tuple[list[str | int], bytes]]) -> Body:
-    """Return a body that begins with the list of the ``attached`` bytes. ``text`` is the JSON
-    object from which the bytes were taken.
-    """
     attachments: dict[bytes, Attachment] = {}
     listed = []
     for path, plain in attached:
@@ -166,10 +157,6 @@ def with_list(text: bytes, attached: Sequence[tuple[list[str | int], bytes]]) ->
 
 
 def without_list(body: bytes) -> tuple[list[Mapping[str, Any]], bytes]:
-    """Split a body into its list of attachments and the JSON object after the list.
-
-    Raises ``Undecodable``.
-    """
     if not body.startswith(BEGINS_WITH_LIST):
         return [], body
     try:
@@ -194,9 +181,6 @@ def listed_in(body: bytes) -> set[bytes]:
 
 
 def put_back(fields: dict[str, Any], listed: Iterable[Mapping[str, Any]], body: bytes) -> None:
-    """Put the attachments of ``body`` back into ``fields``. Raises ``Undecodable`` if an attachment
-    is missing or if its place does not exist.
-    """
     plain = {attachment.name: attachment.body for attachment in attachments_of(body)}
     for entry in listed:
         value = plain.get(bytes.fromhex(entry["sha256"]))
@@ -224,10 +208,7 @@ def not_json(fields: Mapping[str, Any], *, finite: bool = False) -> str | None:
     write instead. JSON keeps None, texts, numbers, flags, bytes, lists, tuples, and maps with texts
     as keys.
 
-    If ``finite`` is true, NaN and infinities are refused. JSON reads a tuple back as a list. JSON
-    reads a value of a derived class back as an equal value of the plain class. Raises
-    ``RecursionError`` if a value is nested too deep or contains itself. Cost: one visit to each
-    value.
+    If ``finite`` is true, NaN and infinities are refused.
     """
     for name, value in fields.items():
         problem = _problem(value, finite)
@@ -237,7 +218,6 @@ def not_json(fields: Mapping[str, Any], *, finite: bool = False) -> str | None:
 
 
 def _problem(value: Any, finite: bool) -> str | None:
-    """Return the path to the first value that JSON cannot hold, and the problem; or None."""
     if isinstance(value, dict):
         for name, item in value.items():
             if not isinstance(name, str):
@@ -261,9 +241,7 @@ def _problem(value: Any, finite: bool) -> str | None:
 
 
 def brackets(text: bytes) -> int:
-    """Return the number of opening brackets in a JSON text. A JSON text never has more levels than
-    opening brackets.
-    """
+    # A JSON text never has more levels than opening brackets.
     return 2 * len(text) - len(text.replace(b"[", b"")) - len(text.replace(b"{", b""))
 
 
@@ -281,7 +259,6 @@ def plain(value: object) -> object:
 
 
 def said(value: object) -> str:
-    """Return the text that people and models read in place of a value that JSON cannot hold."""
     if isinstance(value, bytes):
         return f"[{len(value):,} bytes, sha256 {sha256(value).hexdigest()[:12]}…]"
     return str(value)

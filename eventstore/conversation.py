@@ -48,7 +48,7 @@ pass ``ANY_VERSION`` explicitly. An append never overwrites the events of anothe
 
 
 _RULED: Final = frozenset({CondensationAction, CondensationSummary, DocumentChanges, Retraction})
-"""The kinds that have rules of their own. All other kinds change only the version of a state."""
+"""The kinds that have rules of their own."""
 
 
 class State(Struct, frozen=True):
@@ -66,8 +66,6 @@ class State(Struct, frozen=True):
 
 
 class Append(Struct, frozen=True):
-    """A command to append events in their order, all or none."""
-
     events: Sequence[Event]
     expected_version: int | Literal[AnyVersion.ANY_VERSION]
 
@@ -87,7 +85,6 @@ def evolve(state: State, event: Event) -> State:
 
 
 def summaries_named(events: Iterable[Event]) -> frozenset[int]:
-    """Return the synthetic ids of the summaries that these events forget."""
     forgetting = (
         event for event in events if isinstance(event, CondensationAction) and not event.origin
     )
@@ -108,12 +105,9 @@ def check_version(state: State, expected: int | Literal[AnyVersion.ANY_VERSION])
 
 
 def decide(state: State, command: Append) -> tuple[Event, ...]:
-    """Return the events to record, with their ids.
-
-    Raises ``VersionConflict`` if the conversation does not have the expected version. Raises
-    ``InvalidEvent`` if an event breaks a rule. The message names the event by its index in the
-    command. Raises ``DocumentsChanged`` if another writer changed a document since the command read
-    it. Cost: one check for each event of the command.
+    """Return the events to record, with their ids. Raises ``InvalidEvent`` if an event breaks a
+    rule, and ``VersionConflict`` if the conversation has another version. Raises
+    ``DocumentsChanged`` if another writer changed a document since the command read it.
     """
     if command.expected_version is not ANY_VERSION and command.expected_version != state.version:
         check_version(state, command.expected_version)
@@ -210,11 +204,10 @@ def _check_condensation(state: State, event: CondensationAction, name: str) -> N
 
 
 def _check_documents(state: State, event: DocumentChanges, newest: Mapping[str, int]) -> None:
-    """Raise ``DocumentsChanged`` if a change of documents does not build on the newest values.
-
-    ``newest`` maps each document to the id of the event with its newest value. The event names the
-    ids of the values that it builds on: ``others`` for unchanged documents, and ``base`` for a
-    document that changes by a difference.
+    """Check that a change of documents builds on the newest values. ``newest`` maps each document
+    to the id of the event with its newest value. The event names the ids of the values on which it
+    builds: ``others`` for unchanged documents, and ``base`` for a document that changes by a
+    difference.
     """
     bases = {name: change["base"] for name, change in event.changed.items() if "base" in change}
     expected = {**bases, **event.others}

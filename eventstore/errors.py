@@ -89,9 +89,7 @@ class EventStoreError(Exception):
 
 
 def _made_again(kind: type[EventStoreError], args: tuple[object, ...]) -> EventStoreError:
-    """Rebuild an error from its message when the error is unpickled. Pickle then sets the
-    attributes, so the constructor and its arguments are not needed.
-    """
+    """Rebuild an error from its message when the error is unpickled."""
     return kind.__new__(kind, *args)
 
 

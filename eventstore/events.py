@@ -57,7 +57,7 @@ def names_source_ids(event: Event) -> bool:
 
 
 def is_structural(event: Event) -> bool:
-    """Return whether the event is structural. A structural event can change any part of a View, and
+    """Return whether the event is structural, which means that it can change any part of a View and
     not only its end.
     """
     if isinstance(event, UnknownEvent):
@@ -141,8 +141,6 @@ class _Common(
     tag_field="kind",
     gc=False,
 ):
-    """The fields of every event, as ``_COMMON_FIELDS`` describes them."""
-
     structural: ClassVar[bool] = False
 
     id: int = NOT_RECORDED
@@ -661,7 +659,7 @@ KnownEvent = (
     | StoreRestored
     | CondensationSummary
 )
-"""The kinds that this version of foldlog knows. A kind is stored under the tag of its class."""
+"""The kinds that this version of foldlog knows."""
 
 Event = KnownEvent | UnknownEvent
 
@@ -695,9 +693,7 @@ for _kind in get_args(Event):
     _kind.__doc__ = f"{(_kind.__doc__ or '').rstrip()}\n{_COMMON_FIELDS}"
 
 CondensationRequestAction = CondensationRequest
-"""The name of a request in OpenHands."""
 AgentCondensationObservation = CondensationSummary
-"""The name of a summary in OpenHands."""
 
 
 def _runs(ascending: list[int]) -> Iterable[tuple[int, int]]:

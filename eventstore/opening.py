@@ -77,9 +77,6 @@ def recorder_and_settings(
     compression: Compression | None = None,
     keys: KeyRing | None = None,
 ) -> tuple[Recorder, WriteSettings]:
-    """Return the recorder that ``url`` names, and the settings for writing. ``open_store``
-    describes the arguments.
-    """
     settings = WriteSettings.chosen(compression, keys)
     location = urls.parse_url(urls.as_url(url))
     if "plain" in location.options:

@@ -426,9 +426,6 @@ class Store:
     def _encode_all(
         self, events: Iterable[Event | Encoded], source: str, *, finite: bool = True
     ) -> Iterator[Encoded]:
-        """Encode events. If an event is invalid, the error names its index in ``source``, a text
-        such as "the history".
-        """
         for index, event in enumerate(events):
             try:
                 encoded = self._encode(event, finite=finite)
@@ -470,9 +467,6 @@ def prepare_append(
     together: Sequence[Appending] = (),
     also: Callable[[WriteTransaction], object] | None = None,
 ) -> Appending:
-    """Encode the events of an append, and return the work to run in a transaction. Raises the
-    errors that ``Store.append`` raises before it writes.
-    """
     if type(conversation) is not str:
         raise TypeError(f"the id of a conversation must be a text, not {conversation!r}")
     if idempotency_key is not None:
@@ -520,9 +514,6 @@ def prepare_append(
 
 
 def _in_order(events: Iterable[Event | Encoded]) -> Iterator[Event | Encoded]:
-    """Yield the events of a history. Raise ``InvalidEvent`` if the id of an event differs from its
-    index.
-    """
     for index, event in enumerate(events):
         if not isinstance(event, Encoded) and event.id not in (index, NOT_RECORDED):
             raise InvalidEvent(
@@ -541,7 +532,6 @@ def _logged(reading: ReadTransaction, start: int, stop: int) -> Iterator[Logged]
 
 
 def _range(start: int, stop: int | None) -> tuple[int, int]:
-    """Check and return a range of ids. If ``stop`` is None, the range has no end."""
     return max(check_whole("start", start), 0), (
         NUMBER_MAX if stop is None else check_whole("stop", stop)
     )

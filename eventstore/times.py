@@ -37,7 +37,6 @@ def event_time(time: datetime) -> EventTime:
 
 
 def parse_event_time(text: Any) -> EventTime | None:
-    """Return the time in a text of a source, or None if the value is not a text with a time."""
     try:
         if isinstance(text, str):
             return event_time(datetime.fromisoformat(text))
@@ -54,7 +53,4 @@ def in_utc(time: EventTime) -> EventTime:
 
 
 def event_microseconds(time: EventTime) -> int:
-    """Return the exact number of microseconds from 1970 to a time. For an earlier time, the number
-    is negative.
-    """
     return (in_utc(time) - EPOCH) // _MICROSECOND

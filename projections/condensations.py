@@ -32,7 +32,6 @@ class StoredCondensations(Sequence[CondensationAction]):
         return self._count + len(self.newer)
 
     def __iter__(self) -> Iterator[CondensationAction]:
-        """Yield the condensations. Cost: reading the structural events of the log."""
         structural: list[Event] = self._store.query(
             self._conversation, lambda reading: list(reading.structural_events(0, self._version))
         )

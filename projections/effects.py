@@ -72,9 +72,8 @@ class CallTrace:
     """
 
     def state(self, living: str | None) -> EffectState:
-        """Return the state of the call's effect. ``living`` is the lease of the worker that runs
-        the conversation now, or None if no worker runs it.
-        """
+        # ``living`` is the lease of the worker that runs the conversation now, or None if no worker
+        # runs it.
         if self.late:
             return "failed" if self.late[-1].get("is_error") else "done"
         fields = {} if self.observation is None else effect_fields(self.observation.extras)
@@ -96,15 +95,11 @@ class CallTrace:
         return "begun" if lease is not None and lease == living else "unknown"
 
     def is_left_by(self, process: str) -> bool:
-        """Return whether another process began the call, and recorded neither an outcome nor a text
-        for the model.
-        """
         is_open = self.observation is None and not self.late and not self.is_told
         return bool(self.marks) and is_open and self._state_without_outcome(process) == "unknown"
 
     @property
     def outcome(self) -> Any:
-        """The newest outcome of the call, or None."""
         if self.late:
             return self.late[-1].get("outcome")
         return None if self.observation is None else self.observation.content
@@ -115,7 +110,7 @@ def trace(events: Iterable[Event]) -> dict[int, CallTrace]:
 
     A mark with an intent comes from a runtime that stores the call itself only later. A later
     action with the mark's ``call_id`` is this call, and gets the mark's trace. Therefore the
-    returned ids include ids of marks. Cost: one pass over the events.
+    returned ids include ids of marks.
     """
     traces = dict[int, CallTrace]()
     by_call_id = dict[str, int]()
@@ -153,7 +148,6 @@ def trace(events: Iterable[Event]) -> dict[int, CallTrace]:
 
 
 def effect_fields(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of an effect in ``meta``, ``extras`` or a mark, or an empty map."""
     effect = fields.get(MARK)
     return effect if isinstance(effect, dict) else {}
 
@@ -182,10 +176,6 @@ def first_own(reading: ReadTransaction) -> int:
 
 
 def begun_among(store: Store, conversation: str, calls: Sequence[Action]) -> frozenset[int]:
-    """Return the ids of the calls among ``calls`` whose tools began here, or may have begun in
-    another conversation. Cost: two reads for each call.
-    """
-
     def has_begun(reading: ReadTransaction, call: Action) -> bool:
         head = reading.head_at(call.id + 1) or b""
         return (
@@ -199,8 +189,8 @@ def begun_among(store: Store, conversation: str, calls: Sequence[Action]) -> fro
 
 
 def in_doubt(events: Sequence[Event]) -> Iterator[int]:
-    """Yield the ids of the calls that may or may not have run, and the ids of their results. If a
-    later event of the View says whether a call ran, the call is left out.
+    """Yield the ids of calls with an unknown outcome, and the ids of their results. If a later
+    event of the View says whether such a call ran, the call is left out.
     """
     settled = {
         effect_fields(event.meta).get("key") for event in events if isinstance(event, Message)

@@ -94,15 +94,11 @@ class Difference:
 
 
 Structural = Callable[[int], Iterable[Event]]
-"""Returns the structural events of a conversation from an id on, in their order."""
 
 
 def explain_event(event: Event, view: View, structural: Structural) -> Why:
     """Explain the fate of ``event``. ``event`` is an event of the conversation of ``view``, or the
     summary of a condensation.
-
-    Cost: one pass over the View. A forgotten event also costs reading the structural events after
-    it. In an import from V0, it also costs reading the structural events before it.
     """
     position = next((place for place, shown in enumerate(view) if shown.id == event.id), None)
     if position is not None:
@@ -121,7 +117,6 @@ def explain_event(event: Event, view: View, structural: Structural) -> Why:
 
 
 def _buried_by(event: Event, structural: Structural) -> Event | None:
-    """Return the condensation that forgot an event of V0 before the event was appended, or None."""
     earlier = [change for change in structural(0) if change.id < event.id]
     remaining_ids = intervals_kept(earlier, event.id)
     return next(
@@ -137,13 +132,6 @@ def _buried_by(event: Event, structural: Structural) -> Event | None:
 
 
 def explain_difference(before: View, after: View, structural: Structural) -> Difference:
-    """Return the changes from one View to another View of a conversation with these structural
-    events.
-
-    Cost: one pass over both Views and over the structural events between the two versions. Each
-    structural event also costs one pass over the events of the first View that are not explained
-    yet.
-    """
     ids_before = {event.id for event in before}
     ids_after = {event.id for event in after}
     left = tuple(event for event in before if event.id not in ids_after)
@@ -167,9 +155,6 @@ def explain_difference(before: View, after: View, structural: Structural) -> Dif
 
 
 def forgets_of(structural: Event) -> Callable[[Event], bool]:
-    """Return a function that tests whether ``structural`` forgets an event or a summary of the
-    View.
-    """
     if names_source_ids(structural):
         tomb = entomb((), structural)
         # In the V0 dialect, a new summary replaces the former summary.
@@ -268,9 +253,8 @@ def _explain_forgotten(event: Event, view: View, structural: Structural) -> Why:
 
 
 def _explain_taken_back(event: Event, origin_id: int, view: View, later: Iterable[Event]) -> Why:
-    """Explain why an event was taken back. Several retractions may have removed the event and
-    brought it back. The explanation names the last retraction that removed the event.
-    """
+    # Several retractions may have removed the event and brought it back. The explanation names the
+    # last retraction that removed the event.
     by: Retraction | None = None
     # Pairs of a version and whether the conversation contains the event from this version on.
     presence = [(0, False), (origin_id + 1, True)]
@@ -299,8 +283,7 @@ def _follow(
 
     Return the event that forgot it, and the summary that replaced it. Return also the summary that
     replaces it in the View, which shows the ids ``shown``. If a summary was itself summarized, the
-    summary in the View is the later summary. If the View shows no such summary, the third value is
-    None.
+    later summary is returned.
     """
     by: Event | None = None
     first: CondensationSummary | None = None

@@ -89,19 +89,16 @@ class ViewState:
 
     @property
     def events(self) -> tuple[Event, ...]:
-        """The events of the View in their order."""
         if self.register is None:
             return self.items[:]
         return tuple(insert_register(self.items, self.register))
 
     @property
     def count(self) -> int:
-        """The number of events of the View."""
         return len(self.items) + (self.register is not None)
 
 
 EMPTY = ViewState()
-"""The View of an empty conversation."""
 
 
 class Folded(NamedTuple):
@@ -139,9 +136,8 @@ def fold(events: Iterable[Event], start: ViewState = EMPTY) -> Folded:
 
 
 def _fold_back(start: ViewState, numbered: Sequence[Event]) -> Folded:
-    """Return the fold of events with retractions among them. The fold stops at each version to
-    which a retraction returns, and keeps the state at this version.
-    """
+    # The fold stops at each version to which a retraction returns, and keeps the state at this
+    # version.
     first = start.version
     version = start.version + len(numbered)
     targets = {event.id: target(event) for event in numbered if isinstance(event, Retraction)}
@@ -172,9 +168,6 @@ def _fold_back(start: ViewState, numbered: Sequence[Event]) -> Folded:
 
 
 def _before(state: ViewState, version: int) -> Folded:
-    """Return the earlier state at a version. Raises ``LookupError`` if ``state`` has no past that
-    contains the earlier state.
-    """
     if version == 0:
         return Folded(EMPTY, ())
     if state.past is None:
@@ -188,8 +181,6 @@ def _before(state: ViewState, version: int) -> Folded:
 
 @dataclass(frozen=True, slots=True)
 class _Retained:
-    """The past of a fold in memory: the events of the fold, and the past before these events."""
-
     before: PastLog | None
     version: int
     batch: Sequence[Event]
@@ -241,8 +232,7 @@ def resume(
 ) -> Folded:
     """Return the fold of all events from ``start`` up to ``version``. ``events`` contains only the
     shown and the structural events, in their order, because all other events change nothing.
-    ``places`` contains the indices of the ``events`` that do more than join the end of the View. If
-    ``places`` is None, it is computed. Raises ``UnknownEventType``. Cost: as much as ``fold``.
+    ``places`` contains the indices of the ``events`` that do more than join the end of the View.
     """
     if places is None:
         places = _places_of_changes(events)
@@ -255,9 +245,7 @@ def resume(
 
 
 def add_shown(start: ViewState, events: Sequence[Event], version: int) -> ViewState:
-    """Return the state after shown events that are not structural. Such events join the end of the
-    View, and split no unit. Cost: one pass over the events.
-    """
+    # These events join the end of the View, and split no unit.
     return ViewState(
         version,
         start.items.plus(_not_buried(start.tomb, events) if start.tomb else events),
@@ -270,17 +258,12 @@ def add_shown(start: ViewState, events: Sequence[Event], version: int) -> ViewSt
 
 
 def _not_buried(tomb: Intervals, events: Sequence[Event]) -> Sequence[Event]:
-    """Return the events without the events that a condensation of the V0 dialect forgot before they
-    were appended.
-    """
     buried = set(find_buried(tomb, events))
     return [event for index, event in enumerate(events) if index not in buried]
 
 
 def _event_of(item: Any) -> Event:
-    """Return an item of a history as an event. A condenser's ``Condensation`` is replaced by its
-    action. Raises ``InvalidEvent`` if the item is neither an event nor a ``Condensation``.
-    """
+    # A condenser's ``Condensation`` is replaced by its action.
     if isinstance(item, Event):
         return item
     action = getattr(item, "action", None)  # this package must not import the condensers
@@ -323,8 +306,6 @@ def _why_unknown(event: UnknownEvent) -> str:
 
 
 class _Folding:
-    """A fold in progress."""
-
     def __init__(self, start: ViewState) -> None:
         self._start = start.items
         self._added: list[Event] = []
@@ -338,9 +319,7 @@ class _Folding:
 
     @property
     def _items(self) -> list[Event]:
-        """The items as a list, which may be changed. ``_ids`` contains the ids of the items. While
-        events only join the end, neither list is made.
-        """
+        # While events only join the end, neither ``_changed`` nor ``_ids`` is made.
         if self._changed is None:
             self._changed = [*self._start, *self._added]
             self._ids = [event.id for event in self._changed]
@@ -372,7 +351,6 @@ class _Folding:
             self._ids += _ids_of(events)
 
     def _fold_in(self, event: Event) -> None:
-        """Fold in one event that does more than join the end of the View."""
         if isinstance(event, CondensationAction):
             if names_source_ids(event):
                 self._condense_from_v0(event)
@@ -434,18 +412,14 @@ class _Folding:
 
 
 def _ids_of(events: Sequence[Event]) -> Sequence[int]:
-    """Return the ids of events in ascending order. If the ids are dense, only the first and the
-    last event are read.
-    """
+    # If the ids are dense, only the first and the last event are read.
     if events and events[-1].id - events[0].id == len(events) - 1:
         return range(events[0].id, events[-1].id + 1)
     return [event.id for event in events]
 
 
 def _places_of_changes(events: Sequence[Event]) -> list[int]:
-    """Return the indices of the events that are not shown, or that may be structural. All other
-    events join the end of the View.
-    """
+    # All other events join the end of the View.
     return [
         index
         for index, event in enumerate(events)
@@ -454,9 +428,6 @@ def _places_of_changes(events: Sequence[Event]) -> list[int]:
 
 
 def _named_places(action: CondensationAction, ids: Sequence[int]) -> Sequence[int]:
-    """Return the ascending indices of the ids in ``ids`` that a native condensation forgets.
-    ``ids`` are the ids of a View.
-    """
     named = action.given_ids
     if named is None:
         start = action.forgotten_events_start_id or 0

@@ -32,8 +32,8 @@ class Items(Sequence[Event]):
         self._count = len(events)
         self._token = [True]
         self.masks: dict[tuple[str, int], tuple[Event, Any]] = shown_for.masks if shown_for else {}
-        """Events with their masks or sizes, by condenser and id. The next step finds masks and
-        sizes here, and need not compute them again.
+        """Events with their masks or sizes, by condenser and id. The next step need not compute
+        these masks and sizes again.
         """
         self.renderings: dict[str, Rendering] = shown_for.renderings if shown_for else {}
         """The newest messages, by dialect. A caller removes messages from this map while using
@@ -45,9 +45,6 @@ class Items(Sequence[Event]):
         """
 
     def plus(self, events: Sequence[Event]) -> Items:
-        """Return these items followed by ``events``. Cost: adding ``events``. If this sequence was
-        grown before, copying all items.
-        """
         if not events:
             return self
         # otherwise the shared empty View would contain the events of another View
@@ -69,7 +66,7 @@ class Items(Sequence[Event]):
 
     def units(self, left_behind: Set[int]) -> Units:
         """Return the units of the events. Cost: one pass over the events whose units are not known
-        yet. If ``left_behind`` has changed, one pass over all events.
+        yet. After a change of ``left_behind``, the cost is one pass over all events.
         """
         try:
             # among all threads, at most one caller gets the units

@@ -18,8 +18,7 @@ def left_behind_after(
     shown: Sequence[Event], left_behind: frozenset[int], start: int, forgotten: Sequence[Event]
 ) -> frozenset[int]:
     """Return the ids of the events left behind after a condensation removed ``forgotten`` from a
-    View that showed ``shown``. ``left_behind`` contains the ids of the events left behind earlier.
-    ``start`` is the index of the first forgotten event.
+    View that showed ``shown``. ``start`` is the index of the first forgotten event.
     """
     stop = start + len(forgotten)
     is_one_piece = (
@@ -39,9 +38,7 @@ def left_behind_after(
 def left_behind_by_ids(
     events: Sequence[Event], left_behind: Set[int], forgotten: Set[int]
 ) -> set[int]:
-    """Return the ids of the events that stay while another event of their unit is forgotten.
-    ``forgotten`` contains the forgotten ids.
-    """
+    """Return the ids of the events that stay while another event of their unit is forgotten."""
     view_units = units(events, left_behind)
     positions = {position for position, event in enumerate(events) if event.id in forgotten}
     members_of_parted: set[int] = set()
@@ -66,10 +63,7 @@ def _is_apart(head: Sequence[Event], piece: Sequence[Event], tail: Sequence[Even
 
 
 def _are_alone(events: Sequence[Event]) -> bool:
-    """Return True only if every call in ``events`` has its observation there, every observation has
-    its call there, and no event stays with the next event. The function may return False even if
-    all these conditions hold.
-    """
+    # The function may return False for events that share no unit with others, but it is fast.
     waiting = dict[str | int | None, int]()
     for event in events:
         if event.stays_with_next:
@@ -88,9 +82,6 @@ def _are_alone(events: Sequence[Event]) -> bool:
 
 
 def _are_joined(before: Sequence[Event], after: Sequence[Event]) -> bool:
-    """Return whether a response or a tool loop may cross the border between ``before`` and
-    ``after``.
-    """
     response = _first_response(after)
     if response is not None and response == _first_response(reversed(before)):
         return True
@@ -105,9 +96,7 @@ def _first_response(events: Iterable[Event]) -> str | None:
 
 
 def _is_in_loop(before: Sequence[Event], after: Sequence[Event]) -> bool:
-    """Return whether a tool loop may cross the border between ``before`` and ``after``. To be safe,
-    orphans and all texts of a reply count as parts of a loop.
-    """
+    # To be safe, orphans and all texts of a reply count as parts of a loop.
     following = next((event for event in after if not is_unseen(event)), None)
     if isinstance(following, Action):
         goes_on = not following.thinking

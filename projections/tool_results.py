@@ -131,10 +131,8 @@ def answer_to(call: Action, content: Content, **more: Any) -> Observation:
 
 
 def _find_open_call(events: Sequence[Event], call: str | Action) -> Action | None:
-    """Return the open call that ``call`` names, or None. An action names the call with its own
-    event id. If several calls have this call id, return the first of them in the newest response
-    with such a call.
-    """
+    # If several calls have this call id, the first of them in the newest response with such a call
+    # is meant.
     calls = [event for event in events if isinstance(event, Action)]
     if isinstance(call, Action):
         return next((open_call for open_call in calls if open_call.id == call.id), None)
@@ -148,7 +146,6 @@ def _find_open_call(events: Sequence[Event], call: str | Action) -> Action | Non
 
 
 def check_still_open(view: View, reading: ReadTransaction) -> None:
-    """Raise ``VersionConflict`` if the events after ``view`` have opened or answered calls."""
     newer = tuple(reading.events(view.version))
     # After a retraction, the View would have to be read from the store, but the write that called
     # this guard locks the store.
@@ -162,7 +159,6 @@ def _refuse(refusal: InvalidEvent, reading: ReadTransaction) -> None:
 
 
 def refused(conversation: str, call: str | Action, view: View) -> str:
-    """Return the error text for a call that is not open. It names the reason and the open calls."""
     call_id = call.call_id if isinstance(call, Action) else call
     waiting = [
         f"event {call.id}" if call.call_id is None else repr(call.call_id)

@@ -127,7 +127,6 @@ class UnitsSoFar:
     def __init__(self, left_behind: Set[int]) -> None:
         self.left_behind = left_behind
         self.count = 0
-        """The number of events that were passed to ``read``."""
         self._parallel_calls: list[ParallelCalls] = []
         self._answers: dict[int, int] = {}
         self._loops: list[list[int]] = []
@@ -138,10 +137,8 @@ class UnitsSoFar:
         self._unanswered = 0
         self._waiting = WaitingCalls()
         self._calls_index: dict[int, int] = {}
-        """Maps the position of an event to the index of its parallel calls."""
         self._bonds: list[list[int]] = []
         self._bond: list[int] = []
-        """The last events, if they stay with the next event."""
         self._texts: list[tuple[int, Event]] = []
         """The agent's newest texts, with their positions. If actions of the same reply follow,
         these texts belong to the loop.
@@ -192,7 +189,6 @@ class UnitsSoFar:
             self._loops[-1].append(position)
 
     def _see(self, event: Event, position: int) -> bool:
-        """Return whether a model may see an event."""
         if type(event) in _MAY_BE_UNSEEN:
             if is_unseen(event):
                 self._unseen.append(position)
@@ -211,7 +207,7 @@ class UnitsSoFar:
         self._unanswered += 1
 
     def _answer(self, observation: Observation, position: int) -> bool:
-        """Add an observation to the calls that it answers. Return False for an orphan."""
+        # An observation without a call is an orphan.
         call = self._waiting.take(observation)
         if call is None:
             self._orphans.append(position)
@@ -223,30 +219,25 @@ class UnitsSoFar:
         return True
 
     def _end_texts(self, action: Action, *, begins_loop: bool) -> None:
-        """Read an action after texts of the agent. If the action and the texts belong to the same
-        reply, the texts belong to the loop.
-        """
+        # If the action and the texts belong to the same reply, the texts belong to the loop.
         if self._in_loop and not begins_loop and not begins_reply(action, self._texts[-1][1]):
             self._loops[-1] += [spoken for spoken, _ in self._texts]
         else:
             self._in_loop = False
 
     def _may_go_on(self, event: Event) -> bool:
-        """Return whether the loop may continue after this event. The loop may continue only if the
-        event is a text of the agent, and belongs to the reply of the previous texts.
-        """
+        # The loop may continue only if the event is a text of the agent, and belongs to the reply
+        # of the previous texts.
         return begins_reply(event) and not (self._texts and begins_reply(event, self._texts[-1][1]))
 
     def _end_response(self, event: Event) -> None:
-        """If all calls of the newest response are answered, end the response at a summary."""
+        # If all calls of the newest response are answered, the response ends at a summary.
         is_summary = type(event) is CondensationSummary
         if is_summary and self._parallel_calls and not self._parallel_calls[-1].unanswered:
             self._waiting.response_id = None
 
     def _bind(self, event: Event, position: int) -> Sequence[int]:
-        """Read an event that stays with the next event, or with which earlier events may stay.
-        Return the positions of the earlier events that stay with this event.
-        """
+        # Return the positions of the earlier events that stay with this event.
         self.has_bonds = True
         if event.source != "agent":
             # Each of the previous events becomes a bond of one event, because the next event is not
@@ -261,9 +252,7 @@ class UnitsSoFar:
         return stayed
 
     def _change(self, index: int, position: int, unanswered: int) -> None:
-        """Add a member to parallel calls. If ``units`` has already returned these parallel calls,
-        replace them by a copy.
-        """
+        # Parallel calls that ``units`` has returned must not change, so a copy replaces them.
         calls = self._parallel_calls[index]
         if index < self._returned:
             calls = self._parallel_calls[index] = ParallelCalls(
@@ -273,13 +262,12 @@ class UnitsSoFar:
         calls.unanswered += unanswered
 
     def calls_of(self, position: int) -> ParallelCalls | None:
-        """Return the parallel calls with a member at this position, or None."""
         index = self._calls_index.get(position)
         return None if index is None else self._parallel_calls[index]
 
     @property
     def last_loop(self) -> Sequence[int]:
-        """The newest loop, which may continue. Empty if no loop may continue."""
+        # The newest loop may continue.
         return self._loops[-1] if self._loops else ()
 
     def units(self) -> Units:
@@ -305,19 +293,15 @@ class WaitingCalls:
 
     def __init__(self) -> None:
         self.waiting: dict[int, tuple[int, str | None]] = {}
-        """The positions and call ids of the waiting actions, by event id."""
         self._by_call_id: dict[str, list[int]] = {}
         """The event ids of actions, by call id. An observation without a cause answers the last
         action in the list of its call id.
         """
         self.response_id: str | None = None
-        """The id of the newest response, or None after the response has ended."""
         self._first_of_response = 0
         self._answered = set[str]()
-        """The answered call ids of the newest response."""
 
     def add(self, action: Action, position: int) -> bool:
-        """Add the next action. Return whether the action begins a response."""
         call_id = action.call_id
         response_id = action.response_id
         begins = response_id is None or response_id != self.response_id or call_id in self._answered
@@ -332,9 +316,6 @@ class WaitingCalls:
         return begins
 
     def take(self, observation: Observation) -> int | None:
-        """Return the position of the action that ``observation`` answers, and remove the action
-        from the waiting actions. If ``observation`` answers no action, return None.
-        """
         call_id = observation.call_id
         event_id = observation.cause
         if event_id is None and call_id is not None:
@@ -383,15 +364,11 @@ def fit_positions(view_units: Units) -> list[int]:
 
 
 def _is_broken(loop: Sequence[int], fit: set[int]) -> bool:
-    """Return whether a loop has lost a member before its last remaining member."""
     surviving = [index for index, position in enumerate(loop) if position in fit]
     return bool(surviving) and surviving[-1] >= len(surviving)
 
 
 def open_positions(events: Sequence[Event], view_units: Units) -> list[int]:
-    """Return the positions of the unanswered actions in ascending order. Cost: one pass over the
-    parallel calls with unanswered actions.
-    """
     if not view_units.unanswered:
         return []
     return sorted(

@@ -49,23 +49,18 @@ def entomb(tomb: Intervals, event: Event) -> Intervals:
 
 
 def find_buried(tomb: Intervals, events: Sequence[Event]) -> list[int]:
-    """Return the indices of the events whose source ids are in the tomb."""
     if tomb:
         return [index for index, event in enumerate(events) if is_buried(tomb, event)]
     return []
 
 
 def is_buried(tomb: Intervals, event: Event) -> bool:
-    """Return whether the source id of an event is in the tomb. An event that was not imported from
-    V0 has no source id, so it is never in the tomb.
-    """
+    # An event that was not imported from V0 has no source id, so it is never in the tomb.
     return names_source_ids(event) and contains(tomb, _source_id(event))
 
 
 def clamp(offset: int) -> int:
-    """Limit the offset of an imported condensation to the indices that ``list.insert`` accepts. No
-    list is longer than this limit.
-    """
+    # No list is longer than this limit.
     return max(-sys.maxsize, min(offset, sys.maxsize))
 
 
@@ -79,9 +74,8 @@ def insert_register(items: Sequence[Event], register: Register) -> list[Event]:
 
 
 def _source_id(event: Event) -> int:
-    """Return the event's id in V0. A missing id counts as -1, and the id -1 can be forgotten. An id
-    that is a text is never forgotten.
-    """
+    # A missing id counts as -1, and the id -1 can be forgotten. An id that is a text is never
+    # forgotten.
     source_id = event.origin.id if event.origin is not None else None
     if source_id is None:
         return NOT_RECORDED

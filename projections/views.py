@@ -79,7 +79,6 @@ class _Latest:
     missing: Sequence[Record] = ()
 
     def is_at(self, reading: ReadTransaction, version: int) -> bool:
-        """Return whether this is the View at a version of the conversation in ``reading``."""
         return self.folded.version == version and self.state.head == reading.head_at(version)
 
 
@@ -94,9 +93,6 @@ class Views:
     name = PROJECTION
 
     def __init__(self, store: Store, *, dialect: Dialect = "litellm") -> None:
-        """``dialect`` is the default dialect of the messages of these Views, as in
-        ``View.to_messages``.
-        """
         self._store = store
         self._dialect = checked(dialect)
         self._lock = threading.Lock()
@@ -248,7 +244,6 @@ class Views:
     def _load(
         self, reading: ReadTransaction, version: int, past: StoredPast | None = None
     ) -> tuple[ViewFold, list[Record]]:
-        """Return the fold at a version, and the revisions that are not stored yet."""
         folded = EMPTY_FOLD
         records = list[Record]()
         latest = self._latest_of(reading)
@@ -280,17 +275,13 @@ class Views:
         return folded, records
 
     def _latest_of(self, reading: ReadTransaction) -> _Latest | None:
-        """Return the last View of a conversation, unless content of the View was redacted. The View
-        of another conversation with this id is not returned. That conversation may be a fork with
-        the same head, but a fork's past is stored elsewhere.
-        """
+        # A conversation that has the same id now may be a fork with the same head, but a fork's
+        # past is stored elsewhere.
         latest = self._latest.get(reading.state.id)
         return latest if latest and _has_same_content(latest.state, reading.state) else None
 
     def _grow(self, before: _Latest, state: Conversation, events: Sequence[Event]) -> View:
-        """Return the last View with further events that are not structural. The condensations of
-        the View do not change.
-        """
+        # The condensations of the View do not change.
         folded = fold_shown(before.folded, events, state.version)
         view = View(folded.state, before.view.condensations, self._dialect)
         return self._keep(_Latest(folded, state, view, before.missing))
@@ -306,9 +297,6 @@ class Views:
         return self._keep(_Latest(folded._replace(state=view.state), state, view, missing))
 
     def _keep(self, latest: _Latest) -> View:
-        """Keep the last View of a conversation in memory. If the memory is full, it replaces the
-        oldest View.
-        """
         conversation = latest.state.id
         with self._lock:
             if self._latest.pop(conversation, None) is None:
@@ -330,16 +318,11 @@ class Views:
 
 
 def _has_same_content(earlier: Conversation, present: Conversation) -> bool:
-    """Return whether both states belong to one conversation, without a redaction between them."""
     return (earlier.key, earlier.redactions) == (present.key, present.redactions)
 
 
 @dataclass(frozen=True, slots=True)
 class _PastViews:
-    """The past of a stored conversation: its log, and its earlier Views. To fold in a retraction, a
-    View in memory needs its log and its earlier Views.
-    """
-
     views: Views
     conversation: str
     redactions: int
@@ -354,9 +337,6 @@ class _PastViews:
 
 
 def _read_event(reading: ReadTransaction, event_id: int, version: int) -> Event:
-    """Return the event with this id, or the summary with this (negative) id. Raises ``NoSuchEvent``
-    if neither exists.
-    """
     stored_id = event_id if event_id >= NOT_RECORDED else summary_of(event_id)
     if 0 <= stored_id < version:
         (event,) = reading.events(stored_id, stored_id + 1)

@@ -45,8 +45,6 @@ _CACHED_MAX: Final = 16
 
 
 class Deleted:
-    """The type of ``DELETED``."""
-
     def __repr__(self) -> str:
         return "DELETED"
 
@@ -194,9 +192,6 @@ class Documents:
         key: str | None,
         at: int | None,
     ) -> _Change:
-        """Compare the values with the documents' values at the version ``at``, or with their newest
-        values if ``at`` is None. Return the change.
-        """
         database = self._store.database
 
         def read(reader: Reader) -> _Change:
@@ -217,9 +212,7 @@ class Documents:
 
 
 class _Change(NamedTuple):
-    """A change of documents, before its append.
-
-    ``event``  the event with the new values; None if no value changes
+    """``event``  the event with the new values; None if no value changes
     ``guard``  a guard that refuses the append if another writer has changed these documents
     ``state``  the conversation that was read for the comparison; None if it does not exist
     ``stored`` the stored values before the change
@@ -247,9 +240,7 @@ class LastValues(NamedTuple):
 
 
 def _change_since(last: LastValues, values: Mapping[str, Any]) -> _Change | None:
-    """Return the change to these values; or None if no value changes, or if ``last`` lacks a value
-    for the comparison.
-    """
+    # None means that no value changes, or that ``last`` lacks a value for the comparison.
     if any(name in last.ids and name not in last.values for name in values):
         return None
     event = _change_to_values(last.ids, last.values, values)
@@ -290,12 +281,7 @@ def _checked(changed: Mapping[str, Any]) -> dict[str, Any]:
 def _repeated(
     reading: ReadTransaction, recalled: RecalledKey, key: str, values: Mapping[str, Any]
 ) -> DocumentChanges | None:
-    """Return the changes of documents that an earlier append made under this idempotency key.
-    Return None if that append changed no documents. If a document was redacted, only its name is
-    compared.
-
-    Raises ``IdempotencyConflict`` if the earlier append set other values.
-    """
+    # If a document was redacted, only its name can be compared.
     stop = recalled.first_id + recalled.events
     ids = newest_documents(reading, stop)
     for name, value in values.items():
@@ -319,10 +305,6 @@ def _whole(value: Any) -> dict[str, Any]:
 def _change_to_values(
     ids: Mapping[str, int], stored: Mapping[str, DocumentValue], values: Mapping[str, Any]
 ) -> DocumentChanges | None:
-    """Return the event that gives documents these values; or None if no value changes. ``ids`` maps
-    each document to the event with its newest value, and ``stored`` maps names to the newest
-    values.
-    """
     changes = ((name, _change_of(name, stored.get(name), value)) for name, value in values.items())
     changed = {name: change for name, change in changes if change is not None}
     if not changed:
@@ -332,9 +314,6 @@ def _change_to_values(
 
 
 def _change_of(name: str, before: DocumentValue | None, value: Any) -> dict[str, Any] | None:
-    """Return the change of a document: a small difference that follows few differences, or the
-    whole value. Return None if the value does not change.
-    """
     change = difference(DELETED if before is None else before.value, value)
     if change is None:
         return None
@@ -360,9 +339,6 @@ def _checked_name(name: object) -> str:
 
 
 def _stored_copy(name: str, value: Any) -> Any:
-    """Return the copy of a value that a reader will get. Raises ``InvalidEvent`` if the copy
-    differs from the value, as a list differs from a tuple.
-    """
     try:
         stored = encode(DocumentChanges(changed={name: {"value": value}}), finite=True).event
     except InvalidEvent as error:

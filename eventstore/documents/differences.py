@@ -26,8 +26,6 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 def difference(before: Any, after: Any) -> Difference | None:
     """Return the difference between two values, or None if the values are equal. The difference
     shares parts with ``after``, so change neither in place.
-
-    Cost: one visit to both values, and one further visit for each level down to a change.
     """
     if _same(before, after):
         return None
@@ -70,7 +68,6 @@ def _same(before: Any, after: Any) -> bool:
 
 
 def json_text(value: Any) -> bytes:
-    """Return a value as JSON with bytes as base64, for comparing and measuring only."""
     try:
         return _encode(value)
     except (UnicodeEncodeError, OverflowError, RecursionError):
@@ -83,9 +80,6 @@ def json_text(value: Any) -> bytes:
 def patched(before: Any, change: Difference) -> Any:
     """Return the value after the change. The returned value shares parts with ``before``, which
     stays unchanged.
-
-    Raises ``LookupError``, ``TypeError`` or ``ValueError`` if the difference does not fit
-    ``before``.
     """
     if "=" in change:
         return change["="]

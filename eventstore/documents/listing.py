@@ -42,7 +42,6 @@ _FACT: Final = "listed"
 conversations.
 """
 _AT_ONCE: Final = 200
-"""The number of conversations that are listed in one transaction."""
 
 # Negative values in place of the version at which a conversation is listed:
 _NOT_LISTED: Final = -1
@@ -141,9 +140,9 @@ def recent_conversations(
 
 
 class _Newest(NamedTuple):
-    """The newest state of a conversation, for its entry in the list. ``attributes`` is None if the
-    list has the attributes already (``are_listed``), or if the attributes cannot be read. For an
-    archived conversation, ``attributes`` is the stored record of the attributes.
+    """``attributes`` is None if the list has the attributes already (``are_listed``), or if the
+    attributes cannot be read. For an archived conversation, ``attributes`` is the stored record of
+    the attributes.
     """
 
     conversation: Conversation
@@ -155,9 +154,9 @@ class _Newest(NamedTuple):
 def _bring_up_to_date(
     database: Database, age_max_s: float
 ) -> tuple[int, Mapping[int, ListedConversation]]:
-    """Update the list of conversations if it is older than ``age_max_s``. Return the moment of the
-    list in microseconds. Return also, by key, the entries that this process cannot write now: the
-    store is read-only, or other writers are busy.
+    """Update the list of conversations if it is older than ``age_max_s`` seconds. Return the moment
+    of the list in microseconds. Return also, by key, the entries that this process cannot write
+    now: the store is read-only, or other writers are busy.
     """
     now = database.now()
     recorder = database.recorder
@@ -211,9 +210,7 @@ def _read_listings(
 def _list_some(
     transaction: Transaction, database: Database, touched: Iterable[tuple[int, int]]
 ) -> None:
-    """Write conversations to the list. ``touched`` pairs the key of a conversation with the version
-    of its entry in the list.
-    """
+    # ``touched`` pairs the key of a conversation with the version of its entry in the list.
     for key, listed_at in touched:
         newest = _newest(database, transaction, key, listed_at)
         if newest is None:
@@ -236,9 +233,7 @@ def _list_some(
 
 
 def _newest(database: Database, reader: Reader, key: int, listed_at: int) -> _Newest | None:
-    """Return the newest state of a conversation, or None if the list must not contain the
-    conversation.
-    """
+    # None means that the list must not contain the conversation.
     # A damaged conversation keeps its earlier entry, and ``verify`` reports the damage.
     with suppress(CorruptEvent, StoreDamaged):
         conversation = database.find_key(reader, key)
@@ -298,10 +293,6 @@ def _recent(database: Database, reader: Reader, listing: ListedConversation) -> 
 def _attributes(
     database: Database, reader: Reader, listing: ListedConversation
 ) -> Mapping[str, Any] | None:
-    """Return the attributes of a conversation, or None if they are encrypted and the key is
-    missing. If the record of the attributes is missing or damaged, read the attributes from the
-    events.
-    """
     attributes = listing.attributes
     if not isinstance(attributes, Record) and not listing.is_record_missing:
         return attributes if attributes or listing.version == _NEEDS_KEY else {}

@@ -32,9 +32,6 @@ class DocumentValue(NamedTuple):
 
 
 def newest_documents(reading: ReadTransaction, version: int | None) -> Mapping[str, int]:
-    """Map the documents of a version to the ids of the events with their values. If ``version`` is
-    None, use the present version.
-    """
     stop = reading.version if version is None else check_whole("version", version)
     if not 0 <= stop <= reading.version:
         problem = "below 0" if stop < 0 else "past its end"
@@ -49,26 +46,16 @@ def newest_documents(reading: ReadTransaction, version: int | None) -> Mapping[s
 def newest_value(
     reading: ReadTransaction, name: str, version: int | None = None, default: Any = None
 ) -> Any:
-    """Return the value of a document at a version, or its present value if ``version`` is None.
-    Return ``default`` if the document does not exist.
-    """
     ids = newest_documents(reading, version)
     return read_value(reading, name, ids[name]).value if name in ids else default
 
 
 def newest_values(reading: ReadTransaction, version: int | None = None) -> dict[str, Any]:
-    """Return the values of all documents at a version, sorted by name. If ``version`` is None,
-    return the present values.
-    """
     ids = newest_documents(reading, version)
     return {name: read_value(reading, name, ids[name]).value for name in sorted(ids)}
 
 
 def read_value(reading: ReadTransaction, name: str, event_id: int) -> DocumentValue:
-    """Return the value that an event gave a document. The function collects the differences back to
-    the last whole value, then applies them. Raises ``CorruptEvent`` if the events do not fit
-    together.
-    """
     differences: list[Difference] = []
     base_id = event_id
     while True:

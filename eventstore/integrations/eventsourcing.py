@@ -189,9 +189,6 @@ class StoreRecorder:
             yield reader
 
     def value(self, name: str) -> str:
-        """Return a fact about the store, as ``foldlog.eventstore.recorders.base.Recorder.value``
-        describes.
-        """
         with errors_of_the_library():
             return self._recorder.value(name)
 
@@ -251,23 +248,15 @@ class TrackingView(TrackingRecorder):
         return int(position) if position else None
 
     def record_at(self, reader: Reader, name: str, version: int) -> Record | None:
-        """Return the newest record of this view at or before a version. Records of a view belong to
-        no conversation.
-        """
         records = reader.records(_OF_VIEWS, name, version, 1, backwards=True)
         return _VIEW_CODEC.decoded_record(name, records[0]) if records else None
 
     def put_records(self, transaction: Transaction, name: str, records: Iterable[Record]) -> None:
-        """Write records of this view in a transaction. A new record replaces the stored record with
-        an equal name and version.
-        """
         encoded = [_VIEW_CODEC.encoded_record(name, record) for record in records]
         transaction.put_records(_OF_VIEWS, name, encoded)
 
 
 class EventRecorder(TrackingView, ProcessRecorder):
-    """The library's recorders of events, implemented by a recorder of foldlog."""
-
     def __init__(
         self, recorder: StoreRecorder, subscription: type[PollingSubscription] | None = None
     ) -> None:
@@ -277,10 +266,7 @@ class EventRecorder(TrackingView, ProcessRecorder):
     def insert_events(
         self, stored_events: Sequence[StoredEvent], **kwargs: Any
     ) -> Sequence[int] | None:
-        """Insert all events or none. If ``tracking`` is passed, record it in this transaction.
-        Raises ``ConversationErased``, and ``IntegrityError`` if another writer took a version
-        first.
-        """
+        """Insert all events or none. If ``tracking`` is passed, record it in this transaction."""
         tracking: Tracking | None = kwargs.get("tracking")
         now = time.time_ns() // 1_000
 
@@ -303,10 +289,6 @@ class EventRecorder(TrackingView, ProcessRecorder):
         desc: bool = False,
         limit: int | None = None,
     ) -> Sequence[StoredEvent]:
-        """Return events of a conversation. Raises ``CorruptEvent`` if an event is damaged. Cost:
-        reading all events in the range of versions. Without ``desc``, reading at most ``limit``
-        events.
-        """
         database = self.recorder.database
         with self.recorder.read() as reader:
             state = database.find(reader, str(originator_id))
@@ -363,10 +345,6 @@ class EventRecorder(TrackingView, ProcessRecorder):
 
 
 class EventsOfAggregates(EventRecorder):
-    """A recorder of events for the library's aggregates. The returned events have no positions and
-    no times.
-    """
-
     def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> None:
         super().insert_events(stored_events, **kwargs)
 
@@ -417,9 +395,7 @@ class PollingSubscription(Subscription[ApplicationRecorder]):
 
 
 def _encoded(kind: str, schema: int, state: bytes, event: Event) -> Encoded:
-    """Return an event with the state that the library made. If this version of foldlog does not
-    know the kind, the state may be any bytes.
-    """
+    # If this version of foldlog does not know the kind, the state may be any bytes.
     if isinstance(event, UnknownEvent):
         return Encoded(kind, schema, event.shown, event.is_structural, state, event)
     return codec.encode(event)._replace(kind=kind, schema=schema, body=state)
@@ -448,9 +424,6 @@ def _insert(database: Database, transaction: Transaction, stored: StoredEvent, n
 
 
 def kind_and_schema(topic: str) -> tuple[str, int]:
-    """Split a topic ``name/schema`` into the kind and the schema version. Any other topic is a kind
-    with schema version 0.
-    """
     kind, _, schema = topic.rpartition("/")
     return (kind, int(schema)) if kind and schema.isdigit() else (topic, 0)
 

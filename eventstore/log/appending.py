@@ -74,8 +74,6 @@ _decoded_event = attrgetter("decoded")
 
 
 class Besides(Struct, eq=False):
-    """The options of an append. Most appends have no options."""
-
     idempotency_key: str | None = None
     guard: Callable[[ReadTransaction], object] | None = None
     dedupe: Literal["origin"] | None = None
@@ -109,9 +107,7 @@ class Appending(Struct, eq=False):
     place: Place = unplaced
     moment: datetime = EPOCH
     key: int = 0
-    """The key of the conversation to which the transaction appended."""
     last_conversation: LastConversation | None = None
-    """The state of the conversation after the transaction."""
 
     def __call__(self, transaction: Transaction) -> None:
         besides = self.besides
@@ -137,9 +133,7 @@ class Appending(Struct, eq=False):
         with_times(self.decided, self.moment)
 
     def _append_besides(self, writing: WriteTransaction, besides: Besides) -> bool:
-        """Append with the options ``besides``. If there is nothing to append, set ``earlier`` and
-        return False.
-        """
+        # If nothing remains to append, the caller finds the recorded events in ``earlier``.
         key = besides.idempotency_key
         version = writing.version
         new_events = None
@@ -192,10 +186,6 @@ class Appending(Struct, eq=False):
     def _earlier(
         self, reading: ReadTransaction, idempotency_key: str
     ) -> tuple[Recorded, ...] | None:
-        """Return the events that an earlier append recorded under the idempotency key, or None if
-        the key is new. Raises ``IdempotencyConflict`` if this append has other events than the
-        earlier append.
-        """
         earlier = reading.recall(idempotency_key)
         if earlier is None:
             return None
@@ -223,8 +213,8 @@ def open_to_append(
     database: Database, transaction: Transaction, conversation: str, generation: Generation | None
 ) -> WriteTransaction:
     """Open the conversation for an append. If the conversation does not exist, its first event
-    begins it. Raises the errors of ``find_named``. Cost: one read, or no read if the last append of
-    this connection was to the conversation.
+    begins it. Cost: one query. If the last append of this connection was to the conversation, no
+    query is sent.
     """
     last: LastConversation | None = transaction.last_conversation
     if (
@@ -241,7 +231,6 @@ def open_to_append(
 
 
 def _state(reading: WriteTransaction, batch: Sequence[Encoded]) -> State:
-    """Return the state that the rules for these events need."""
     version = reading.version
     events = list(map(_decoded_event, batch))
     kinds = set(map(type, events))
@@ -258,9 +247,7 @@ def _state(reading: WriteTransaction, batch: Sequence[Encoded]) -> State:
 
 
 def _are_equal_but_for_redactions(stored: Sequence[Event], requested: Sequence[Event]) -> bool:
-    """Compare stored events with requested events, without their trace contexts. For a redacted
-    event, only the size, the kind and the remaining fields can be compared.
-    """
+    # For a redacted event, only the size, the kind and the remaining fields can be compared.
     return len(stored) == len(requested) and all(
         map(_is_equal_but_for_redaction, map(untraced, stored), map(untraced, requested))
     )
@@ -308,9 +295,7 @@ class DocumentsUnchanged(Struct):
 
 
 def can_append_all(database: Database) -> bool:
-    """Return whether ``append_all`` is possible. ``append_all`` is impossible on a server, because
-    each writer on a server has its own connection.
-    """
+    # On a server, each writer has its own connection.
     return not database.recorder.on_server
 
 
@@ -336,12 +321,6 @@ def begin_fork(
     new_id: str,
     generation: Generation | None = None,
 ) -> Conversation:
-    """Begin the fork ``new_id`` of a conversation at a version, and return the fork.
-
-    Raises ``ConversationNotFound``. Raises ``ConversationErased`` if one of the two conversations
-    is erased. Raises ``InvalidArgument`` if the conversation does not have the version, or if
-    ``new_id`` is empty. Raises ``VersionConflict`` if ``new_id`` exists.
-    """
     original = find_begun(database, transaction, conversation)
     if original is None:
         raise ConversationNotFound(conversation)
@@ -397,9 +376,6 @@ def _keep_source_keys(parent: ReadTransaction, fork: WriteTransaction, at: int) 
 def _owner(
     database: Database, transaction: Transaction, conversation: Conversation, at: int
 ) -> Conversation:
-    """Return the conversation that stores event ``at - 1``: ``conversation`` or one of its
-    ancestors.
-    """
     if at > conversation.begins:
         return conversation
     (part,) = (

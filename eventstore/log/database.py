@@ -143,9 +143,6 @@ class Database:
         return self.last_conversation_in(self.recorder, conversation)
 
     def data_version(self) -> int:
-        """Return a number that changes whenever another connection has committed. A follower can
-        poll this number cheaply, and read events only after a change.
-        """
         return int(self.recorder.value("data_version"))
 
     # -- conversations
@@ -178,9 +175,6 @@ class Database:
     def last_conversation_in(
         self, transaction: Reader | Recorder, conversation: str
     ) -> LastConversation | None:
-        """Return the present state of the conversation if its last append used the connection of
-        ``transaction``. Otherwise return None.
-        """
         last: LastConversation | None = transaction.last_conversation
         is_present = last is not None and (last.state.id, last.settings) == (
             conversation,
@@ -228,9 +222,8 @@ class Database:
     # -- steps
 
     def _compared(self, reader: Reader, last: LastConversation) -> Conversation | None:
-        """Return the present state of the conversation of the last append. On a server, this method
-        may send no query, because the append later compares the expected state.
-        """
+        # On a server, the query may be left out, because the append later compares the expected
+        # state.
         if last.codec.data_key is None:
             expected = last.state
         else:
@@ -243,9 +236,7 @@ class Database:
         return last.state
 
     def _opened(self, conversation: Conversation | None) -> Conversation | None:
-        """Return the conversation with its salt decrypted. If the key is missing, the salt stays
-        encrypted: the conversation can be found, but not read.
-        """
+        # Without the key, the salt stays encrypted: the conversation can be found, but not read.
         if conversation is None or conversation.sealed_key is None:
             return conversation
         try:
@@ -259,9 +250,6 @@ class Database:
 
 
 def start_after(conversation: str | None) -> str:
-    """Return the smallest id after ``conversation``, where the next page of a list begins. For
-    None, return the smallest possible id.
-    """
     return "" if conversation is None else conversation + "\0"
 
 
@@ -271,9 +259,6 @@ def paged(
     size: int,
     after: str | None = None,
 ) -> Iterator[T]:
-    """Yield the items of all pages. ``page(after)`` returns at most ``size`` items whose names come
-    after ``after``.
-    """
     while True:
         items = page(after)
         yield from items

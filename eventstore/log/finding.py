@@ -29,16 +29,13 @@ _FIRST_LISTED = 2
 
 
 def find_begun(database: Database, reader: Reader, conversation: str) -> Conversation | None:
-    """Return a conversation, or None if it does not exist. Raises ``ConversationErased``. Raises
-    ``CorruptEvent`` if the conversation's events are lost.
-    """
     return begun(database.find(reader, conversation))
 
 
 def find_again(database: Database, reader: Reader, former: Conversation) -> ReadTransaction:
     """Find a conversation again that an earlier transaction found. Raises ``ConversationErased`` if
-    the conversation was erased, even if a new conversation uses its id. Raises ``EventsNotMade`` if
-    the conversation has records without events, unless ``former`` had such records too.
+    the conversation was erased, even if a new conversation now has its id. Raises ``EventsNotMade``
+    if the conversation has records without events, unless ``former`` had such records too.
     """
     present = begun(database.find(reader, former.id, pending=former.pending > 0))
     if present is None:
@@ -58,9 +55,6 @@ def read_existing(
 def find_existing(
     database: Database, reader: Reader, conversation: str, *, pending: bool = False
 ) -> Conversation:
-    """Return a conversation. Raises ``ConversationNotFound`` if it does not exist. If ``pending``
-    is true, the conversation may have records without events.
-    """
     state = begun(database.find(reader, conversation, pending=pending))
     if state is None:
         raise ConversationNotFound(conversation)
@@ -94,7 +88,7 @@ def find_named(
 
     Raises ``ConversationErased`` if the conversation of ``generation`` is erased, even if a new
     conversation uses its id. Raises ``ConversationNotFound`` if the store has lost the conversation
-    of ``generation``. Raises ``CorruptEvent``.
+    of ``generation``.
     """
     state = database.find(reader, conversation)
     if generation is None:
@@ -110,9 +104,6 @@ def find_named(
 
 
 def tombstones_before(reader: Reader, conversation: Conversation) -> Sequence[Conversation]:
-    """Return the erased conversations that had the conversation's id before, sorted from the oldest
-    to the newest. Cost: one read for each erased conversation.
-    """
     tombstones = list[Conversation]()
     key = conversation.replaces
     while key is not None and all(key != tombstone.key for tombstone in tombstones):
@@ -138,11 +129,6 @@ class Moment:
         self._open: dict[str, ReadTransaction] = {}
 
     def conversation(self, conversation: str) -> ReadTransaction:
-        """Return the transaction of one conversation. Repeated calls return the same object.
-
-        Raises ``ConversationNotFound``, ``ConversationErased`` or ``CorruptEvent``. Cost: one query
-        at the first call.
-        """
         reading = self._open.get(conversation)
         if reading is None:
             state = find_existing(self._database, self._reader, conversation)
@@ -151,35 +137,20 @@ class Moment:
         return reading
 
     def query(self, work: Callable[[Reader], T]) -> T:
-        """Run ``work`` in this object's transaction, and not in a new transaction as
-        ``Recorder.query`` does.
-        """
         return work(self._reader)
 
     def beginning_with(self, start: str) -> Iterator[Conversation]:
-        """Yield the conversations whose ids begin with ``start``, except the conversation ``start``
-        itself. The order is the order of the ids' UTF-8 bytes. Erased conversations are included.
-        Cost: reading the rows of these conversations.
-        """
         return beginning_with(
             start, lambda after, limit: self._reader.conversations(start_after(after), limit)
         )
 
 
 def query_all(database: Database, work: Callable[[Moment], T]) -> T:
-    """Run ``work`` on the newest state of all conversations, and return the result of ``work``.
-
-    All reads of ``work`` show the store at one moment. As in ``Store.query``, ``work`` may run more
-    than once. Raises ``StoreUnavailable``.
-    """
     return database.recorder.query(lambda reader: work(Moment(database, reader)))
 
 
 def beginning_with(start: str, listed: Callable[[str, int], Sequence[Listed]]) -> Iterator[Listed]:
-    """Yield the conversations whose ids begin with ``start``, except the conversation ``start``
-    itself. ``listed(after, limit)`` returns a page of conversations. The first pages are short,
-    because often only a few ids begin with ``start``.
-    """
+    # The first pages are short, because often only a few ids begin with ``start``.
     after = start
     size = _FIRST_LISTED
     while True:
@@ -207,9 +178,6 @@ def living_forks(reader: Reader, key: int) -> list[Conversation]:
 def forks_that_share(
     database: Database, reader: Reader, key: int, ids: Iterable[int]
 ) -> Iterator[tuple[Conversation, list[int]]]:
-    """Yield the forks, at any depth, that share some of these events of the conversation with this
-    key. Yield with each fork the ids of the events that the fork shares.
-    """
     for fork in living_forks(reader, key):
         if shared := [event_id for event_id in ids if event_id < fork.begins]:
             # a list of conversations has no lineage
@@ -231,10 +199,8 @@ def pages(
     *,
     reverse: bool = False,
 ) -> Iterator[Iterable[T]]:
-    """Yield the results of ``read`` for the pages of a conversation. If ``reverse`` is true, begin
-    with the last page. The first page is often the only page, so it is read in the transaction that
-    finds the conversation.
-    """
+    # The first page is often the only page, so it is read in the transaction that finds the
+    # conversation.
 
     def read_first_page(
         reading: ReadTransaction,
@@ -267,10 +233,7 @@ def pages_again(
     *,
     reverse: bool = False,
 ) -> Iterator[Iterable[T]]:
-    """Yield the results of ``read`` for the pages of a conversation that was found before. If the
-    database cannot read a page, the page is halved again and again, down to the single unreadable
-    event. Raises ``CorruptEvent`` at the unreadable event, and the errors of ``find_again``.
-    """
+    # An unreadable page is halved again and again, down to the single unreadable event.
 
     def read_page(reader: Reader, first: int, end: int) -> Iterable[T]:
         return read(find_again(database, reader, state), first, end)
@@ -294,9 +257,7 @@ def events_back(reading: ReadTransaction, start: int, stop: int) -> list[Event]:
 
 
 def page_ranges(start: int, stop: int, *, reverse: bool = False) -> Iterator[tuple[int, int]]:
-    """Yield the first id and the end of each page. With ``reverse``, the first page is short,
-    because most callers need only the newest events.
-    """
+    # Most callers that read backwards need only the newest events.
     if not reverse:
         yield from ((first, min(first + PAGE, stop)) for first in range(start, stop, PAGE))
         return

@@ -19,7 +19,6 @@ _PAGE = 1_000
 
 
 def follow(database: Database, after_position: int, limit: int | None) -> Iterator[Recorded]:
-    """Yield the events after a position, as ``Store.follow`` describes."""
     page_size = _PAGE
     while limit is None or limit > 0:
         size = page_size if limit is None else min(page_size, limit)
@@ -54,7 +53,6 @@ def read_placed_rows(database: Database, after_position: int, limit: int) -> Seq
 def placed_rows(
     database: Database, reader: Reader, after_position: int, limit: int
 ) -> Sequence[PlacedRow]:
-    """Read decoded rows in the order of positions, as ``RowCodec.decoded`` describes."""
     placed = reader.placed_rows(after_position, limit)
     # Decode the rows of a conversation together, and then restore the order of positions.
     stored: dict[tuple[str, bool], list[Row]] = {}
@@ -71,9 +69,6 @@ def placed_rows(
 
 
 def _restored_entry(reader: Reader, damaged: PlacedRow) -> PlacedRow:
-    """Restore the damaged entry of an erasure from the tombstone of the conversation. A damaged
-    entry of another kind is returned unchanged.
-    """
     conversation = reader.conversation(damaged.conversation)
     tombstones: tuple[Conversation, ...] = ()
     if conversation is not None:
@@ -85,9 +80,6 @@ def _restored_entry(reader: Reader, damaged: PlacedRow) -> PlacedRow:
 
 
 def recorded(placed: Sequence[PlacedRow]) -> Iterator[Recorded | CorruptEvent]:
-    """Yield the events of these rows. In place of an unreadable event, yield the ``CorruptEvent``
-    that names it.
-    """
     rows = [item.row for item in placed]
     # Undamaged rows are decoded together, which takes less time.
     if rows and all(row.encoding == PLAIN for row in rows):

@@ -66,7 +66,6 @@ T = TypeVar("T")
 Item = TypeVar("Item", Encoded, Row)
 Beside = Callable[[WriteTransaction], object]
 Project = Callable[[WriteTransaction, Sequence[Event]], None]
-"""Calls the inline projections with events that the transaction has just written."""
 
 
 class StagedWriter:
@@ -88,23 +87,18 @@ class StagedWriter:
         *,
         replaces: int | None = None,
     ) -> None:
-        """``existing`` is the stored conversation. If ``existing`` is None, the first transaction
-        begins the conversation ``new``. ``replaces`` is the key of the erased conversation whose id
-        ``new`` uses again.
-        """
+        # ``replaces`` is the key of the erased conversation whose id ``new`` uses again.
         self.database = database
         self._new = new
         self.existing = existing
         self._replaces = replaces
         self._is_published = existing is not None
         self.key = None if existing is None else existing.key
-        """The key of the conversation in this store, or None before the conversation has begun."""
         self._tried: int | None = None
         """The conversation's key, set before the first commit. An interrupt right after the first
         commit leaves ``key`` at None.
         """
         self._next = 0.0
-        """The earliest moment for the next transaction, in seconds of the monotonic clock."""
         self.added = 0
 
     def __enter__(self) -> Self:
@@ -119,12 +113,6 @@ class StagedWriter:
                     delete_rows(recorder, key)
 
     def add(self, rows: Sequence[Row], beside: Beside) -> None:
-        """Add the next rows in one transaction with the writes of ``beside``. Pass at most some
-        thousand rows, which are not encoded yet.
-
-        Raises ``VersionConflict`` if another writer began the conversation or appended to it.
-        """
-
         def work(writing: WriteTransaction) -> None:
             writing.insert(rows)
             beside(writing)
@@ -149,9 +137,6 @@ class StagedWriter:
         discard_staged(self.database.recorder, self._new.id)
 
     def transact(self, work: Callable[[Transaction], T]) -> T:
-        """Run ``work`` in a transaction, after a pause of some milliseconds in which other writers
-        get the write lock.
-        """
         time.sleep(max(0.0, self._next - time.monotonic()))
         try:
             return self.database.recorder.transact(work)
@@ -159,10 +144,6 @@ class StagedWriter:
             self._next = time.monotonic() + REST_S
 
     def _write(self, version: int, work: Callable[[WriteTransaction], object]) -> None:
-        """Run ``work`` on the conversation, which must have the version ``version``. The first call
-        begins a new conversation.
-        """
-
         def in_transaction(transaction: Transaction) -> int:
             writing = self._opened(transaction, version)
             self._tried = writing.key
@@ -199,8 +180,7 @@ def ingest(
     """Import a history into a conversation. Return the number of added events, and the new version.
 
     Even a short new conversation is staged, so that all imports run the same code. For 40 short
-    events, a staged import takes twice the CPU time of an append and needs one commit more. Raises
-    ``HistoryDiverged`` and ``ConversationErased``.
+    events, a staged import takes twice the CPU time of an append and needs one commit more.
     """
     existing = database.recorder.query(lambda reader: find_begun(database, reader, conversation))
     if existing is not None:
@@ -237,9 +217,6 @@ def extend(
     secret: bytes | None,
     transaction: Transaction,
 ) -> int:
-    """Append events of a source to an existing conversation, in one transaction with the writes of
-    ``also``. Return the conversation's new version.
-    """
     state = begun(database.find(transaction, conversation, pending=True))
     if state is None:
         raise ConversationNotFound(conversation)
@@ -257,11 +234,6 @@ def extend(
 
 
 def stored_rows(database: Database, state: Conversation, start: int = 0) -> Iterator[Row]:
-    """Yield the rows of a conversation from event ``start`` on, read by pages. Raises
-    ``CorruptEvent`` at a missing or unreadable row, and ``ConversationErased`` if the conversation
-    is erased between two pages.
-    """
-
     def page(reading: ReadTransaction, first: int, end: int) -> Iterable[Row]:
         return dense_rows(state.id, reading.rows(first, end, end - first), first, end)
 
@@ -271,7 +243,6 @@ def stored_rows(database: Database, state: Conversation, start: int = 0) -> Iter
 
 
 def chunked(items: Iterable[Item]) -> Iterator[list[Item]]:
-    """Group the items so that each group is small enough for one transaction."""
     chunk: list[Item] = []
     size = 0
     for item in items:
@@ -289,12 +260,7 @@ def chunked(items: Iterable[Item]) -> Iterator[list[Item]]:
 def new_events(
     database: Database, state: Conversation, history: Iterator[Encoded]
 ) -> Iterator[Encoded]:
-    """Compare a history with the stored events. Return the events of the history that the store
-    lacks.
-
-    Raises ``HistoryDiverged`` at the first event that differs or was redacted. The content of a
-    redacted event must not come back under this id.
-    """
+    # The content of a redacted event must not come back under this id.
     for row in stored_rows(database, state):
         encoded = next(history, None)
         if encoded is None:
@@ -317,9 +283,6 @@ def _project(
     recorded_at: int,
     project: Project,
 ) -> None:
-    """Pass events to the projections if one of the events is structural. ``first`` is the id of the
-    first event.
-    """
     if any(encoded.structural for encoded in batch):
         events = numbered((encoded.event for encoded in batch), first)
         project(writing, with_times(events, from_microseconds(recorded_at)))
@@ -329,9 +292,6 @@ def _project(
 
 
 def staged(transaction: Transaction, database: Database, key: int) -> WriteTransaction:
-    """Return the transaction of a staged conversation. Raises ``StoreUnavailable`` if its import
-    was discarded.
-    """
     state = database.find_key(transaction, key)
     if state is None:
         raise StoreUnavailable(
@@ -343,9 +303,7 @@ def staged(transaction: Transaction, database: Database, key: int) -> WriteTrans
 
 
 def staged_keys(reader: Reader, conversation: str) -> list[int]:
-    """Return the keys of the staged conversations with this id. A staged conversation belongs to an
-    import that is running or was killed.
-    """
+    # A staged conversation belongs to an import that is running or was killed.
     return [
         unfinished.key
         for unfinished in reader.unfinished()
@@ -354,16 +312,11 @@ def staged_keys(reader: Reader, conversation: str) -> list[int]:
 
 
 def discard_staged(recorder: Recorder, conversation: str) -> None:
-    """Discard the imports of this conversation that are running or were killed. A discarded import
-    that is still running fails at its end.
-    """
+    # A discarded import that is still running fails at its end.
     for key in recorder.query(lambda reader: staged_keys(reader, conversation)):
         delete_rows(recorder, key)
 
 
 def delete_rows(recorder: Recorder, key: int) -> None:
-    """Delete a staged conversation, the rows of an erased conversation, or the rows that an
-    unfinished detachment copied. Cost: deleting the rows in small transactions.
-    """
     while not recorder.transact(lambda transaction: transaction.delete(key, CHUNK)):
         time.sleep(REST_S)

@@ -37,7 +37,6 @@ _KEY_PLACE = b"data key\0"
 KEY = "FOLDLOG_KEY"
 KEY_FILE = "FOLDLOG_KEY_FILE"
 SET_A_KEY = f"set {KEY} or {KEY_FILE}"
-"""What a user should do if no key is set."""
 
 _HOW_TO_MAKE_ONE = (
     "a key is 32 random bytes in base64 or hexadecimal, such as 'openssl rand -base64 32' prints"
@@ -179,9 +178,7 @@ class DataKey:
         return os.urandom(KEY_BYTES) + salt
 
     def name_of(self, digest: bytes) -> bytes:
-        """Return a keyed digest to use instead of a plain digest. Without the key, the keyed digest
-        reveals nothing about the bytes.
-        """
+        # Without the key, the digest reveals nothing about the bytes.
         return blake2b(
             digest, key=self.secret[:KEY_BYTES], digest_size=32, person=b"foldlog bytes"
         ).digest()
@@ -193,15 +190,11 @@ class DataKey:
         return self.encrypt_all((body,), (place,))[0]
 
     def encrypt_all(self, bodies: Sequence[bytes], places: Iterable[bytes]) -> list[bytes]:
-        """Encrypt each body for the place at its index in ``places``. Cost: one system call for
-        random bytes.
-        """
         nonces = [nonce for (nonce,) in _each_nonce(os.urandom(NONCE_BYTES * len(bodies)))]
         encrypted = map(self._cipher.encrypt, nonces, bodies, map(add, places, repeat(self.name)))
         return list(map(add, nonces, encrypted))
 
     def decrypt(self, encrypted: bytes, place: bytes) -> bytes:
-        """Decrypt a text. Raises ``NotAsWritten`` if the text was not encrypted for this place."""
         try:
             return self._cipher.decrypt(
                 encrypted[:NONCE_BYTES], encrypted[NONCE_BYTES:], place + self.name
@@ -214,7 +207,6 @@ class DataKey:
 
 
 def key_missing(problem: str, key_id: str | None, keys: KeyRing | None) -> KeyUnavailable:
-    """Return the error for data whose key is missing. The message names the remedy."""
     names = "" if keys is None else ", ".join(keys.names)
     if names:
         remedy = f"the keys that are set are {names}; add the missing key after the encrypting key"
@@ -224,9 +216,6 @@ def key_missing(problem: str, key_id: str | None, keys: KeyRing | None) -> KeyUn
 
 
 def cipher(key: bytes) -> AESGCM:
-    """Return AES-256-GCM with this key. Raises ``KeyUnavailable`` if the package ``cryptography``
-    is missing.
-    """
     try:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
     except ImportError as error:

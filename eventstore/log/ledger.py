@@ -22,17 +22,13 @@ _ALL = 2**62
 def enter(
     transaction: Transaction, state: Conversation, entry: Event, at: int, *, is_first: bool = False
 ) -> None:
-    """Write an entry for a change of a conversation, at the next position. ``is_first`` is true if
-    the conversation has no entry yet. Cost: writing a row. Unless ``is_first`` is true, also
-    reading the earlier entries.
+    """Write an entry for a change of a conversation. ``is_first`` is true if the conversation has
+    no entry yet.
     """
     _insert(transaction, state.key, state.id, _row(entry, at, *state.end), is_first=is_first)
 
 
 def enter_erasure(transaction: Transaction, state: Conversation, erasure: Erasure) -> Conversation:
-    """Turn a conversation into a tombstone, write the entry of the erasure, and return the
-    tombstone.
-    """
     transaction.erase(state.key, erasure)
     tombstone = state._replace(salt=b"", key_id=None, sealed_key=None, erasure=erasure)
     enter(transaction, tombstone, Erased(reason=erasure.reason), erasure.erased_at)
@@ -40,9 +36,6 @@ def enter_erasure(transaction: Transaction, state: Conversation, erasure: Erasur
 
 
 def erasure_of(tombstones: Iterable[Conversation], position: int) -> Row | None:
-    """Rebuild the entry of the erasure at this position from its tombstone. Return None if no
-    tombstone has this position.
-    """
     for tombstone in tombstones:
         if tombstone.erasure is not None and tombstone.erasure.position == position:
             return _row(
@@ -52,16 +45,12 @@ def erasure_of(tombstones: Iterable[Conversation], position: int) -> Row | None:
 
 
 def as_followed(entry: Row) -> Row:
-    """Return the row of an entry with the id that followers see. This id is the version of the
-    entry's conversation.
-    """
+    # Followers see the version of the conversation as the id of an entry.
     return entry._replace(id=entry.shown_before)
 
 
 def enter_restoring(transaction: Transaction, after: int) -> None:
-    """Write an entry that the store is now in another file, without the positions after
-    ``after``.
-    """
+    # The store is now in another file, which lacks the positions after ``after``.
     _insert(transaction, 0, "", _row(StoreRestored(after=after), present()))
 
 

@@ -34,7 +34,6 @@ _RESERVED: Final = "foldlog:source"
 this text.
 """
 _CHUNK = 500
-"""The number of events that one transaction adds to the index."""
 
 
 class FoundEvent(NamedTuple):
@@ -57,17 +56,13 @@ class PartlyKnown(InvalidEvent):
 
 
 class NewEvents(NamedTuple):
-    """The new events of a batch with their keys. The key is None if the source gave the event no
-    id.
-    """
+    """The key of an event is None if the source gave the event no id."""
 
     batch: list[Encoded]
     keys: list[str | None]
 
     def remember(self, writing: WriteTransaction, version: int, *, begins: bool) -> None:
-        """Add the new events, which have ids from ``version`` on, to the index. If ``begins`` is
-        true, these are the conversation's first events, and the conversation is marked as indexed.
-        """
+        # The first events of a conversation make it indexed.
         for event_id, key in enumerate(self.keys, version):
             if key is not None:
                 writing.remember(key, RecalledKey(event_id, 1))
@@ -76,9 +71,6 @@ class NewEvents(NamedTuple):
 
 
 def check_own_key(idempotency_key: str) -> None:
-    """Raise ``InvalidArgument`` if the caller's key is empty or reserved. Raise ``TypeError`` if
-    the key is not a text.
-    """
     if type(idempotency_key) is not str:
         raise TypeError(f"an idempotency key must be a text, not {idempotency_key!r}")
     if not idempotency_key:
@@ -92,9 +84,7 @@ def check_own_key(idempotency_key: str) -> None:
 
 
 def source_key(format: str, source_id: Any) -> str | None:
-    """Return the idempotency key for a source's id. Return None for the id null, because events
-    with the id null cannot be distinguished.
-    """
+    # Events with the id null cannot be distinguished.
     if source_id is None:
         return None
     text = utf8(f"{format}\0{source_id!r}")
@@ -106,12 +96,10 @@ def select_new(
 ) -> NewEvents:
     """Return the events of a batch that a conversation does not have. If several events of the
     batch have the same id, return only the first event with this id. A later event of a record may
-    have no id. Such an event is new if the record's first event is new. Pass None as ``reading``
-    for a new conversation.
+    have no id. Such an event is new if the record's first event is new.
 
-    Raises ``NotIndexed`` if the conversation has no index. If ``all_or_none`` is true, raises
-    ``PartlyKnown`` if the conversation has some of the events, or if the batch contains an event
-    twice.
+    If ``all_or_none`` is true, raises ``PartlyKnown`` if the conversation has some of the events,
+    or if the batch contains an event twice.
     """
     keys = [_key_of(encoded.event) for encoded in batch]
     stored_keys = set() if reading is None else _recalled(reading, keys)
@@ -139,12 +127,6 @@ def _continues_record(event: Event) -> bool:
 def find_known(
     database: Database, conversation: str, format: str, source_ids: Iterable[Any]
 ) -> list[bool]:
-    """Return for each id whether the conversation has an event with this id. For the id null, the
-    result is False.
-
-    If the conversation has no index, this function makes the index. Cost: looking up the ids, and
-    the first time reading the whole conversation.
-    """
     keys = [source_key(format, source_id) for source_id in source_ids]
 
     def read(reader: Reader) -> Collection[str | None]:
@@ -179,11 +161,7 @@ def find(database: Database, format: str, source_id: Any) -> tuple[FoundEvent, .
 
 
 def index(database: Database, conversation: str) -> None:
-    """Make the index of a conversation. Other writers may append at the same time.
-
-    Cost: reading the events in small transactions. After an interruption, the next append that asks
-    for the index begins again.
-    """
+    # After an interruption, the next append that asks for the index begins again.
     indexed_key = 0
     indexed_until = 0
 
@@ -214,8 +192,6 @@ def index(database: Database, conversation: str) -> None:
 
 
 def index_fork(database: Database, conversation: str, fork: str) -> None:
-    """Index a fork if the fork's parent is indexed."""
-
     def is_indexed(reader: Reader) -> bool:
         state = find_begun(database, reader, conversation)
         return state is not None and bool(
@@ -227,9 +203,6 @@ def index_fork(database: Database, conversation: str, fork: str) -> None:
 
 
 def _recalled(reading: ReadTransaction, keys: Iterable[str | None]) -> set[str | None]:
-    """Return the subset of ``keys`` that the conversation has. Raises ``NotIndexed`` if the
-    conversation has no index.
-    """
     names = reading.recalled_among([INDEXED, *dict.fromkeys(filter(None, keys))])
     if INDEXED not in names:
         raise NotIndexed

@@ -36,11 +36,7 @@ class Segment(NamedTuple):
 
 
 def past_of(database: Database, reader: Reader, fork: Conversation) -> tuple[Segment, ...]:
-    """Return the parts of a fork's past, sorted from the oldest to the newest. Raises
-    ``CorruptEvent`` if an ancestor is missing.
-
-    Cost: one query for each encrypted ancestor.
-    """
+    """Return the parts of a fork's past, sorted from the oldest to the newest."""
     if fork.parent is None:
         return ()
     lineage = fork.lineage
@@ -61,10 +57,6 @@ def past_of(database: Database, reader: Reader, fork: Conversation) -> tuple[Seg
 def find_ancestor(
     database: Database, reader: Reader, key: int, name: str, event_id: int
 ) -> Conversation:
-    """Return the ancestor of a fork with this key. Raises ``ConversationErased`` if the ancestor is
-    erased. If the ancestor is missing, raises ``CorruptEvent`` for the event ``event_id`` of
-    ``name``.
-    """
     state = not_erased(database.find_key(reader, key))
     if state is None:
         raise CorruptEvent(name, event_id, "it is missing, and a fork needs it")
@@ -74,9 +66,6 @@ def find_ancestor(
 def split_intervals(
     intervals: Sequence[tuple[int, int]], parts: Sequence[Segment]
 ) -> list[tuple[int, int, int]]:
-    """Split inclusive intervals at the borders between parts. Return for each piece its first id,
-    its last id, and the key of its part.
-    """
     pieces = []
     borders = [part.stop for part in parts[:-1]]
     for first, last in intervals:

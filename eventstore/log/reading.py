@@ -65,7 +65,6 @@ class ReadTransaction:
             raise EventsNotMade(conversation.id, conversation.pending)
         self._reader = reader
         self.state = conversation
-        """The row of the conversation, as this transaction last read or changed it."""
         self.database = database
         self._known_codec = codec
         self._changes: DocumentChanges | None = None
@@ -73,12 +72,9 @@ class ReadTransaction:
         not read.
         """
         self._changes_before = 0
-        """The version for which ``_changes`` was read. A caller that asks for the newest values
-        reads ``_changes`` next.
-        """
         self._changes_back: list[Row] = []
         """The rows of ``_changes`` and of some earlier ``DocumentChanges``, sorted from the oldest
-        to the newest. They serve a caller that asks for ever smaller versions.
+        to the newest.
         """
 
     @property
@@ -255,9 +251,8 @@ class ReadTransaction:
         return min(self._whole("stop", stop), self.state.version)
 
     def _whole(self, name: str, number: int) -> int:
-        """Return ``number`` if it is a whole number. Raises the errors of ``check_whole``. To save
-        time, ``check_whole`` is called only if the number is not a version of the conversation.
-        """
+        # To save time, ``check_whole`` is called only if the number is not a version of the
+        # conversation.
         if type(number) is int and 0 <= number <= self.state.version:
             return number
         return check_whole(name, number)
@@ -265,11 +260,8 @@ class ReadTransaction:
     def _check_that_none_is_missing(
         self, intervals: Sequence[tuple[int, int]], rows: Sequence[Row]
     ) -> None:
-        """Raise ``CorruptEvent`` if a shown or structural row is missing in an interval, or if a
-        row is neither shown nor structural. Each row contains the numbers of shown and structural
-        rows before it, so a gap in these numbers reveals a missing row. Cost: reading one row for
-        each end of an interval that is missing in ``rows``.
-        """
+        # Each row contains the numbers of shown and structural rows before it, so a gap in these
+        # numbers reveals a missing row.
         # Read the rows at the ends of intervals too, because their numbers reveal rows missing at
         # the ends.
         ends = {end for interval in intervals for end in interval if 0 < end < self.version - 1}
@@ -339,10 +331,8 @@ class ReadTransaction:
         return event
 
     def _rows_of_changes(self, version: int, limit: int) -> list[Row]:
-        """Return the rows of the last ``DocumentChanges`` before a version, sorted from the oldest
-        to the newest. All returned rows of a fork come from one conversation, even if earlier rows
-        are stored under another conversation.
-        """
+        # All returned rows come from one conversation, even if earlier rows of a fork are stored
+        # under another key.
         for part in (self._own_segment(), *reversed(self.past)):
             stop = min(version, part.stop)
             stored = self._reader.rows(part.key, part.start, stop, limit, _DOCUMENTS)
@@ -500,9 +490,6 @@ class ReadTransaction:
         return Segment(state.key, state.id, self._codec(), state.begins, state.version)
 
     def _parts(self, start: int) -> Sequence[Segment]:
-        """Return the parts of the conversation that hold the events from ``start`` on, sorted from
-        the oldest to the newest.
-        """
         past = self.past if start < self.state.begins else ()
         return (*past[bisect_right(past, start, key=_stop_of) :], self._own_segment())
 
@@ -519,9 +506,7 @@ class ReadTransaction:
 
 
 def stored_key(salt: bytes, idempotency_key: str) -> str:
-    """Return the name under which a conversation with this salt stores a caller's idempotency key.
-    The name is a keyed hash, so it does not reveal the text of the key.
-    """
+    # A keyed hash does not reveal the text of the key.
     digest = blake2b(
         utf8(idempotency_key), digest_size=24, key=salt, person=b"foldlog key"
     ).digest()

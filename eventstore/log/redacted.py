@@ -60,29 +60,22 @@ def untraced(event: Event) -> Event:
 
 
 def can_be_redacted(event: Event) -> bool:
-    """Return whether the event can be redacted. A receipt of a redaction cannot be redacted. An
-    event of unknown kind cannot be redacted, because foldlog does not know which fields hold
-    content.
-    """
+    # foldlog does not know which fields of an unknown event hold content.
     return isinstance(event, KnownEvent) and not isinstance(event, Redaction | Erased)
 
 
 def has_content(event: Event) -> bool:
-    """Return whether an event still has its content. A redacted event has no content."""
     return event.redacted is None
 
 
 def without_content(event: Event, redacted: Redacted) -> Event:
-    """Return the event without its content. If the event was already redacted with this receipt,
-    the result equals the event.
-    """
     remaining = {"meta": _usage_in(event.meta), "extra": {}, "origin": _origin(event.origin)}
     return replace(event, **remaining, redacted=redacted, **_fields_without_content(event))
 
 
 def _usage_in(values: dict[str, Any], *, within: bool = False) -> dict[str, Any]:
     """Return the values of a map that describe model calls: their usage, and the View that they
-    answer. The result contains only numbers and short names, such as names of models.
+    answer.
     """
     usage: dict[str, Any] = {}
     for name, value in values.items():
@@ -139,7 +132,6 @@ def _fields_without_content(event: Event) -> dict[str, Any]:
 
 
 def _origin(origin: Origin | None) -> Origin | None:
-    """Return the origin without its id, unless the id is a number or a short word."""
     if origin is None or _is_name(str(origin.id)):
         return origin
     return replace(origin, id=None)

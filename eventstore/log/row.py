@@ -66,13 +66,10 @@ PLAIN: Final = 0
 
 
 class NotAsWritten(ValueError):
-    """The stored bytes are not the bytes that were encoded. The reader catches this error and adds
-    the event's id.
-    """
+    """The reader catches this error and adds the event's id."""
 
 
 SALT_BYTES = 16
-"""The size of a salt, of a conversation or an event, in bytes."""
 COMMITMENT_BYTES = 32
 _PROOF_BYTES: Final = HEAD_BYTES + SALT_BYTES
 
@@ -89,9 +86,7 @@ def seed(conversation: str, salt: bytes) -> bytes:
 
 
 def first_head(conversation: Conversation, salt: bytes) -> bytes:
-    """Return the head before event 0. A fork takes this head from the conversation that recorded
-    event 0.
-    """
+    # A fork takes its first head from the conversation that recorded event 0.
     return conversation.seed or seed(conversation.id, salt)
 
 
@@ -100,11 +95,8 @@ _Linked = tuple[int, str, int, bool, bool, int]
 
 
 def link(head: bytes, salt: bytes, columns: _Linked, committed: bytes) -> bytes:
-    """Return the head after one more event. ``salt`` is the conversation's salt, and ``committed``
-    is the commitment to the event's body.
-
-    The columns are separated by spaces, and a line feed follows the last column. Only the kind is a
-    text, and its length precedes it. Therefore two different events never have equal hashed bytes.
+    """Return the head after one more event. ``salt`` is the salt of the conversation. The length of
+    the kind precedes the kind, so two different events never have equal hashed bytes.
     """
     event_id, kind, schema, shown, structural, recorded_at = columns
     name = kind.encode()
@@ -114,9 +106,6 @@ def link(head: bytes, salt: bytes, columns: _Linked, committed: bytes) -> bytes:
 
 
 def link_of(head: bytes, salt: bytes, row: Row) -> bytes:
-    """Return the head after a plain row. Raises ``TypeError``, ``ValueError`` or ``AttributeError``
-    if a column is wrong. Cost: one pass over the body.
-    """
     _, event_id, _, _, recorded_at, schema, shown, structural, _, _ = unpacked(row.meta)
     columns = event_id, row.kind, schema, shown, structural, recorded_at
     return link(head, salt, columns, commitment_of(row.proof, row.body))
@@ -127,9 +116,6 @@ def commitment(event_salt: bytes, body: bytes) -> bytes:
 
 
 def commitment_of(proof: bytes, body: bytes) -> bytes:
-    """Return the commitment of a row with this proof and this plain body. Raises ``ValueError`` if
-    the proof has a wrong length.
-    """
     salt_or_commitment = proof[HEAD_BYTES:]
     if len(salt_or_commitment) == SALT_BYTES:
         return commitment(salt_or_commitment, body)
@@ -144,9 +130,7 @@ def is_redacted(proof: bytes) -> bool:
 
 @lru_cache(1_024)  # every append of a conversation calls this function
 def checksum_seed(conversation: str) -> int:
-    """Return the seed for the checksums of a conversation's rows. A row that was moved to another
-    conversation has a wrong checksum.
-    """
+    # A row that was moved to another conversation must have a wrong checksum.
     return crc32(utf8(conversation))
 
 
@@ -157,9 +141,6 @@ _own_checksum = struct.Struct("<I").pack
 
 
 def with_checksums(seed: int, rows: Iterable[Row]) -> list[Row]:
-    """Return the rows with correct checksums. Cost: one pass over each body. This pass takes a
-    quarter of the time of ``link``.
-    """
     checked_rows = []
     for row in rows:
         meta = _body_checksum.pack(crc32(row.body)) + row.columns
@@ -190,7 +171,6 @@ def unsound(seed: int, rows: Sequence[Row]) -> list[int]:
 def record_checksum(
     seed: int, projection: str, version: int, code: int, body: bytes, encoding: int
 ) -> int:
-    """Return the checksum of a projection's record for one version. ``body`` is the stored body."""
     fields = f"{projection} {version} {code} {encoding} "
     return crc32(body, crc32(utf8(fields), seed))
 
@@ -202,9 +182,6 @@ _YEARS = range(YEAR_10000)
 
 
 def present() -> int:
-    """Return the present time in microseconds since 1970 (UTC). Raises ``InvalidArgument`` if the
-    year is not between 1970 and 9999.
-    """
     now = time.time_ns() // 1_000
     return now if now in _YEARS else moment(now)
 
@@ -258,9 +235,6 @@ def chained(
 
 
 def _salts(secret: bytes, first: int, count: int) -> bytes:
-    """Return the salts of ``count`` events from the id ``first`` on. Every copy of a source with
-    this secret gets equal salts.
-    """
     ids = (b"%d" % event_id for event_id in range(first, first + count))
     return b"".join(
         [blake2b(event_id, digest_size=SALT_BYTES, key=secret).digest() for event_id in ids]
@@ -269,7 +243,6 @@ def _salts(secret: bytes, first: int, count: int) -> bytes:
 
 @lru_cache(1_000)  # there are few kinds and many rows
 def _kind_bytes(kind: str) -> tuple[bytes, bytes]:
-    """Return a kind as bytes for the checksum, and as bytes with its length for the head."""
     kind_bytes = kind.encode()
     return kind_bytes, b"%d %b" % (len(kind_bytes), kind_bytes)
 
@@ -299,7 +272,6 @@ def events_of(conversation: str, rows: Sequence[Row]) -> Iterable[Event]:
 
 
 def events_of_rows(rows: Sequence[Row]) -> list[Event] | None:
-    """Return the events of plain rows with their times. Return None if a row needs ``event_of``."""
     if not rows:
         return []
     ids, metas, bodies = zip(*rows, strict=True)
@@ -324,9 +296,6 @@ def with_times(events: Sequence[Event], recorded_at: datetime) -> Sequence[Event
 
 
 def stored_event_of(conversation: str, row: Row, position: int | None = None) -> Event:
-    """Return the event of a row exactly as it is stored. Raises ``CorruptEvent`` if the row is
-    damaged.
-    """
     _, _, _, _, _, schema, shown, structural, encoding, _ = unpacked(row.meta)
     if encoding != PLAIN:
         sound(conversation, row, position)
@@ -337,16 +306,12 @@ def stored_event_of(conversation: str, row: Row, position: int | None = None) ->
 
 
 def sound(conversation: str, row: Row, position: int | None = None) -> Row:
-    """Return the row if it is readable. Raises ``CorruptEvent`` if it is damaged."""
     if row.encoding != PLAIN:
         raise CorruptEvent(conversation, row.id, row.body.decode(errors="replace"), position)
     return row
 
 
 def dense_events(conversation: str, rows: Sequence[Row], start: int, stop: int) -> Iterator[Event]:
-    """Yield the events of rows with ``start <= id < stop``. Raises ``CorruptEvent`` at a missing
-    event.
-    """
     dense_count = next(
         (index for index, row in enumerate(rows) if row.id != start + index), len(rows)
     )
@@ -358,7 +323,6 @@ def dense_events(conversation: str, rows: Sequence[Row], start: int, stop: int) 
 
 
 def dense_rows(conversation: str, rows: Sequence[Row], start: int, stop: int) -> Iterator[Row]:
-    """Yield the rows with ``start <= id < stop``. Raises ``CorruptEvent`` at a missing row."""
     for row in rows:
         if row.id != start:
             break
@@ -371,9 +335,7 @@ def dense_rows(conversation: str, rows: Sequence[Row], start: int, stop: int) ->
 def not_erased(
     conversation: Conversation | None, successor: Conversation | None = None
 ) -> Conversation | None:
-    """Return the conversation. Raises ``ConversationErased`` if it is erased. ``successor`` is the
-    conversation that uses the erased conversation's id now.
-    """
+    # ``successor`` is the conversation that has the id of the erased conversation now.
     if conversation is not None and (erasure := conversation.erasure) is not None:
         when = from_microseconds(erasure.erased_at)
         is_replaced = successor is not None and successor.erasure is None
@@ -384,10 +346,8 @@ def not_erased(
 
 
 def begun(conversation: Conversation | None) -> Conversation | None:
-    """Return the conversation. Raises ``ConversationErased`` if it is erased. Raises
-    ``CorruptEvent`` if the conversation has no last event. Such a conversation has lost its events,
-    because every conversation begins with an event. A damaged conversation must not look like an
-    empty conversation.
+    """Return the conversation. Raises ``CorruptEvent`` if it has lost its events, because a damaged
+    conversation must not look like an empty conversation.
     """
     is_whole = conversation is not None and (conversation.head or conversation.pending)
     if conversation is None or (is_whole and conversation.erasure is None):
@@ -402,7 +362,6 @@ def begun(conversation: Conversation | None) -> Conversation | None:
 
 @lru_cache(64)  # all events of one batch have the same time
 def from_microseconds(moment: int) -> datetime:
-    """Return a stored time. Raises ``StoreDamaged`` if the number is not a possible time."""
     try:
         return EPOCH + timedelta(microseconds=moment)
     except (TypeError, OverflowError) as error:

@@ -92,7 +92,6 @@ class Mark(NamedTuple):
     pending_until: int = 0
 
     def expects(self, event_id: int) -> bool:
-        """Return whether the row with this id may be plain."""
         return self.pending_from <= event_id < self.pending_until
 
 
@@ -105,9 +104,6 @@ def mark_of(key: DataKey, conversation: Conversation, mark: Mark) -> bytes:
 
 
 def read_mark(key: DataKey, conversation: Conversation) -> Mark:
-    """Read the mark of a conversation. Raises ``NotAsWritten`` if the mark belongs to another state
-    of the conversation.
-    """
     stored = conversation.mark
     if stored is None and not conversation.visible:
         # a staged import has a mark only if a change of the encryption is running
@@ -152,9 +148,7 @@ WITH_BYTES: Final = 16
 _HOW_COMPRESSED: Final = 3
 _COMPRESSIONS: Final = get_args(Compression)
 DAMAGED: Final = 255
-"""The encoding of a damaged row after a read. This encoding is never stored. The body of a damaged
-row is the reason.
-"""
+"""The encoding of a damaged row after a read. This encoding is never stored."""
 
 _NOT_ENCRYPTED = (
     "the event is plain text, but its conversation is encrypted, so the event was written without"
@@ -162,9 +156,7 @@ _NOT_ENCRYPTED = (
 )
 
 _PLACES: Final = {HEAD_BYTES: b"event", HEAD_BYTES + COMMITMENT_BYTES: b"redacted event"}
-"""The beginning of the associated data of an encrypted row. The dictionary key is the length of the
-row's proof.
-"""
+"""The beginning of the associated data of an encrypted row, by the length of the row's proof."""
 
 _record_columns = struct.Struct(">3q").pack
 _key_columns = struct.Struct(">2q").pack
@@ -186,12 +178,7 @@ class WriteSettings(NamedTuple):
 
     @classmethod
     def chosen(cls, compression: str | None, keys: KeyRing | None) -> WriteSettings:
-        """Return settings with this compression and these keys. An argument that is None is read
-        from the environment (``FOLDLOG_COMPRESSION``, ``FOLDLOG_KEY``, ``FOLDLOG_KEY_FILE``).
-
-        Raises ``InvalidOption`` if the compression is unknown or its package is missing. Raises
-        ``KeyUnavailable`` if a key is missing or malformed.
-        """
+        # Arguments that are None come from the environment.
         choice = compression or os.environ.get("FOLDLOG_COMPRESSION")
         return cls(
             checked_compression(choice) if choice else None, keys or KeyRing.from_environment()
@@ -207,18 +194,13 @@ class RowCodec(NamedTuple):
 
     @property
     def is_strict(self) -> bool:
-        """Whether the codec accepts only rows that were written with the key. A strict codec never
-        becomes outdated.
-        """
+        """Whether the codec accepts only rows that were written with the key."""
         return self.data_key is not None and not self.mark.pending_until
 
     # -- rows
 
     def decoded(self, rows: Sequence[Row]) -> Sequence[Row]:
-        """Return the decrypted and decompressed rows. A damaged row is returned with the encoding
-        ``DAMAGED``. Plain rows without damage are returned unchanged. Cost: one checksum of each
-        row.
-        """
+        """Return the decrypted and decompressed rows."""
         unsound_indices = unsound(checksum_seed(self.conversation), rows)
         if not unsound_indices and self.data_key is None and not any(encodings(rows)):
             return rows
@@ -232,9 +214,6 @@ class RowCodec(NamedTuple):
     def encoded(
         self, rows: Sequence[Row], compression: Compression | None, *, are_checked: bool = False
     ) -> Sequence[Row]:
-        """Return plain rows in their stored form, with checksums. If ``are_checked`` is true, the
-        rows already have the checksums of plain rows.
-        """
         compression = compression or "none"
         if (
             self.data_key is None
@@ -269,8 +248,7 @@ class RowCodec(NamedTuple):
         return with_checksums(checksum_seed(self.conversation), stored)
 
     def encoded_again(self, stored: Row, plain: Row, compression: Compression | None) -> Row:
-        """Return a stored row in the form of this codec. If the row already has this form, return
-        the passed object.
+        """Return a stored row in the form of this codec.
 
         If ``compression`` is None, the compression of the row does not change.
         """
@@ -320,9 +298,6 @@ class RowCodec(NamedTuple):
     def _with_attachments(
         self, body: bytes, stored: Sequence[Attachment], opened: dict[object, Attachment]
     ) -> Body:
-        """Return a plain body with its attachments. Raises ``NotAsWritten`` if an attachment is
-        missing or was changed.
-        """
         attachments = []
         for attachment in stored:
             key = (attachment.name, attachment.encoding)
@@ -353,9 +328,6 @@ class RowCodec(NamedTuple):
     # -- records
 
     def decoded_record(self, projection: str, record: Record) -> Record | None:
-        """Return the decrypted record without its checksum, or None if the stored bytes were
-        changed.
-        """
         try:
             if record.checksum != record_checksum(
                 checksum_seed(self.conversation), projection, *record[:4]
@@ -392,9 +364,6 @@ class RowCodec(NamedTuple):
     # -- idempotency keys
 
     def proved(self, idempotency_key: str, recalled: RecalledKey) -> RecalledKey:
-        """Add the proof to the entry of an idempotency key. In a plain conversation, the entry has
-        no proof.
-        """
         proof = None
         if self.data_key is not None:
             proof = self.data_key.encrypt(b"", _place_of_key(idempotency_key, recalled))
@@ -434,9 +403,7 @@ def _with_body(row: Row, body: bytes) -> Row:
 
 
 def _place_of_row(row: Row) -> bytes:
-    """Return the bytes of a row without its body and checksums. An encrypted body can be decrypted
-    only together with these bytes.
-    """
+    # An encrypted body can be decrypted only together with these bytes.
     kind = _PLACES.get(len(row.proof))
     if kind is None:
         raise NotAsWritten("the head of the event has a wrong length")
@@ -469,9 +436,6 @@ def _named(text: str) -> bytes:
 
 
 def checked_compression(name: str) -> Compression:
-    """Return the compression with this name. Raises ``InvalidOption`` if the name is unknown or the
-    package of the compression is missing.
-    """
     if name not in get_args(Compression):
         raise InvalidOption(
             f"unknown compression {name!r}; choose {', '.join(get_args(Compression))}"
@@ -482,9 +446,8 @@ def checked_compression(name: str) -> Compression:
 
 
 def compressed(compression: Compression, body: bytes) -> tuple[int, bytes]:
-    """Return the number of the compression, and the bytes to store. A body stays uncompressed if
-    compression would not make it smaller, or if it is larger than ``EVENT_BYTES_MAX``.
-    """
+    # Readers refuse a body that is larger than ``EVENT_BYTES_MAX``, so such a body is not
+    # compressed.
     if compression == "none" or len(body) > EVENT_BYTES_MAX:
         return _NONE, body
     if compression == "zlib":
@@ -497,12 +460,6 @@ def compressed(compression: Compression, body: bytes) -> tuple[int, bytes]:
 
 
 def decompressed(number: int, stored: bytes) -> bytes:
-    """Return the body from which ``compressed`` made these bytes. The result never has more than
-    ``EVENT_BYTES_MAX`` bytes.
-
-    Raises ``NotAsWritten`` if the bytes are damaged. Raises ``InvalidOption`` if the package for
-    zstd is missing.
-    """
     if number == _NONE:
         return stored
     if number == _ZLIB:

@@ -63,21 +63,18 @@ class WriteTransaction(ReadTransaction):
     _newest_rows: _NewestRows | None = None
     """The appended rows that stay in memory. None before the first append."""
     _before: Conversation | None = None
-    """The state before the last insert."""
     is_begun = True
 
     @classmethod
     def of_new(
         cls, transaction: Transaction, database: Database, new: Conversation
     ) -> WriteTransaction:
-        """Return the transaction of a conversation that begins with the first appended events."""
         writing = cls(transaction, new, database)
         writing.is_begun = False
         return writing
 
     @property
     def appended_at(self) -> int:
-        """The version of the conversation before the last insert."""
         return self.version if self._before is None else self._before.version
 
     def head_at(self, version: int) -> bytes | None:
@@ -110,8 +107,8 @@ class WriteTransaction(ReadTransaction):
         )
 
     def forget_records(self, codec: RowCodec | None = None) -> None:
-        """Delete all records except the records of Views and of attributes. If ``codec`` is passed,
-        delete only the records of attributes, and encode the remaining records with ``codec``.
+        """If ``codec`` is passed, delete only the records of attributes, and encode the remaining
+        records with ``codec``.
         """
         key = self.state.key
         own = self._codec()
@@ -129,19 +126,12 @@ class WriteTransaction(ReadTransaction):
     # -- for the store and its maintenance
 
     def insert(self, rows: Sequence[Row]) -> Place:
-        """Insert the next rows of the conversation, which are not yet encoded. The conversation may
-        be staged.
-        """
         stored = self._encoded(rows)  # comes first, because it may give the conversation a key
         return self._insert(rows, stored, self.state.grown(rows[-1]))
 
     def append(
         self, batch: Sequence[Encoded], now: int, secret: bytes | None = None
     ) -> tuple[Place, int]:
-        """Insert the next events. Return their positions, and the time of recording in microseconds
-        since 1970. If ``secret`` is passed, the salts of the events are computed from it. Otherwise
-        the salts are random.
-        """
         if not self.is_begun:
             self.state = begin_new(self._reader, self.database, self.state._replace(created_at=now))
             self.is_begun = True
@@ -160,9 +150,6 @@ class WriteTransaction(ReadTransaction):
         return place, after.updated_at
 
     def _insert(self, rows: Sequence[Row], stored: Sequence[Row], after: Conversation) -> Place:
-        """Insert rows. ``stored`` contains the rows in encoded form, and ``after`` is the new state
-        of the conversation.
-        """
         before = self.state
         last = self._reader.last_conversation
         # Change the state only after the insert, because a failed insert must change nothing.
@@ -181,7 +168,6 @@ class WriteTransaction(ReadTransaction):
         self._changed = True
 
     def remember(self, name: str, recalled: RecalledKey) -> None:
-        """Store a new idempotency key under its name in the store, together with its events."""
         codec = self._codec_to_write()
         self._reader.remember(self.state.key, name, codec.proved(name, recalled))
         if codec.data_key is not None:
@@ -199,52 +185,37 @@ class WriteTransaction(ReadTransaction):
 
     @property
     def transaction(self) -> Transaction:
-        """The underlying write transaction, for data beside the conversation."""
         return self._reader
 
     @property
     def data_key(self) -> DataKey | None:
-        """The key with which this transaction encrypts the conversation, or None if the
-        conversation stays plain.
-        """
         return self._codec_to_write().data_key
 
     def set_pending(self, records: int) -> None:
-        """Set the number of records of the conversation's source that have no events yet."""
         self._reader.set_pending(self.state.key, records)
         self.state = self.state._replace(pending=records)
         self._changed = True
 
     def count_redactions(self, count: int) -> None:
-        """Add ``count`` to the number of redacted events. Redactions in the shared past of a fork
-        count too.
-        """
+        # Redactions in the shared past of a fork count too.
         self._reader.count_redactions(self.state.key, count)
         self.state = self.state._replace(redactions=self.state.redactions + count)
 
     def leave_parent(self) -> None:
-        """Leave the parent after its events were copied. The copied events get the next
-        positions.
-        """
         self._reader.place_past(self.state.key, self.state.begins)
         self.state = self.state._replace(parent=None, parent_id=None, lineage=())
         self._changed = True
         self.past = ()
 
     def enter_origins(self, origins: Iterable[Border]) -> None:
-        """Write to the ledger that this former fork has copies of the events of these
-        conversations.
-        """
         for origin in origins:
             detached = Detached(parent=origin.parent, version=origin.version)
             enter(self._reader, self.state, detached, self.database.now())
 
     def insert_past(self, rows: Sequence[Row]) -> None:
-        """Insert rows of a fork's past, which are not yet encoded, under the fork's own key."""
         self._reader.insert_past(self.state.key, self._encoded(rows))
 
     def begin(self) -> None:
-        """Encrypt a new fork if the store has a key."""
         self._codec_to_write(has_nothing=True)
         self._changed = True
 
@@ -270,7 +241,7 @@ class WriteTransaction(ReadTransaction):
         return self._codec_to_write().encoded(rows, self.database.settings.compression)
 
     def _codec_to_write(self, *, has_nothing: bool = False) -> RowCodec:
-        """Return the codec. If the store has a key, a plain conversation gets a data key first.
+        """Return the codec. If the store has a key, a plain conversation first gets a data key.
         ``has_nothing`` is true if nothing plain is stored under the conversation's key. A fork
         without own events may still have plain idempotency keys and plain rows of its past.
         """
@@ -299,9 +270,8 @@ class WriteTransaction(ReadTransaction):
 def _with_newest(
     last: LastConversation | None, before: Conversation, rows: Sequence[Row], after: Conversation
 ) -> _NewestRows:
-    """Return the rows that stay in memory after ``rows`` were appended. If a row has attachments or
-    is structural, no rows stay in memory. A structural event changes more of a View than its end.
-    """
+    # A row with attachments stays on disk only, and a structural event changes more of a View than
+    # its end.
     size = 0
     for row in rows:
         size += len(row.body)
@@ -319,10 +289,6 @@ def _with_newest(
 
 
 def begin_new(transaction: Transaction, database: Database, new: Conversation) -> Conversation:
-    """Begin a conversation, as ``Transaction.begin`` does.
-
-    Raises ``InvalidArgument`` if the id is empty, and the errors of ``check_plain``.
-    """
     if not new.id:
         raise InvalidArgument(
             "the id of a new conversation is empty; give it at least one character"
@@ -371,7 +337,6 @@ class InlineProjection(Protocol):
 
 _DIGEST_BYTES: Final = 16
 EVERY: Final = bytes(_DIGEST_BYTES)
-"""A digest that every listed conversation has."""
 _CODE: Final = 1
 _to_json = msgspec.json.Encoder(order="sorted").encode
 _from_json = msgspec.json.Decoder(dict[str, Any]).decode
@@ -393,9 +358,6 @@ def decode_attributes(body: bytes) -> dict[str, Any]:
 
 
 def pairs_of(attributes: Mapping[str, Any]) -> list[bytes]:
-    """Return the JSON text of each pair of name and value. A list of texts gives one pair for each
-    of its elements. Raises ``InvalidArgument`` if an attribute has a wrong type.
-    """
     pairs = []
     for name, value in check_map("attributes", attributes).items():
         if not isinstance(name, str):
@@ -411,12 +373,7 @@ def pairs_of(attributes: Mapping[str, Any]) -> list[bytes]:
 
 
 def digests_of(pairs: Sequence[bytes], keys: KeyRing | None, key_id: str | None) -> list[bytes]:
-    """Return the digests of attributes, for conversations with the key ``key_id``. If ``key_id`` is
-    None, return the digests for plain conversations. If there are no attributes, return the digest
-    that every conversation has.
-
-    Raises ``KeyUnavailable`` if ``keys`` lacks the key.
-    """
+    # Without attributes, the result is the digest that every listed conversation has.
     if not pairs:
         return [EVERY]
     if key_id is None:

@@ -94,10 +94,6 @@ def archive(store: Store, conversation: str, to: str) -> Archived:
 
 
 def checked(store: Store, verdict: Verdict) -> Verdict:
-    """Return the verdict on a conversation, with the problem of its archived object added. If the
-    conversation is not archived, or its object has no problem, return ``verdict`` unchanged. Cost:
-    reading the object.
-    """
     find = partial(archived_in, conversation=verdict.conversation or "")
     archived = store.database.recorder.query(find) if verdict.archived else None
     if archived is None:
@@ -111,9 +107,6 @@ def checked(store: Store, verdict: Verdict) -> Verdict:
 
 
 def _read(reader: Reader, conversation: str) -> tuple[Conversation, list[Placed], str | None]:
-    """Return a conversation, its own rows except the last row, and the reason if the conversation
-    cannot be archived.
-    """
     state = reader.conversation(conversation)
     if state is None:
         raise ConversationNotFound(conversation)
@@ -136,9 +129,7 @@ def _read(reader: Reader, conversation: str) -> tuple[Conversation, list[Placed]
 
 
 def _damage(store: Store, state: Conversation) -> str | None:
-    """Return the first damage in the rows of a conversation, because a damaged conversation must
-    not be archived.
-    """
+    # A damaged conversation must not be archived.
     try:
         check = Check(store.database, state, state.version, {})
         check.run()
@@ -165,9 +156,6 @@ def _end(
     attempt: Unfinished,
     events: int,
 ) -> bool:
-    """Delete the rows that are in the object, and the records that can be made from these rows. If
-    the conversation has changed since its rows were read, return False.
-    """
     now = transaction.conversation(state.id)
     unfinished = [*transaction.unfinished(state.key)]
     if unfinished == [attempt._replace(operation=ARCHIVED)]:

@@ -99,9 +99,7 @@ def unpacked(data: bytes) -> list[Placed]:
 
 
 def check_url(recorder: Recorder, to: str) -> None:
-    """Raise ``InvalidArgument`` if ``to`` is not the URL of an object store whose objects last as
-    long as the store.
-    """
+    # The objects must last as long as the store.
     is_in_memory = recorder.path is None and not recorder.on_server
     if "://" not in to or (to.startswith("memory:") and not is_in_memory):
         raise InvalidArgument(
@@ -127,9 +125,7 @@ def check_reachable(address: str) -> None:
 
 
 def write_object(address: str, data: bytes) -> None:
-    """Make an object in the object store. Raises ``StoreUnusable`` if the object store refused the
-    object. Raises ``StoreUnavailable`` if the object may or may not exist now.
-    """
+    # After ``StoreUnavailable``, the object may or may not exist.
     with _reaching(address, "write") as (store, name):
         store.put(name, data, mode="create")
         path = _path(address)
@@ -139,13 +135,11 @@ def write_object(address: str, data: bytes) -> None:
 
 
 def read_object(address: str) -> bytes:
-    """Return the bytes of an object. Raises ``FileNotFoundError`` if the object does not exist."""
     with _reaching(address, "read") as (store, name):
         return bytes(store.get(name).bytes())
 
 
 def delete_object(address: str) -> None:
-    """Delete an object if it exists, and the temporary files that a killed writer left."""
     path = _path(address)
     with suppress(FileNotFoundError), _reaching(address, "delete") as (store, name):
         if path is not None:
@@ -159,16 +153,12 @@ def _url(address: str) -> str:
 
 
 def _path(address: str) -> Path | None:
-    """Return the path of an object that is a file, otherwise None."""
     url = urlsplit(_url(address))
     return Path(unquote(url.path)) if url.scheme == "file" else None
 
 
 @contextmanager
 def _reaching(address: str, doing: str) -> Iterator[tuple[ObjectStore, str]]:
-    """Yield the object store of an address, and the name of the object in it. All errors of the
-    object store except ``FileNotFoundError`` become errors of the event store.
-    """
     url = _url(address)
     base, _, name = url.rpartition("/")
     try:
@@ -205,7 +195,6 @@ def _store(url: str) -> ObjectStore:
 
 
 def address_of_object(reader: Reader, key: int) -> str:
-    """Return the address of the object that may hold events of a conversation, or an empty text."""
     operations = (ARCHIVE, ARCHIVED, RESTORED, DISCARD)
     for interrupted in reader.unfinished(key):
         if interrupted.operation in operations:
@@ -240,7 +229,6 @@ def restore(database: Database, conversation: str) -> None:
 
 
 def read_archived(conversation: str, address: str) -> list[Placed]:
-    """Return the rows in the object of a conversation. Raises the errors of ``restore``."""
     digest = address.partition(" ")[0]
     try:
         data = read_object(address)
@@ -261,9 +249,6 @@ def _unusable_object(conversation: str, address: str, problem: str) -> StoreUnus
 
 
 def archived_in(reader: Reader, conversation: str) -> tuple[Conversation, str] | None:
-    """Return an archived conversation and the address of its object, or None if the conversation is
-    not archived.
-    """
     state = reader.conversation(conversation)
     if state is None or state.pending >= 0:
         return None
@@ -285,9 +270,6 @@ def _put_back(
 
 
 def discard(recorder: Recorder, interrupted: Unfinished) -> None:
-    """Delete the object of an interrupted archiving, unless another process has completed the
-    archiving.
-    """
     begun = interrupted._replace(operation=DISCARD)
     if recorder.transact(partial(go_on, interrupted=interrupted, operation=DISCARD)):
         delete_object(interrupted.state)
@@ -295,9 +277,6 @@ def discard(recorder: Recorder, interrupted: Unfinished) -> None:
 
 
 def go_on(transaction: Transaction, interrupted: Unfinished, operation: str | None) -> bool:
-    """Replace an unfinished operation by ``operation``, or end it if ``operation`` is None. Return
-    False if another process has continued the operation.
-    """
     transaction.conversation(interrupted.key)  # locks the conversation, on a server
     if [*transaction.unfinished(interrupted.key)] != [interrupted]:
         return False

@@ -161,9 +161,6 @@ def _noted_part(database: Database, part: Path) -> Iterator[None]:
 def restore(
     backup: str, path: str, settings: WriteSettings, read_models: Iterable[str] = ()
 ) -> Restored:
-    """Verify the backup, and put a copy of the backup at ``path``, as ``restore_store``
-    describes.
-    """
     path = os.path.realpath(path)
     if not os.path.exists(backup):
         raise InvalidOption(f"the backup {backup} does not exist; check its path")
@@ -205,10 +202,8 @@ def restore(
 def _copied(
     backup: str, part: str, settings: WriteSettings
 ) -> tuple[tuple[int, int, int], set[tuple[str, int]]]:
-    """Copy a backup, and verify the copy. Return the numbers of conversations, events and records
-    in the copy. Return also the id and the time of creation of each conversation that is not
-    erased. The time of creation identifies a conversation, because a copy keeps it. Raises
-    ``KeyUnavailable`` if a key is missing, and ``StoreUnusable`` if the backup is damaged.
+    """Copy a backup, and verify the copy. The time of creation identifies a conversation, because a
+    copy keeps it.
     """
     with (
         contextlib.closing(SQLiteRecorder(backup, writable=False)) as source,
@@ -250,9 +245,7 @@ def _copied(
 
 
 def _note(part: str, settings: WriteSettings, read_models: Iterable[str]) -> None:
-    """Store in the copy that these read models exist, and that they have not removed any erased
-    events yet.
-    """
+    # No read model has removed erased events from the restored store yet.
     with contextlib.closing(SQLiteRecorder(part, create=False)) as recorder:
         store = Store(recorder, settings)
         for read_model in read_models:
@@ -260,9 +253,6 @@ def _note(part: str, settings: WriteSettings, read_models: Iterable[str]) -> Non
 
 
 def _counted(verdicts: Sequence[Verdict]) -> tuple[int, int, int]:
-    """Return the number of conversations, and the numbers of events and of records without events.
-    Erased conversations count only as conversations.
-    """
     named = [verdict for verdict in verdicts if verdict.conversation is not None]
     living = [verdict for verdict in named if verdict.erasure is None]
     return (
@@ -279,9 +269,6 @@ def _remove(part: str) -> None:
 
 
 def _tombstones(path: str) -> Iterator[Conversation]:
-    """Yield the tombstones of a store, also tombstones whose id is used again. An unreadable store
-    yields the tombstones that can be read.
-    """
     if os.path.exists(path):
         with (
             contextlib.suppress(EventStoreError),
@@ -295,7 +282,6 @@ def _tombstones(path: str) -> Iterator[Conversation]:
 
 
 def _name_for_former(path: str) -> str:
-    """Return a new name for the former file, or the name that an earlier, killed attempt chose."""
     for name in names_of_former(path):
         if os.path.exists(path) and os.path.samefile(name, path):
             return name
@@ -339,10 +325,8 @@ def vacuum(
 
 
 def _finish(database: Database) -> tuple[int, Failure | None]:
-    """Finish all incomplete operations. Return the number of discarded imports, and the last error
-    of an object store that did not delete an object. An unfinished rekey without its key stays
-    unfinished. It continues when it is run again, or when another operation needs the conversation.
-    """
+    # A rekey without its key stays unfinished. It continues when the rekey is run again, or when
+    # another operation needs the conversation.
     recorder = database.recorder
     stale = _stale(recorder, database.now() - _STALE_US)
     objects_left = None
@@ -377,9 +361,6 @@ def _stale(recorder: Recorder, before: int) -> list[int]:
 
 
 def _size(path: str | None) -> int | None:
-    """Return the size of the database with its log, in bytes, or None if the database is not a
-    file.
-    """
     files = [] if path is None else [Path(path), Path(f"{path}-wal")]
     if files:
         return sum(file.stat().st_size for file in files if file.exists())

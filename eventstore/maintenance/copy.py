@@ -210,9 +210,6 @@ def _move(
 
 
 def _conversations(database: Database, names: Sequence[str]) -> Iterator[Conversation | Unlisted]:
-    """Yield the named conversations. Without names, yield all conversations with events, records or
-    a tombstone, and all conversations that a list cannot show.
-    """
     if names:
         return named_or_all(database, names)
     conversations = readable_conversations(database.recorder)
@@ -231,10 +228,8 @@ def _find(database: Database, conversation: str) -> Conversation | None:
 
 
 def _state(conversation: Conversation) -> tuple[object, ...]:
-    """Return the values that are equal in two copies of a conversation. The time of creation
-    distinguishes two conversations that had the same id and end with equal events. The number of
-    redacted events belongs to these values, unless the conversation is erased.
-    """
+    # The time of creation distinguishes two conversations that had the same id and end with equal
+    # events. An erased conversation has no number of redactions to compare.
     return (
         conversation.created_at,
         conversation.end,
@@ -345,9 +340,6 @@ def copy_conversation(
 def _up_to_damage(
     items: Iterable[Item], damage: list[CorruptEvent | StoreDamaged] | None
 ) -> Iterator[Item]:
-    """Yield the items. If ``damage`` is a list, stop at the first unreadable item and append its
-    error to ``damage``.
-    """
     try:
         yield from items
     except (CorruptEvent, StoreDamaged) as error:
@@ -359,7 +351,6 @@ def _up_to_damage(
 def _with_earlier(
     source: Database, conversation: str, reader: Reader
 ) -> tuple[Conversation, Sequence[Conversation]]:
-    """Return the conversation, and the earlier tombstones with its id."""
     state = source.find(reader, conversation, pending=True)
     if state is None:
         raise ConversationNotFound(conversation)
@@ -369,7 +360,6 @@ def _with_earlier(
 def _read(
     source: Database, conversation: Conversation, work: Callable[[ReadTransaction], Iterable[Item]]
 ) -> Iterator[Item]:
-    """Yield the items that ``work`` reads from the present state of a conversation."""
     yield from source.recorder.query(
         lambda reader: [*work(find_again(source, reader, conversation))]
     )
@@ -378,10 +368,6 @@ def _read(
 def _check_same(
     source: Database, original: Conversation, target: Database, existing: Conversation
 ) -> None:
-    """Raise ``HistoryDiverged`` unless one conversation is the beginning of the other
-    conversation.
-    """
-
     def differ(version: int) -> bool:
         ours = source.recorder.query(
             lambda reader: find_again(source, reader, original).head_at(version)
@@ -400,10 +386,6 @@ def _check_same(
 
 
 def keys_of(source: Database, conversation: Conversation) -> Iterator[tuple[str, RecalledKey]]:
-    """Yield the idempotency keys of a conversation, read by pages. Raises ``CorruptEvent`` at a key
-    that was changed without the data key of the conversation.
-    """
-
     def read_page(reader: Reader, after: str | None) -> Sequence[tuple[str, RecalledKey]]:
         page = reader.recalled(conversation.key, start_after(after), CHUNK)
         # The conversation may have a new key by now.
@@ -418,9 +400,6 @@ def keys_of(source: Database, conversation: Conversation) -> Iterator[tuple[str,
 def _keys_by_version(
     keys: Iterable[tuple[str, RecalledKey]], start: int
 ) -> dict[int, list[tuple[str, RecalledKey]]]:
-    """Return the keys whose last event has the id ``start`` or a later id. The keys are grouped by
-    the first version that includes all events of the key.
-    """
     keys_by_version: dict[int, list[tuple[str, RecalledKey]]] = {}
     for name, recalled in keys:
         version = recalled.first_id + recalled.events
@@ -486,10 +465,9 @@ class CopyWriter(StagedWriter):
         made: Made = MappingProxyType({}),
         keys: Mapping[int, Sequence[tuple[str, RecalledKey]]] = MappingProxyType({}),
     ) -> None:
-        """Add the next rows, at most some thousand, in one transaction. The rows come from
-        ``linked``. ``made`` contains the records from which the events were made. ``keys`` contains
-        idempotency keys, grouped by the version that includes all events of the key. Raises
-        ``VersionConflict`` if another writer appends to the conversation during the copy.
+        """Add the next rows, at most some thousand, in one transaction. ``made`` contains the
+        records from which the events were made. ``keys`` contains idempotency keys, grouped by the
+        version that includes all events of the key.
         """
         redacted = {row.id for row in rows if is_redacted(row.proof)}
         without_receipt = (self._without_receipt | redacted) - _named_by_receipts(self.end.id, rows)
@@ -514,10 +492,6 @@ class CopyWriter(StagedWriter):
         views: Sequence[Record] = (),
         origins: Sequence[Border] = (),
     ) -> None:
-        """After all rows, add the idempotency keys, the number of redactions and the records of
-        Views, then make the conversation visible. ``ReadTransaction.origins`` describes
-        ``origins``.
-        """
         version = self.end.version
         beside = partial(_write_beside, database=self.database, key=self.key or 0)
         copied_keys = (
@@ -539,7 +513,6 @@ class CopyWriter(StagedWriter):
 
 
 def _named_by_receipts(conversation: str, rows: Iterable[Row]) -> set[int]:
-    """Return the ids of redacted events that have a receipt among the rows."""
     events = (stored_event_of(conversation, row) for row in rows if row.kind == "redaction")
     return {
         event_id for event in events if isinstance(event, Redaction) for event_id in event.event_ids
@@ -547,9 +520,8 @@ def _named_by_receipts(conversation: str, rows: Iterable[Row]) -> set[int]:
 
 
 def _enter_redactions(writing: WriteTransaction, event_ids: Iterable[int]) -> None:
-    """Write to the ledger that events were copied without their content. This entry is the receipt
-    of these events, because the receipt of the source may never be copied.
-    """
+    # This entry of the ledger is the receipt of these events, because the receipt of the source may
+    # never be copied.
     copied = RedactionCopied(event_ids=tuple(sorted(event_ids)))
     if copied.event_ids:
         state = writing.state
@@ -578,7 +550,6 @@ def _write_beside(
 
 
 def _remember(writing: WriteTransaction, keys: Iterable[tuple[str, RecalledKey]]) -> None:
-    """Write the idempotency keys that the conversation lacks."""
     for name, recalled in keys:
         if writing.recalled(name) is None:
             writing.remember(name, RecalledKey(recalled.first_id, recalled.events))
@@ -586,8 +557,7 @@ def _remember(writing: WriteTransaction, keys: Iterable[tuple[str, RecalledKey]]
 
 def copy_tombstones(source: Database, target: Database, tombstones: Sequence[Conversation]) -> int:
     """Add the tombstones of one id that the target lacks, from the oldest to the newest, with the
-    fingerprints that a tombstone refuses. Return the number of added tombstones. Raises
-    ``ConversationErased`` if the conversation still has events in the target.
+    fingerprints that a tombstone refuses.
     """
     pairs = zip((None, *tombstones), tombstones, strict=False)
     works = (

@@ -140,7 +140,6 @@ def _unfinished_beside(reader: Reader, conversation: str) -> Sequence[Unfinished
 
 
 def _delete_rows(database: Database, conversation: str) -> None:
-    """Finish all unfinished erasures, and all other unfinished operations on this conversation."""
     try:
         operations = database.recorder.query(partial(_unfinished_beside, conversation=conversation))
         for operation in operations:
@@ -163,11 +162,8 @@ def _mark(
     *,
     detach_forks: bool,
 ) -> tuple[Conversation, Sequence[Conversation]]:
-    """Turn the conversation with this id or key into a tombstone, unless a fork needs its events or
-    it has left its ``parent``. Return the conversation, and the forks that need its events. With
-    ``detach_forks``, a fork that has copies of the shared events leaves the conversation in this
-    transaction. So no redaction can miss a fork.
-    """
+    # A fork with copies of the shared events leaves the conversation in this transaction, so no
+    # redaction can miss a fork.
     state = transaction.conversation(key)
     if state is None:
         raise ConversationNotFound(str(key))
@@ -190,9 +186,6 @@ def _mark(
 
 
 def _what_remains(reader: Reader, key: int) -> tuple[Sequence[str], bool]:
-    """Return the read models that have not yet read this erasure, and whether bytes of deleted rows
-    may still be in the store.
-    """
     state = reader.conversation(key)
     is_pending = reader.value("bytes_pending") != ""
     if state is None or state.erasure is None or state.erasure.position is None:
@@ -207,8 +200,7 @@ def _copy_past(database: Database, conversation: str, fork: Conversation) -> Non
     """Copy the events that a fork shares to the fork's own key, in small transactions.
 
     No reader sees the copies until the fork leaves its parent. An interrupted detachment continues
-    when it is run again. Any other operation on the fork discards the copies. Raises
-    ``CorruptEvent`` if a shared event is damaged. Cost: copying the shared events.
+    when it is run again. Any other operation on the fork discards the copies.
     """
     with suppress(ConversationErased):  # another process has erased the fork
         origins.index_fork(database, conversation, fork.id)
@@ -217,7 +209,6 @@ def _copy_past(database: Database, conversation: str, fork: Conversation) -> Non
 
 
 def _copy_on(transaction: Transaction, database: Database, fork: str | int) -> bool:
-    """Copy the next shared events. Return whether more shared events remain."""
     state = database.find_key(transaction, fork)
     if state is None or state.erasure is not None or state.parent is None:
         return False
@@ -236,9 +227,7 @@ def _copy_on(transaction: Transaction, database: Database, fork: str | int) -> b
 
 
 def _is_copied(transaction: Transaction, fork: Conversation) -> bool:
-    """Return whether a fork has copies of all shared events, and no other operation on the fork is
-    unfinished. No other transaction can change this state before this transaction ends.
-    """
+    # No other transaction can change this state before this transaction ends.
     present = transaction.conversation(fork.key)  # on a server, this locks the fork
     progress = {item.operation: item.state for item in transaction.unfinished(fork.key)}
     return (
@@ -249,11 +238,7 @@ def _is_copied(transaction: Transaction, fork: Conversation) -> bool:
 
 
 def _detach(transaction: Transaction, database: Database, fork: int) -> str:
-    """Let a fork with copies of the shared events leave its parent. The fork's events keep their
-    ids and heads. The copies get new positions, so a follower reads the copies as events of the
-    fork. Return a text about the fork for the parent's tombstone. Cost: writing the fork's
-    revisions.
-    """
+    # The copies get new positions, so a follower reads them as events of the fork.
     state = database.find_key(transaction, fork)
     assert state is not None
     begins = state.begins

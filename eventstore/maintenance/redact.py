@@ -134,9 +134,6 @@ def _redact(
     others: Mapping[str, Sequence[int]],
     also: Callable[[Transaction, Mapping[str, Sequence[int]]], object] | None,
 ) -> tuple[RedactionReceipt, Place | None]:
-    """Redact events. Return the receipt without the fields that are known only after the commit,
-    and the position of the receipt event.
-    """
     state = find_existing(database, transaction, conversation)
     check_finished(transaction, state.key)
     writing = WriteTransaction(transaction, state, database)
@@ -199,9 +196,6 @@ def _redact(
 def _erase_content(
     transaction: Transaction, writing: WriteTransaction, ids: Sequence[int], who: tuple[str, str]
 ) -> tuple[dict[int, Redacted], Place | None, list[str]]:
-    """Erase the content of these events, unless it was erased before. Return the receipts of the
-    events, the position of the new receipt event, and the forks that share some of the events.
-    """
     state = writing.state
     by, reason = who
     now = max(writing.database.now(), state.updated_at or 0)
@@ -270,10 +264,6 @@ def redact_rows(
 
 
 def _read(writing: WriteTransaction, event_id: int, named_id: int) -> tuple[Row, Event]:
-    """Return an event that is stored under the conversation's own key. ``named_id`` is the id that
-    the caller passed, for error texts. Raises ``InvalidArgument`` if the conversation has no such
-    event of its own, and ``CorruptEvent`` if the event is damaged.
-    """
     state = writing.state
     if not 0 <= event_id < state.version:
         raise InvalidArgument(
@@ -359,10 +349,7 @@ def _check_that_none_builds_on(reading: ReadTransaction, redacted: Mapping[int, 
 
 
 def _forget_derived_content(writing: WriteTransaction, events: Sequence[Event]) -> None:
-    """Delete the records of projections that may hold content, because the projections can make
-    these records again. Then update the list entry of the conversation with its present attributes.
-    The digests of source ids stay.
-    """
+    # Projections can make the deleted records again. The digests of source ids stay.
     for event in events:
         if event.origin is None:
             key = None

@@ -105,9 +105,6 @@ def rekey(
 
 
 def named_or_all(database: Database, conversations: Sequence[str]) -> Iterator[Conversation]:
-    """Yield the rows of these conversations. Without names, yield the rows of all conversations.
-    Raises ``ConversationNotFound`` if a named conversation does not exist.
-    """
     if not conversations:
 
         def page(after: str | None) -> Sequence[Conversation]:
@@ -161,8 +158,6 @@ def _has_wanted_key(database: Database, conversation: Conversation, decrypt: boo
 
 
 class _Start(NamedTuple):
-    """The key and the mark of a conversation at the beginning of a rekey."""
-
     conversation: Conversation
     data_key: DataKey | None
     mark: Mark

@@ -34,7 +34,6 @@ from foldlog.eventstore.sources.moving import seal_again
 _ROWS_FIRST = 16
 _ROWS_MAX = 200
 _BYTES = 2 * 2**20
-"""The approximate number of bytes that one transaction changes."""
 _KEYS = 500
 
 
@@ -179,9 +178,6 @@ class _Change:
         return ChangedRows(state=next_state)
 
     def _prove(self, page: Sequence[tuple[str, RecalledKey]]) -> int:
-        """Give these idempotency keys the form of the target. Return the number of keys that had
-        another form.
-        """
         ReadTransaction(
             self._transaction, self._conversation, self._database, self._codec
         ).check_proofs(page)
@@ -234,7 +230,6 @@ class _Change:
         return ChangedRows(len(replacements), tuple(damaged), False, size, next_state)
 
     def _end(self) -> bool:
-        """End the rekey: all rows have their new form. Return whether the key was removed."""
         transaction = self._transaction
         conversation = self._conversation
         codec = self._codec
@@ -261,9 +256,7 @@ class _Change:
             )
 
     def _head_before(self, start: int) -> bytes | None:
-        """Return the head before a row, or None after a damaged row. If the previous head is
-        unknown, the row's own head is trusted.
-        """
+        # If the previous head is unknown, the row's own head is trusted.
         if start == 0:
             return first_head(self._conversation, self._salt)
         reading = ReadTransaction(
@@ -278,7 +271,6 @@ class _Change:
         return link_of(head, self._salt, row) == row.head
 
     def _replace(self, changed: Sequence[tuple[Row, Row]]) -> None:
-        """Write rows in their new form. Raises ``StoreDamaged`` if a row would read differently."""
         decoded = self._target.decoded([new for _, new in changed])
         if any(
             (row.columns, row.body) != (plain.columns, plain.body)

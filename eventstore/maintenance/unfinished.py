@@ -52,7 +52,7 @@ T = TypeVar("T")
 _PURGES_MAX: Final = 10
 _PURGES_S: Final = 60.0
 _purges: Final = WeakKeyDictionary[Recorder, deque[float]]()
-"""The moments of the last vacuums of each recorder, in seconds of the monotonic clock."""
+"""The moments of the last vacuums, in seconds of the monotonic clock."""
 
 
 class OperationUnfinished(Exception):
@@ -67,9 +67,6 @@ def check_finished(transaction: Transaction, key: int) -> None:
 
 
 def on_finished(database: Database, work: Callable[[Transaction], T]) -> T:
-    """Run ``work`` in a write transaction. If ``work`` raises ``OperationUnfinished``, finish the
-    unfinished operation and run ``work`` again.
-    """
     while True:
         try:
             return database.recorder.transact(work)
@@ -78,9 +75,6 @@ def on_finished(database: Database, work: Callable[[Transaction], T]) -> T:
 
 
 def finish(database: Database, interrupted: Unfinished) -> None:
-    """Finish an operation. Raises ``KeyUnavailable`` if the operation needs a missing key. Cost:
-    running the remaining transactions of the operation.
-    """
     key, name, operation, state = interrupted
     if operation == REKEY:
         try:
@@ -109,9 +103,7 @@ def purge(recorder: Recorder, what_is_done: str) -> None:
     """On PostgreSQL, remove the bytes of deleted and replaced rows, at most ten times a minute. For
     a SQLite file, or if this role may not vacuum, ``bytes_pending`` stays true.
 
-    The call waits up to a minute for open transactions, then raises ``StoreUnavailable``. If the
-    disk fails, the call raises ``StoreUnavailable`` too. The attribute ``unfinished`` of the error
-    is true.
+    The call waits up to a minute for open transactions, then raises ``StoreUnavailable``.
     """
     try:
         if recorder.on_server and _is_due(recorder):
@@ -136,9 +128,6 @@ def _note_purge(recorder: Recorder, stores: int) -> None:
 
 
 def mark_unfinished(done: str, error: Failure) -> Failure:
-    """Return the error for work that the disk or the server interrupted. ``done`` describes the
-    part of the work that is done.
-    """
     cause = str(error).removesuffix(NOTHING_WRITTEN)
     error.args = (f"{done} ({cause}); run the same command again to finish it",)
     error.unfinished = True

@@ -182,9 +182,6 @@ def _generations(
     *,
     past: bool = False,
 ) -> Iterator[Verdict]:
-    """Yield a verdict for each erased conversation with this id, and a verdict for the present
-    conversation. If ``past`` is true, check also the events that a fork shares.
-    """
     published_heads = heads.get(conversation.id, ())
     try:
         tombstones = database.recorder.query(lambda reader: tombstones_before(reader, conversation))
@@ -294,9 +291,6 @@ def _findings(
 
 
 def _findings_in_rows(check: Check) -> Iterator[VerifyFinding]:
-    """Yield the findings of a check. If the check has no findings, yield a finding for each
-    published head that no row has.
-    """
     check.run()
     yield from check.findings
     for version, head in check.published.items() if not check.findings else ():
@@ -392,7 +386,6 @@ class Check:
         self._next = self._start
         self._counts: tuple[int, int] | None = (0, 0)
         self._head: bytes | None = first_head(conversation, self._salt)
-        """The head before the next row, or None if the head is unknown."""
         if conversation.parent is not None:
             parent = conversation.parent
             first = conversation.begins
@@ -405,12 +398,8 @@ class Check:
             self._counts = counts[0] if counts else None
         self._redacted: dict[int, str] = {}
         self._receipts: dict[int, set[str]] = {}
-        """The hashes in receipts, grouped by the id of the redacted event."""
 
     def run(self) -> None:
-        """Check the rows. Raises ``StoreUnavailable`` if the rows cannot be read now. Cost: a hash
-        and a checksum of each row, with memory for one page of rows.
-        """
         for page in self._pages():
             decoded = self.codec.decoded(page)
             misfits = self._misfits(page)
@@ -425,9 +414,7 @@ class Check:
         self._match_receipts()
 
     def _pages(self) -> Iterator[Sequence[Row]]:
-        """Yield the rows in pages, without unreadable rows. While a redacted event has no receipt,
-        pages after ``stop`` are read too.
-        """
+        # While a redacted event has no receipt, pages after ``stop`` are read too.
         key = self._conversation.key
         recorder = self._database.recorder
         end = self._conversation.version
@@ -444,7 +431,6 @@ class Check:
                 self._miss(stop)
 
     def _misfits(self, page: Sequence[Row]) -> set[int]:
-        """Return the indices of stored rows whose indexed columns differ from their ``meta``."""
         if not page:
             return set()
         key = self._conversation.key
@@ -495,7 +481,6 @@ class Check:
         self._head = head
 
     def _miss(self, until: int) -> None:
-        """Record that the rows from the next row up to ``until`` are missing."""
         first = self._next
         if first >= until:
             return
@@ -506,7 +491,6 @@ class Check:
         self._go_on(until)
 
     def _go_on(self, event_id: int) -> None:
-        """Continue at an event whose predecessor is unknown."""
         self._next = event_id
         self._head = None
         self._counts = None
@@ -521,9 +505,6 @@ class Check:
     # -- redactions
 
     def _note_redaction(self, row: Row) -> str | None:
-        """Remember the receipts in a decoded row with a correct head, and whether the row is
-        redacted. Return a problem if the row differs from the result of a redaction.
-        """
         try:
             event = codec.decode(row.kind, row.schema, row.body, row.id, row.shown, row.structural)
         except Undecodable as error:
@@ -544,9 +525,7 @@ class Check:
         return None
 
     def _without_receipt(self) -> list[int]:
-        """Return the redacted events that no receipt names. The receipts of copied events are in
-        the conversation from which the events were copied.
-        """
+        # The receipts of copied events are in the conversation from which the events were copied.
         if self._conversation.parent is not None:
             copied = 0
         else:
@@ -561,9 +540,6 @@ class Check:
 
     @cached_property
     def _redacted_by_copies(self) -> frozenset[int]:
-        """The events that were copied from another store without their content, according to the
-        ledger.
-        """
         conversation = self._conversation
         entries = (
             stored_event_of(conversation.id, row)
@@ -574,9 +550,6 @@ class Check:
         return frozenset(event_id for entry in copied for event_id in entry.event_ids)
 
     def _match_receipts(self) -> None:
-        """Report redacted events without a receipt, and receipts whose event still has its
-        content.
-        """
         intervals = [
             (first, last)
             for first, last, *_ in self.findings
@@ -611,8 +584,7 @@ def readable_conversations(
     recorder: Recorder, start: str = ""
 ) -> Iterator[Conversation | Unlisted]:
     """Yield every conversation from ``start`` on, sorted by id. In place of an unreadable
-    conversation, yield an ``Unlisted``. Cost: reading the rows of the conversations, and dozens of
-    queries for each unreadable conversation.
+    conversation, yield an ``Unlisted``.
     """
     while page := _readable(recorder, lambda limit, reader: reader.conversations(start, limit)):  # noqa: B023
         if isinstance(page, StoreDamaged):
@@ -635,9 +607,6 @@ def readable_conversations(
 def _readable(
     recorder: Recorder, read: Callable[[int, Reader], Sequence[T]], limit: int = _PAGE
 ) -> Sequence[T] | StoreDamaged:
-    """Return the next items, up to the first unreadable item. If the first item is unreadable,
-    return its error.
-    """
     try:
         return recorder.query(partial(read, limit))
     except StoreDamaged as error:
@@ -647,10 +616,6 @@ def _readable(
 def checks_of_past(
     database: Database, fork: Conversation, published: Mapping[int, bytes]
 ) -> Iterator[Check | VerifyFinding]:
-    """Yield one check for each ancestor of a fork, from the oldest to the newest, of the events
-    that the fork shares. If an ancestor is missing, yield a finding in place of its check.
-    """
-
     def parts(reader: Reader) -> list[tuple[str, int, int, Conversation | None]]:
         with_lineage = database.find_key(reader, fork.key)  # a list of conversations has no lineage
         past = () if with_lineage is None else past_of(database, reader, with_lineage)
@@ -673,9 +638,6 @@ def checks_of_past(
 
 
 def findings_in_ledger(database: Database, key: int, conversation: str) -> Iterator[VerifyFinding]:
-    """Yield the damaged entries in the ledger of a conversation. The ledger of the store has the
-    key 0.
-    """
     for row in _entries(database, key, conversation):
         if row.encoding == DAMAGED:
             problem = (
@@ -696,9 +658,6 @@ def _entries(database: Database, key: int, conversation: str) -> Iterator[Row]:
 def findings_beside(
     database: Database, conversation: Conversation, codec: RowCodec
 ) -> Iterator[VerifyFinding]:
-    """Yield findings in the mark, the records and the idempotency keys of a conversation. Such
-    findings are damaged entries, and entries of events that were cut off.
-    """
     try:
         database.codec_of(conversation)
     except CorruptEvent:

@@ -52,7 +52,6 @@ from foldlog.eventstore.recorders.types import (
 T = TypeVar("T")
 
 _ROWS: Final = 1_000
-"""The number of rows that one statement writes."""
 PATIENCE_S: Final = 60.0
 """The default time, in seconds, for which a call waits for other writers or for an unreachable
 server.
@@ -81,12 +80,10 @@ class Reader(ABC):
     """A read transaction. All queries of a read transaction see the store at one moment."""
 
     @abstractmethod
-    def _ask(self, statement: str, *parameters: Any) -> list[Columns]:
-        """Run the query with this name. Texts become UTF-8 bytes."""
+    def _ask(self, statement: str, *parameters: Any) -> list[Columns]: ...
 
     @abstractmethod
-    def _array(self, values: Sequence[int] | Sequence[str]) -> Any:
-        """Return whole numbers or texts as one parameter of a query."""
+    def _array(self, values: Sequence[int] | Sequence[str]) -> Any: ...
 
     last_conversation: Any = None
     """The state of a conversation after the last append, which saves the next append a query. The
@@ -96,9 +93,7 @@ class Reader(ABC):
     """
 
     def value(self, name: str) -> str:
-        """Return a fact about the store, as ``Recorder.value`` describes. The fact ``now`` is the
-        clock of a server, in microseconds since 1970.
-        """
+        # The fact ``now`` is the clock of a server, in microseconds since 1970.
         kind, _, application = name.partition(" ")
         if kind == "tracking":
             [(newest,)] = self._ask("max_tracking_id", application)
@@ -115,9 +110,6 @@ class Reader(ABC):
         return as_text(rows[0][0]) if rows else ""
 
     def has_reached(self, reached: str, position: int) -> bool:
-        """Return whether a follower at the position ``reached`` has read the event at
-        ``position``.
-        """
         return int(reached) >= position
 
     def conversation(
@@ -157,9 +149,6 @@ class Reader(ABC):
         return list(map(self._as_conversation, columns))
 
     def unfinished(self, key: int | None = None) -> Sequence[Unfinished]:
-        """Return the unfinished operations of all conversations, or of the conversation with this
-        key.
-        """
         return [
             Unfinished(conversation_key, *map(as_text, texts))
             for conversation_key, *texts in self._ask("unfinished", key)
@@ -171,7 +160,6 @@ class Reader(ABC):
         """Return at most ``limit`` rows with ``start <= id < stop``, sorted by id. ``which`` is the
         name of the query. The query ``structural`` returns only structural rows. The query
         ``document_changes`` returns only rows that change documents, from the newest to the oldest.
-        Cost: reading the returned rows.
         """
         return self._with_attachments(as_rows(self._ask(which, key, start, stop, limit)), key)
 
@@ -185,8 +173,7 @@ class Reader(ABC):
     def flagged_rows(self, key: int, intervals: Sequence[tuple[int, ...]]) -> Sequence[Row]:
         """Return the rows that are shown or structural and whose id is in one of the intervals,
         sorted by id. The intervals are inclusive and ascending. After its last id, an interval may
-        contain the key of another conversation. Cost: looking up the intervals, and reading the
-        returned rows.
+        contain the key of another conversation.
         """
 
     def placed_rows(self, after_position: int, limit: int) -> Sequence[PlacedRow]:
@@ -249,7 +236,7 @@ class Reader(ABC):
     ) -> Sequence[tuple[str, bool, int, Record | None]]:
         """Return the visible, not erased conversations with ids from ``first`` to ``last``. For
         each conversation, return its id, whether it is encrypted, its version, and the newest
-        record of a projection. Cost: reading the rows of the conversations.
+        record of a projection.
         """
         return [
             (as_text(name), encrypted == 1, version, None if row[0] is None else as_record(row))
@@ -287,20 +274,17 @@ class Reader(ABC):
     # -- sources of imports (``foldlog.eventstore.sources.tables``), and figures
 
     def ask_sources(self, statement: str, *parameters: Any) -> list[Columns]:
-        """Run the named query on the tables of sources, blocks, places or figures."""
         return self._ask(statement, *parameters)
 
     def id_from(self, start: str) -> str | None:
         """Return the first id of a published conversation from ``start`` on, or None. Ids are
-        sorted by their UTF-8 bytes. Cost: reading one entry of an index.
+        sorted by their UTF-8 bytes.
         """
         rows = self._ask("id_from", start)
         return as_text(rows[0][0]) if rows else None
 
     def has_beginning(self, start: str) -> bool:
-        """Return whether the id of any published conversation begins with this text. Cost: reading
-        one entry of an index.
-        """
+        """Return whether the id of any published conversation begins with this text."""
         # the byte 0xff never occurs in UTF-8, so every id with this beginning comes before it
         end = utf8(start) + b"\xff"
         return bool(self._ask("beginning", start, end))
@@ -325,9 +309,6 @@ class Reader(ABC):
         return until, [(key, version) for key, version in rows]
 
     def to_list_again(self, min_version: int) -> Sequence[tuple[int, int]]:
-        """Return the keys and versions of conversations whose list entries must be updated, as
-        ``touched`` does.
-        """
         return [(key, version) for key, version in self._ask("to_list_again", min_version)]
 
     def listed(
@@ -337,8 +318,6 @@ class Reader(ABC):
         newest to the oldest.
 
         ``before`` contains the moment and the key of the last conversation on the previous page.
-        Cost: reading all conversations with the first digest, down to the last returned
-        conversation.
         """
         rows = self._ask_listed(digests, *(before or (_POSITION_MAX, _POSITION_MAX)), limit)
         for columns in rows:
@@ -357,13 +336,12 @@ class Reader(ABC):
         ]  # fmt: skip
 
     @abstractmethod
-    def _ask_listed(self, digests: Sequence[bytes], at: int, key: int, limit: int) -> list[Columns]:
-        pass
+    def _ask_listed(
+        self, digests: Sequence[bytes], at: int, key: int, limit: int
+    ) -> list[Columns]: ...
 
     def _as_conversation(self, columns: Columns) -> Conversation:
-        """Return the conversation in a row of a result. A fork without own events ends with an
-        event of its parent, which may be missing.
-        """
+        # A fork without own events ends with an event of its parent, which may be missing.
         conversation = as_conversation(columns)
         if conversation.parent is None or conversation.version:
             return conversation
@@ -381,7 +359,7 @@ class Reader(ABC):
         return conversation.grown(border[0])
 
     def _live_rows(self, after_position: int, before: int, limit: int) -> list[PlacedRow]:
-        """Return the rows between two positions that were appended and not imported."""
+        # Imported rows have positions in blocks, and are not returned.
         return self._placed(self._ask("live_rows", after_position + 1, before, limit))
 
     def _placed(self, answer: Sequence[Columns]) -> list[PlacedRow]:
@@ -399,9 +377,6 @@ class Reader(ABC):
     def _with_attachments(
         self, rows: Sequence[Row], key: int, intervals: Sequence[tuple[int, ...]] = ()
     ) -> Sequence[Row]:
-        """Add attachments to the rows of a conversation. An interval may contain the key of another
-        conversation, as ``flagged_rows`` describes.
-        """
         if _has_no_attachments(encodings(rows)):
             return rows
         ancestors = [
@@ -416,12 +391,7 @@ class Reader(ABC):
         return self._with_attachments_under(rows, keys)
 
     def _with_attachments_under(self, rows: Sequence[Row], keys: Sequence[int]) -> Sequence[Row]:
-        """Add attachments to rows. ``keys`` contains, for each row, the key of the conversation
-        that stores the row.
-
-        A missing attachment is left out here, and the row codec reports it. Each attachment is read
-        once, even if several rows have it.
-        """
+        # The row codec reports a missing attachment, so it is left out here.
         if _has_no_attachments(encodings(rows)):
             return rows
         ids_by_key: dict[int, list[int]] = {}
@@ -459,17 +429,14 @@ class Transaction(Reader):
     """
 
     @abstractmethod
-    def _write(self, statement: str, *parameters: Any) -> object:
-        """Run the writing statement with this name. Texts become UTF-8 bytes."""
+    def _write(self, statement: str, *parameters: Any) -> object: ...
 
     @abstractmethod
     def _delete(self, statement: str, key: int, limit: int) -> bool:
         """Delete at most ``limit`` rows. Return True if no row remains."""
 
     def _state(self, key: int) -> Columns:
-        """Return whether a conversation is visible, and whether it is erased. From now on, other
-        writers of a staged conversation wait.
-        """
+        # From now on, other writers of a staged conversation wait.
         return next(iter(self._ask("state", key)), (True, False))
 
     def _check_staged(self, key: int) -> None:
@@ -481,8 +448,7 @@ class Transaction(Reader):
             )
 
     @abstractmethod
-    def _place_first(self, key: int, size: int) -> None:
-        """Give the first events of a conversation the next positions."""
+    def _place_first(self, key: int, size: int) -> None: ...
 
     def lock_all(self, conversations: Iterable[str]) -> None:
         """Lock these conversations in one fixed order, so that no two transactions wait for each
@@ -516,8 +482,7 @@ class Transaction(Reader):
         return new._replace(key=key)
 
     @abstractmethod
-    def _begin_row(self, new: Conversation, *columns: Any) -> int:
-        """Write the row of a new conversation, and return the conversation's key."""
+    def _begin_row(self, new: Conversation, *columns: Any) -> int: ...
 
     @abstractmethod
     def insert(self, key: int, rows: Sequence[Row], *, staged: bool = False) -> Place:
@@ -550,15 +515,11 @@ class Transaction(Reader):
     # -- changes of a conversation that exists, in the order of its life
 
     def remember(self, key: int, idempotency_key: str, recalled: RecalledKey) -> None:
-        """Store a new idempotency key and its events. Raises ``taken``, here or at the commit, if
-        the key exists.
-        """
         self._write(
             "remember", key, idempotency_key, recalled.first_id, recalled.events, recalled.proof
         )
 
     def prove(self, key: int, idempotency_key: str, proof: bytes | None) -> None:
-        """Store a new proof for an existing idempotency key."""
         self._write("prove", proof, key, idempotency_key)
 
     def set_key(
@@ -583,7 +544,6 @@ class Transaction(Reader):
         self._write("set_key", salt, key_id, sealed_key, key)
 
     def set_mark(self, key: int, mark: bytes | None) -> None:
-        """Set another mark, as ``Conversation.mark`` describes."""
         self.last_conversation = None
         self._write("set_mark", mark, key)
 
@@ -614,9 +574,6 @@ class Transaction(Reader):
         self._place_first(key, events)
 
     def replace_rows(self, key: int, rows: Sequence[Row]) -> None:
-        """Replace ``meta`` and the body of rows whose stored form has changed or whose content was
-        redacted.
-        """
         self.forget()
         self._leave_bytes(key)
         self.forget_figures(key)
@@ -647,19 +604,15 @@ class Transaction(Reader):
         self._write("put_listed", key)
 
     def count_redactions(self, key: int, events: int) -> None:
-        """Add ``events`` to the number of redacted events of the conversation."""
         self.forget()
         self.forget_figures(key)
         self._write("count_redactions", events, key)
 
     def leave_unfinished(self, key: int, operation: str, state: str = "") -> None:
-        """Store that this operation on the conversation is unfinished. This operation replaces any
-        other unfinished operation of the conversation.
-        """
+        # This operation replaces any other unfinished operation of the conversation.
         self._write("leave_unfinished", operation, state, key)
 
     def finish(self, key: int) -> None:
-        """Store that no operation on the conversation is unfinished."""
         self._write("finish", key)
 
     def erase(self, key: int, erasure: Erasure) -> None:
@@ -682,7 +635,6 @@ class Transaction(Reader):
         )
 
     def set_pending(self, key: int, records: int) -> None:
-        """Set the number of source records that have no events."""
         self.forget()
         self._write("set_pending", records, key)
 
@@ -697,13 +649,12 @@ class Transaction(Reader):
         self._write("set_pending", -events, key)
 
     @abstractmethod
-    def insert_again(self, key: int, rows: Sequence[Row], positions: Sequence[int | None]) -> None:
-        """Insert archived rows at their former positions."""
+    def insert_again(
+        self, key: int, rows: Sequence[Row], positions: Sequence[int | None]
+    ) -> None: ...
 
     def forget_figures(self, key: int) -> None:
-        """Delete the figures of a conversation. Figures may contain erased text, and can be made
-        again from the remaining events.
-        """
+        # Figures may contain erased text, and can be made again from the remaining events.
         tables = (
             "forget_figures",
             "forget_figure_calls",
@@ -714,21 +665,16 @@ class Transaction(Reader):
             self._write(statement, key)
 
     def forget(self) -> None:
-        """Forget the state that earlier transactions set, because it may be wrong now."""
+        # The state that earlier transactions set may be wrong now.
         self.last_conversation = None
 
     def _leave_bytes(self, key: int) -> None:
-        """Store that the files contain bytes of replaced or deleted rows, until
-        ``Recorder.compact`` removes them.
-        """
+        # The files contain the bytes of the rows until ``Recorder.compact`` removes them.
         self._write("leave_bytes", key)
 
     # -- steps
 
     def write_sources(self, statement: str, *parameters: Any) -> None:
-        """Run the named statement, which writes to the tables of sources, blocks, places or
-        figures.
-        """
         self._write(statement, *parameters)
 
     def write_rows(self, statement: str, key: int, rows: Iterable[Sequence[Any]]) -> None:
@@ -764,16 +710,12 @@ class Transaction(Reader):
         self._write("insert_tracking", application, notification_id)
 
     def _attach(self, key: int, rows: Sequence[Row]) -> None:
-        """Store the attachments of these rows. A stored attachment is not stored twice."""
         for row in rows:
             for name, encoding, body in attachments_of(row.body):
                 self._write("keep_attachment", key, name, encoding, body)
                 self._write("attach", key, row.id, name, encoding)
 
     def _delete_all(self, key: int, limit: int) -> bool:
-        """Delete the rows of a conversation and the data beside them, at most ``limit`` rows of
-        each table. Return True if nothing remains.
-        """
         parts = ("delete_rows", "delete_attachments", "delete_blocks")
         if not all(self._delete(statement, key, limit) for statement in parts):
             return False
@@ -789,9 +731,6 @@ class Transaction(Reader):
         return True
 
     def _delete_copies(self, key: int, limit: int) -> bool:
-        """If a detachment of a fork is not complete, delete the rows that it copied from the
-        parent.
-        """
         if all(unfinished.operation != "detach" for unfinished in self.unfinished(key)):
             return True
         self._write("leave_bytes", key)
@@ -836,9 +775,7 @@ class Recorder(ABC):
     ``value("data_version")`` needs a round trip.
     """
     store_count = 1
-    """The number of stores that this recorder joins to one store. Lists of several stores are
-    joined, but sums are not added.
-    """
+    """The number of stores that this recorder joins to one store."""
     on_pending: Callable[[EventsNotMade], Recorder | None] | None = None
     """Makes the events of an import that a transaction needs. The recorder calls ``on_pending``
     after the transaction has ended, then runs the work again. If this recorder cannot store the
@@ -850,10 +787,6 @@ class Recorder(ABC):
     """
 
     def make(self, pending: EventsNotMade) -> Recorder | None:
-        """Make the events of an import that a transaction needs. If this recorder is read-only,
-        return the recorder that has the events, otherwise None. Raises ``pending`` if
-        ``on_pending`` is None.
-        """
         if self.on_pending is None:
             raise pending
         return self.on_pending(pending)
@@ -873,7 +806,7 @@ class Recorder(ABC):
 
         Raises ``nested`` if this thread is already inside ``transact``. Raises ``busy`` if other
         writers block the call for longer than the recorder's patience. With ``at_once``, the limit
-        is ``AT_ONCE_S``. The messages of both errors name the remedy.
+        is ``AT_ONCE_S``.
         """
 
     def offer(self, work: Callable[[Transaction], object], *, at_once: bool = True) -> bool:
@@ -893,8 +826,6 @@ class Recorder(ABC):
         """Run several pieces of work as ``transact`` does, in as few transactions as possible. Each
         piece of work is paired with its ``any_thread``. Return for each piece its result, or the
         error that ``transact`` would have raised.
-
-        Raises ``nested`` if this thread is already inside a write.
         """
         return [Outcome.of(partial(self.transact, work)) for work, _ in works]
 
@@ -913,9 +844,8 @@ class Recorder(ABC):
             return work(reader)
 
     def succeed(self, former: Recorder) -> None:  # noqa: B027 - of several stores only
-        """Replace another recorder before its conversations are copied here. Both recorders are the
-        same member of several joined stores. After this call, this recorder uses only later
-        positions, and finds conversations whose ids name the former store.
+        """Prepare for copying the conversations of ``former`` here. After this call, this recorder
+        uses only later positions, and finds conversations whose ids name the former store.
         """
 
     def position(self, position: int | str) -> int:
@@ -946,7 +876,7 @@ class Recorder(ABC):
     def last_conversation(self) -> Any:
         """``Reader.last_conversation`` after the last committed transaction. None if a transaction
         is running, if another connection has committed since then, or if this check would be
-        expensive. Cost: a few system calls.
+        expensive.
         """
         return None
 
@@ -968,7 +898,7 @@ class Recorder(ABC):
     @abstractmethod
     def check(self) -> Iterator[str]:
         """Yield the problems of the database: damaged pages or indices, and rows without a
-        conversation. Cost: reading the whole database.
+        conversation.
         """
 
     @abstractmethod

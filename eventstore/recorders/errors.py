@@ -11,15 +11,12 @@ from typing import Final
 from foldlog.eventstore.errors import StoreDamaged, StoreUnavailable, StoreUnusable
 
 FAILURES: Final = (StoreUnavailable, StoreUnusable)
-"""All errors of a recorder."""
 Failure = StoreUnavailable | StoreUnusable
 
 NOTHING_WRITTEN: Final = "; nothing was written"
-"""The end of the message of a transaction that wrote nothing."""
 
 
 MakeFailure = Callable[[str], Failure]
-"""A function that makes an error from a message."""
 
 _refused: Final = partial(StoreUnusable, kind="refused")
 
@@ -31,14 +28,10 @@ _BY_NAME: Final[dict[str, MakeFailure]] = {
     "ProgrammingError": _refused,
     "DatabaseError": StoreDamaged,
 }
-"""foldlog's errors for the errors that PEP 249 names."""
 
 
 def failure_of(error: Exception) -> MakeFailure:
-    """Return the function that makes foldlog's error for the error of a PEP 249 driver.
-
-    A driver derives its own classes from the classes of PEP 249, so the nearest base class with
-    such a name decides.
-    """
+    # A driver derives its own classes from the classes of PEP 249, so the nearest base class with
+    # such a name decides.
     names = [kind.__name__ for kind in type(error).__mro__]
     return next((_BY_NAME[name] for name in names if name in _BY_NAME), _refused)

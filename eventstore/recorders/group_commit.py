@@ -79,14 +79,11 @@ os.register_at_fork(
 
 
 class Job(Struct, Generic[T], eq=False):
-    """A piece of work in the queue. After the work was done, also its outcome."""
-
     work: Callable[[Any], T] | None
     writer: Writer
     deadline: float
     """The moment, by ``time.monotonic``, until which the caller of the job waits."""
     shares: bool = False
-    """Whether the job may share a transaction with jobs of other threads."""
     wake: Lock | None = None
     done: bool = False
     written: bool = False
@@ -106,22 +103,17 @@ class Job(Struct, Generic[T], eq=False):
 
 
 class Writing(Protocol):
-    """The methods of a database that the queue calls. Only the leading thread calls these
-    methods.
-    """
+    """The methods of a database that the queue calls, always from the leading thread."""
 
-    def take(self, deadline: float) -> None:
-        """Take the write lock, and wait for the lock until the deadline."""
+    def take(self, deadline: float) -> None: ...
 
     def begin(self) -> None: ...
 
     def run(self, work: Callable[[Any], T]) -> T: ...
 
-    def wrote(self) -> bool:
-        """Return whether the last job changed anything."""
+    def wrote(self) -> bool: ...
 
-    def error_of_job(self, error: BaseException) -> BaseException | None:
-        """Return the error for the caller of the last job, or None if the database failed."""
+    def error_of_job(self, error: BaseException) -> BaseException | None: ...
 
     def commit(self) -> None: ...
 
@@ -136,13 +128,9 @@ class Writing(Protocol):
         the failure came from outside, or after the commit.
         """
 
-    def release(self) -> None:
-        """Release the write lock if this thread has it."""
+    def release(self) -> None: ...
 
-    def waited(self, leader: int | None) -> StoreUnavailable:
-        """Return the error for a caller that waited too long while the thread ``leader`` of this
-        process was leading.
-        """
+    def waited(self, leader: int | None) -> StoreUnavailable: ...
 
 
 class CommitQueue:
@@ -171,7 +159,8 @@ class CommitQueue:
         If ``any_thread`` is true, ``work`` calls only foldlog's code, so another thread may run it.
         Raises ``StoreUnusable`` if this thread is already inside a write. Raises the error of
         ``Writing.waited`` if other writers block the call for longer than the patience. With
-        ``at_once``, the limit is ``AT_ONCE_S``. After one of these errors, nothing is written.
+        ``at_once``, the limit is ``AT_ONCE_S``. If ``run`` raises one of these errors, nothing is
+        written.
         """
         writer = get_ident(), self._database
         if writer in INSIDE:
@@ -184,10 +173,6 @@ class CommitQueue:
         return job.result  # type: ignore[return-value]  # done without an error: a result was set
 
     def run_all(self, works: Sequence[tuple[Callable[[Any], T], bool]]) -> list[Outcome[T]]:
-        """Run several works of this thread in their order. Each work is paired with its
-        ``any_thread``. Return for each work the result or the error that ``run`` would give. Works
-        that may share a transaction share one transaction.
-        """
         writer = outside(self._database, self._name)
         deadline = time.monotonic() + self._patience_s
         jobs = [
@@ -233,9 +218,7 @@ class CommitQueue:
     # -- entering and leaving the queue ---------------------------------------------------------
 
     def _commit(self, jobs: Sequence[Job[Any]]) -> None:
-        """Return when the jobs of this thread are done. Any exception that this method raises came
-        from outside, such as from a signal handler.
-        """
+        # Any exception that this method raises came from outside, such as from a signal handler.
         writer = jobs[0].writer
         try:
             try:
@@ -277,9 +260,7 @@ class CommitQueue:
 
     @waits
     def _wait(self, job: Job[Any]) -> None:
-        """Wait until the job leads or is done. A job that waits too long fails, unless it is in the
-        group of a leader.
-        """
+        # A job that waits too long fails, unless it is in the group of a leader.
         while not job.done and self._leader is not job:
             assert job.wake is not None  # the lock was made before the job waited
             in_time = job.wake.acquire(timeout=max(job.deadline - time.monotonic(), 0.0))
@@ -296,10 +277,7 @@ class CommitQueue:
                 job.wake.acquire()
 
     def _leave(self, jobs: Sequence[Job[Any]]) -> None:
-        """Remove the jobs of this thread from the queue, so that they no longer lead. If a job is
-        in the group of another leader, wait for its outcome first. A job that has already left the
-        queue is not changed.
-        """
+        # If a job is in the group of another leader, its outcome must come first.
         for job in jobs:
             while True:
                 with self._mutex:
@@ -319,9 +297,6 @@ class CommitQueue:
     # ----------------------------------------------------------------------------------------------
 
     def _lead(self, leader: Job[Any]) -> None:
-        """Run the leader's group and commit it. If the database fails, every job of the group
-        fails.
-        """
         writing = self._writing
         committed = False
         try:
@@ -350,7 +325,6 @@ class CommitQueue:
         self._end(committed)
 
     def _collect(self, leader: Job[Any]) -> None:
-        """Add the waiting jobs to the group, up to the first job that must lead alone."""
         with self._mutex:
             waiting = self._waiting
             end = next((place for place, job in enumerate(waiting) if not job.shares), len(waiting))
@@ -358,8 +332,8 @@ class CommitQueue:
             self._waiting = waiting[end:]
 
     def _run_jobs(self, jobs: Sequence[Job[Any]], leader: Job[Any]) -> Job[Any] | None:
-        """Run jobs in the transaction. A job that fails before it writes fails alone. If a job
-        fails after it has written, return this job. The caller then rolls back, and runs the
+        """Run jobs in the transaction. If a job fails before it writes, only this job fails. If a
+        job fails after it has written, return this job. The caller then rolls back, and runs the
         remaining jobs again.
         """
         for job in jobs:
@@ -377,9 +351,8 @@ class CommitQueue:
         return None
 
     def _end(self, committed: bool, interrupted: Job[Any] | None = None) -> None:
-        """End the group, wake its callers, and let the next thread lead. If the leader was
-        ``interrupted`` before the commit, the remaining jobs of the group wait again.
-        """
+        # If the leader was ``interrupted`` before the commit, the remaining jobs of the group wait
+        # again.
         self._writing.release()
         with self._mutex:
             again = []
@@ -400,6 +373,6 @@ class CommitQueue:
 
 
 def _wake(job: Job[Any]) -> None:
-    """Wake the thread of a job if the thread waits. The caller must hold the mutex."""
+    # The caller must hold the mutex.
     if job.wake is not None and job.wake.locked():
         job.wake.release()

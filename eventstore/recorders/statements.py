@@ -53,9 +53,6 @@ def migrations(dialect: str) -> Mapping[int, str]:
 
 
 def missing_parts(dialect: str, there: Collection[tuple[str, str]]) -> list[str]:
-    """Return one problem for each missing table, index or other object that the migrations make.
-    ``there`` contains the kinds and names of the existing objects.
-    """
     scripts = migrations(dialect).values()
     made = {(kind.lower(), name) for script in scripts for kind, name in _CREATE.findall(script)}
     return [_missing(kind, name) for kind, name in sorted(made.difference(there))]

@@ -96,12 +96,10 @@ class Row(NamedTuple):
 
     @property
     def head(self) -> bytes:
-        """The head after this event."""
         return self.proof[:HEAD_BYTES]
 
     @property
     def columns(self) -> bytes:
-        """The ``meta`` without its checksums: the fields, the proof and the kind."""
         return self.meta[_CHECKSUM:-_CHECKSUM]
 
     def counted(self, event_id: int, shown_before: int, structural_before: int) -> Row:
@@ -151,7 +149,6 @@ def row_of(
     shown_before: int = 0,
     structural_before: int = 0,
 ) -> Row:
-    """Return a row without checksums. ``log.row.with_checksums`` adds the checksums."""
     fields = packed(
         0,
         event_id,
@@ -184,9 +181,6 @@ def to_decode(metas: Sequence[bytes]) -> tuple[Sequence[str], Sequence[int], Seq
 
 
 def in_columns(meta: bytes) -> tuple[str, bool, bool]:
-    """Return the fields of a ``meta`` that are also columns, for indices: the kind, ``shown``, and
-    ``structural``.
-    """
     return (
         kind_name(meta[_FIELDS + meta[_PROOF_SIZE_AT] : -_CHECKSUM]),
         meta[_SHOWN_AT] == 1,
@@ -203,9 +197,7 @@ Place = Callable[[], int]
 
 
 def unplaced() -> int:
-    """Replace the ``Place`` of staged rows. Staged rows get positions only when they are
-    published.
-    """
+    # Staged rows get positions only when they are published.
     raise AssertionError("a staged event has no position yet")
 
 
@@ -238,14 +230,10 @@ class Position(int):
 
     @classmethod
     def in_store(cls, own: int, store: int, count: int) -> Position:
-        """Return the position of an event in its own store, with 0 for all other stores."""
         return cls.of(own, [own if number == store else 0 for number in range(count)])
 
     @classmethod
     def read(cls, text: str) -> Position:
-        """Read a position from its text. Raises ``InvalidArgument`` if the text is not a
-        position.
-        """
         try:
             parts = [int(part, 16) for part in text.split(".")]
         except ValueError:
@@ -255,13 +243,9 @@ class Position(int):
         return cls.of(max(parts), parts)
 
     def moved(self, store: int, own: int) -> Position:
-        """Return the position of a follower after it has read one more event of a store."""
         return Position.of(own, (*self.parts[:store], own, *self.parts[store + 1 :]))
 
     def has_reached(self, other: int) -> bool:
-        """Return whether a follower at this position has read the event at the position
-        ``other``.
-        """
         if isinstance(other, Position):
             parts = other.parts
         else:
@@ -434,9 +418,7 @@ def _is_whole(meta: object) -> bool:
 
 
 def as_recalled(columns: Sequence[Any]) -> RecalledKey:
-    """Return the entry of an idempotency key from database columns. If a column has a wrong type,
-    the entry has no events.
-    """
+    # If a column has a wrong type, the entry has no events.
     first_id, events, *rest = columns
     is_damaged = type(first_id) is not int or type(events) is not int
     return RecalledKey(*((-1, 0) if is_damaged else (first_id, events)), *rest)
@@ -447,7 +429,7 @@ _SOME_BYTES: Final = BYTES | {type(None)}
 
 
 def check_types(what: str, kinds: frozenset[type], columns: Iterable[Any]) -> None:
-    """Raise ``StoreDamaged`` if a column has another type, which happens only in a damaged file."""
+    # Only a damaged file has a column of another type.
     others = {*map(type, columns)} - kinds
     if others:
         raise StoreDamaged(
@@ -456,17 +438,14 @@ def check_types(what: str, kinds: frozenset[type], columns: Iterable[Any]) -> No
 
 
 def as_record(columns: Sequence[Any]) -> Record:
-    """Return a record from database columns. The last column, the name of the projection, may be
-    missing. Raises ``StoreDamaged`` if the record's version is not a number. A checksum covers the
-    remaining columns.
-    """
+    # A checksum covers the remaining columns.
     check_types("the version of a record of a projection", NUMBERS, columns[:1])
     return _new(Record, (*columns[:5], as_text(columns[5]) if len(columns) > 5 else ""))
 
 
 @lru_cache(1_000)  # there are few kinds and many rows
 def kind_name(kind: object) -> str:
-    """Return a kind as text. A damaged value gives a text that no checksum fits."""
+    # A damaged value gives a text that no checksum fits.
     if isinstance(kind, str):
         return kind
     if isinstance(kind, bytes):
@@ -480,10 +459,7 @@ _BYTES_OF_CONVERSATION = itemgetter(3, 5, 9, 13, 16, 17)
 
 
 def as_conversation(columns: Sequence[Any]) -> Conversation:
-    """Return a conversation from database columns. The last column, the id of the parent, may be
-    missing. Ids and texts are UTF-8 bytes in these columns. Raises ``StoreDamaged`` if a column has
-    another type, or if a time is impossible.
-    """
+    # Ids and texts are UTF-8 bytes in these columns.
     name_of_row = f"the row of conversation number {columns[0]}"
     check_types(name_of_row, _SOME_NUMBERS, _NUMBERS_OF_CONVERSATION(columns))
     check_types(name_of_row, _SOME_BYTES, _BYTES_OF_CONVERSATION(columns))
@@ -589,23 +565,18 @@ class Outcome(Struct, Generic[T], frozen=True):
 
 
 def utf8(text: str) -> bytes:
-    """Return a text in UTF-8. Lone surrogates stay, because an id may contain lone surrogates."""
+    # An id may contain lone surrogates.
     return text.encode("utf-8", "surrogatepass")
 
 
 def as_text(stored: object) -> str:
-    """Return a stored text. If the column has another type, as in a damaged file, return an empty
-    text.
-    """
+    # Only a damaged file has a column of another type.
     if type(stored) is bytes:
         return stored.decode("utf-8", "surrogatepass")
     return ""
 
 
 def new_store_uuid() -> str:
-    """Return a random UUID of version 4 as text.
-
-    ``uuid.uuid4`` is not called, because tests of other programs replace it to get known ids.
-    Opening a store must not use up one of these ids.
-    """
+    # Tests of other programs replace ``uuid.uuid4`` to get known ids, and opening a store must not
+    # use up one of these ids.
     return str(UUID(bytes=os.urandom(16), version=4))

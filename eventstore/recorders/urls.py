@@ -72,9 +72,6 @@ def as_url(place: str | os.PathLike[str]) -> str:
 
 
 def parse_url(url: str) -> Location:
-    """Return the location that ``url`` names. Raises ``InvalidOption``, with valid examples, if
-    ``url`` names no location.
-    """
     if url == MEMORY:
         return Location("memory", "", {})
     address, _, query = url.partition("?")
@@ -108,9 +105,6 @@ def parse_url(url: str) -> Location:
 
 
 def absolute_hint(path: str) -> str:
-    """Return a hint to write an absolute path, if the folder of this relative path exists only
-    below the root. Otherwise return an empty text.
-    """
     folder, name = os.path.split(os.path.relpath(path))
     if (
         not folder
@@ -126,7 +120,6 @@ def absolute_hint(path: str) -> str:
 
 
 def without_password(url: str) -> str:
-    """Return ``url`` without its password, for messages and logs."""
     url = re.sub(r"^(\w+://[^:/?#@]*):.*@(?=[^@]*$)", r"\1:***@", url)
     return re.sub(r"(?<=[?&]password=)[^&]*", "***", url)
 
@@ -136,7 +129,7 @@ def _options(
 ) -> tuple[dict[str, str], Sequence[str]]:
     """Check foldlog's options in a query. Return foldlog's options, and the remaining parts of the
     query. ``ours`` maps each option to its allowed values. None means that the option is a text or
-    a number. Messages show ``url``.
+    a number.
     """
     options: dict[str, str] = {}
     others = []

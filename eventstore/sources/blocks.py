@@ -38,7 +38,7 @@ _LEVEL: Final = 2
 
 
 class DamagedBlock(ValueError):
-    """These stored bytes are not a block."""
+    pass
 
 
 class Block(NamedTuple):
@@ -55,7 +55,6 @@ class Block(NamedTuple):
 
     @property
     def stop(self) -> int:
-        """The number after the last record."""
         return self.first + len(self.places) // 2
 
     def record(self, number: int) -> bytes:
@@ -71,7 +70,6 @@ class Block(NamedTuple):
         return self.hashes[place : place + HASH_BYTES]
 
     def numbers_of(self, hashes: Iterable[bytes]) -> list[int]:
-        """Return the numbers of the block's records that have one of these hashes."""
         searched = frozenset(hashes)
         return [
             number
@@ -85,9 +83,7 @@ class Block(NamedTuple):
         return Block(self.first, self.places[: 2 * count], self.hashes[: HASH_BYTES * count], raw)
 
     def since(self, number: int) -> Block:
-        """Return the part of the block from a record on, without the bytes directly before this
-        record.
-        """
+        # The bytes directly before the record are left out too.
         count = number - self.first
         if count == 0:
             return self
@@ -96,9 +92,7 @@ class Block(NamedTuple):
         return Block(number, places, self.hashes[HASH_BYTES * count :], self.raw[start:])
 
     def with_record(self, number: int, record: bytes) -> Block:
-        """Return the block with other bytes for a record. The record's hash does not change,
-        because the hash proves the imported bytes.
-        """
+        # The record's hash does not change, because the hash proves the imported bytes.
         index = 2 * (number - self.first)
         start, end = self.places[index : index + 2]
         growth = len(record) - (end - start)
@@ -108,18 +102,16 @@ class Block(NamedTuple):
         return Block(self.first, places, self.hashes, self.raw[:start] + record + self.raw[end:])
 
     def between(self) -> Iterator[bytes]:
-        """Yield the bytes before, between and after the records."""
         edges = iter((0, *self.places, len(self.raw)))
         return (self.raw[start:end] for start, end in zip(edges, edges, strict=True))
 
     def alone(self) -> Block:
-        """Return the block without the bytes between its records. White space may stay."""
+        # White space between the records may stay.
         if not any(part.strip() for part in self.between()):
             return self
         return of_records(self.first, self.records())._replace(hashes=self.hashes)
 
     def packed(self) -> tuple[bytes, bytes]:
-        """Return the index and the bytes of the block in their stored forms."""
         return pack(_steps_to(self.places).tobytes()) + self.hashes, pack(self.raw)
 
 
@@ -135,15 +127,11 @@ class AppendedIndex(NamedTuple):
     head: bytes
 
     def packed(self) -> bytes:
-        """Return the stored form of the index: 32 bytes for each record, and the head."""
         events = array("I", chain.from_iterable(self.made.values()))
         return events.tobytes() + self.places.tobytes() + self.hashes + self.head
 
 
 def unpacked_appended(first: int, count: int, index: bytes) -> AppendedIndex:
-    """Return the index of an appended block with ``count`` records. Raises ``DamagedBlock`` if the
-    size does not fit.
-    """
     pairs = 2 * array("I").itemsize * count
     end = 2 * pairs + HASH_BYTES * count
     if len(index) != end + len(GENESIS):
@@ -167,7 +155,6 @@ def joined(blocks: Sequence[Block]) -> Block:
 
 
 def of_records(first: int, records: Iterable[bytes], end: bytes = b"\n") -> Block:
-    """Return a block of records, with ``end`` after each record."""
     places = array("I")
     length = 0
     raw = list[bytes]()
@@ -181,9 +168,6 @@ def of_records(first: int, records: Iterable[bytes], end: bytes = b"\n") -> Bloc
 
 
 def unpacked_index(count: int, index: bytes) -> tuple[array[int], bytes]:
-    """Return the places and the hashes of a block with ``count`` records. Raises ``DamagedBlock``
-    if the sizes do not fit.
-    """
     split = len(index) - HASH_BYTES * count
     steps = array("I")
     steps.frombytes(unpack(index[:split]))
@@ -193,7 +177,7 @@ def unpacked_index(count: int, index: bytes) -> tuple[array[int], bytes]:
 
 
 def _steps_to(places: array[int]) -> array[int]:
-    """Return the distances between neighboring places, because small numbers compress well."""
+    # Small numbers such as distances compress well.
     return array("I", map(sub, places, (0, *places)))
 
 
@@ -202,9 +186,6 @@ def pack(data: bytes) -> bytes:
 
 
 def unpack(data: bytes) -> bytes:
-    """Return the bytes that were passed to ``pack``. Raises ``DamagedBlock`` if the bytes are
-    damaged.
-    """
     try:
         return _decompress(data, bufsize=_RATIO * len(data))
     except _ERRORS as error:
@@ -212,31 +193,25 @@ def unpack(data: bytes) -> bytes:
 
 
 def hash_of(record: bytes) -> bytes:
-    """Return the hash that identifies a record."""
     return sha256(record).digest()[:HASH_BYTES]
 
 
 def each_hash(hashes: bytes) -> list[bytes]:
-    """Split a byte string of hashes into the single hashes."""
     return [hashes[start : start + HASH_BYTES] for start in range(0, len(hashes), HASH_BYTES)]
 
 
 def chained(head: bytes, hashes: bytes) -> bytes:
-    """Return the head of the chain after the records with these hashes. The head does not depend on
-    the division of the records into blocks.
-    """
+    # The head does not depend on the division of the records into blocks.
     for start in range(0, len(hashes), HASH_BYTES):
         head = sha256(head + hashes[start : start + HASH_BYTES]).digest()
     return head
 
 
 def fingerprint_of(head: bytes) -> bytes:
-    """Return the fingerprint of all histories that begin with the records before this head."""
     return head[:HASH_BYTES]
 
 
 def shared(ours: bytes, theirs: bytes) -> int:
-    """Return the number of equal hashes at the beginning of two sequences of hashes."""
     if theirs.startswith(ours) or ours.startswith(theirs):
         return min(len(ours), len(theirs)) // HASH_BYTES
     pairs = zip(each_hash(ours), each_hash(theirs), strict=False)
@@ -246,8 +221,5 @@ def shared(ours: bytes, theirs: bytes) -> int:
 
 
 def changed_records(block: Block, redacted: Iterable[int] = ()) -> list[int]:
-    """Return the numbers of the records whose bytes differ from the imported bytes. Redacted
-    records are not checked.
-    """
     numbers = sorted(set(range(block.first, block.stop)).difference(redacted))
     return [number for number in numbers if hash_of(block.record(number)) != block.hash_of(number)]

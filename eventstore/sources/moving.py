@@ -29,8 +29,7 @@ def is_same_source(
     source: Database, target: Database, original: Conversation, copy: Conversation
 ) -> bool:
     """Return whether two conversations have equal records. In both conversations, the same records
-    must be redacted and the same records must have events. Cost: reading one row of each
-    conversation.
+    must be redacted and the same records must have events.
     """
     ours, theirs = (
         database.recorder.query(partial(_content_of, database, key))
@@ -151,7 +150,6 @@ def _first_to_copy(
 
 
 def _block_starts(database: Database, source: Source, reader: Reader) -> set[int]:
-    """Return the numbers of the first records of a source's own blocks."""
     return {first for first, _ in Sources(database, reader).indexes(source)}
 
 
@@ -163,9 +161,6 @@ def _put(
     blocks: list[Block],
     made: Made,
 ) -> Source:
-    """Write blocks, and the list of their events. Return the source that the target then has:
-    ``part``, which ends with these blocks, or the existing source if it is longer.
-    """
     writing, sources = _opened(transaction, target, conversation)
     existing = sources.settle(writing.key)
     if existing is not None:
@@ -200,9 +195,7 @@ def _put(
 
 
 def _rest_of_block(sources: Sources, existing: Source, last: Block) -> list[Block]:
-    """Return the part of a stored block after the end of ``last``. The stored block begins before
-    this end. The stored block will be deleted, and a kill must not lose its last records.
-    """
+    # The stored block will be deleted, and a kill must not lose its last records.
     stored = next(sources.own_blocks(existing, last.stop), None)
     if stored is None or stored.first >= last.stop:
         return []
@@ -216,9 +209,6 @@ def _rest_of_block(sources: Sources, existing: Source, last: Block) -> list[Bloc
 def _check_first_records(
     existing: Source | None, hashes: bytes, conversation: Conversation
 ) -> None:
-    """Raise ``HistoryDiverged`` if the target has other records than the original. ``hashes`` are
-    the hashes of the original's records.
-    """
     if existing is None:
         return
     if existing.head != chained(GENESIS, hashes[: HASH_BYTES * existing.records]):
@@ -226,9 +216,7 @@ def _check_first_records(
 
 
 def _has_all(existing: Source, original: Source) -> bool:
-    """Return whether a source in the target has all records, redactions and events of the original.
-    The source in the target may have further redactions and events.
-    """
+    # The source in the target may have further redactions and events.
     return (
         existing.head == original.head
         and existing.made >= original.made
@@ -239,9 +227,7 @@ def _has_all(existing: Source, original: Source) -> bool:
 def _keep_redactions(
     sources: Sources, existing: Source, part: Source, blocks: list[Block]
 ) -> tuple[Source, list[Block]]:
-    """Return the source and the blocks to write. A record that only the target redacted stays
-    redacted in these blocks.
-    """
+    # A record that only the target redacted stays redacted in the returned blocks.
     redacted = set(existing.redacted).difference(part.redacted)
     if not redacted:
         return part, blocks
@@ -276,9 +262,6 @@ def _refused_by(database: Database, conversations: Iterable[int], reader: Reader
 def _source_in_target(
     target: Database, conversation: Conversation, reader: Reader
 ) -> Source | None:
-    """Return the source of a conversation in the target. Raises ``ConversationErased``. Raises
-    ``HistoryDiverged`` if the target has another conversation with this id.
-    """
     existing = not_erased(target.find(reader, conversation.id, pending=True))
     if existing is None:
         return None
@@ -291,9 +274,6 @@ def _source_in_target(
 def _opened(
     transaction: Transaction, target: Database, conversation: Conversation
 ) -> tuple[WriteTransaction, SourcesToWrite]:
-    """Return the conversation in the target, and an object that writes the conversation's source.
-    If the target lacks the conversation, this function begins the conversation.
-    """
     existing = not_erased(target.find(transaction, conversation.id, pending=True))
     if existing is not None:
         writing = WriteTransaction(transaction, existing, target)
@@ -319,9 +299,6 @@ class RedactedRecords(NamedTuple):
 def find_redacted_records(
     database: Database, conversation: Conversation, event_ids: Iterable[int]
 ) -> RedactedRecords | None:
-    """Return the redacted records from which some events were made. Cost: reading the list of made
-    events, and one block for each record.
-    """
     wanted_ids = frozenset(event_ids)
 
     def read(reader: Reader) -> RedactedRecords | None:
@@ -342,9 +319,6 @@ def find_redacted_records(
 
 
 def redact_records(writing: WriteTransaction, redacted: RedactedRecords) -> None:
-    """Replace records of a copied source by their skeletons from the original source. Cost: writing
-    one block for each record.
-    """
     sources = SourcesToWrite.beside(writing)
     own = sources.settle(writing.key)
     if own is None:
@@ -372,8 +346,6 @@ def redact_records(writing: WriteTransaction, redacted: RedactedRecords) -> None
 
 
 def made_of(source: Database, conversation: Conversation) -> Made:
-    """Return the events of each record of a conversation."""
-
     def read(reader: Reader) -> Made:
         sources = Sources(source, reader)
         stored = sources.find_by_key(conversation.key)
@@ -408,9 +380,6 @@ def split_at_records(
 
 
 def note_made(writing: WriteTransaction, made: Made, version: int) -> None:
-    """Store that the events before ``version`` were made from these records, if the conversation
-    already has the records.
-    """
     sources = SourcesToWrite.beside(writing)
     source = sources.settle(writing.key) if made else None
     if source is None:
@@ -429,9 +398,6 @@ def note_made(writing: WriteTransaction, made: Made, version: int) -> None:
 
 
 def leave_alone(transaction: Transaction, database: Database, conversation: int) -> None:
-    """Copy the records of a source to all sources that share these records. Cost: copying the
-    shared records.
-    """
     sources = SourcesToWrite(database, transaction)
     source = sources.find_by_key(conversation)
     if source is None:
@@ -444,9 +410,6 @@ def leave_alone(transaction: Transaction, database: Database, conversation: int)
 def seal_again(
     transaction: Transaction, database: Database, conversation: int, key: DataKey | None
 ) -> None:
-    """Encrypt a stored source with this key. If ``key`` is None, store the source in plain form.
-    Cost: writing the source's blocks.
-    """
     sources = SourcesToWrite(database, transaction)
     source = sources.settle(conversation)
     if source is None:
@@ -458,9 +421,6 @@ def seal_again(
 
 
 def problems_of(database: Database, conversation: Conversation) -> Iterator[str]:
-    """Yield the problems of a conversation's records, as sentences. Cost: one hash of each
-    record.
-    """
     try:
         yield from _problems_of(database, conversation)
     except CorruptEvent as error:
@@ -502,7 +462,6 @@ def _problems_of(database: Database, conversation: Conversation) -> Iterator[str
 
 
 def _key_of(database: Database, conversation: str, reader: Reader) -> int | None:
-    """Return the key of a conversation if the conversation has a source, otherwise None."""
     state = database.find(reader, conversation, pending=True)
     if state is None or state.erasure is not None:
         return None
@@ -515,9 +474,6 @@ def _redacted_in(database: Database, source: Source, reader: Reader) -> set[int]
 
 
 def _pages(database: Database, source: Source, start: int) -> Iterator[list[Block]]:
-    """Yield the blocks of ``source`` from record ``start`` on, a few blocks in each read
-    transaction.
-    """
     while start < source.records:
 
         def read(reader: Reader, start: int = start) -> list[Block]:

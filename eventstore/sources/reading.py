@@ -21,9 +21,6 @@ _BLOCKS: Final = 8
 
 
 def blocks_of(database: Database, source: Source, start: int = 0) -> Iterator[Block]:
-    """Yield the blocks of a source from the block with record ``start`` on. Each read transaction
-    reads about a megabyte.
-    """
     while start < source.records:
 
         def read(reader: Any, start: int = start) -> list[Block]:
@@ -39,9 +36,6 @@ def blocks_of(database: Database, source: Source, start: int = 0) -> Iterator[Bl
 def own_blocks_with(
     database: Database, source: Source, is_wanted: Callable[[bytes], bool]
 ) -> Iterator[Block]:
-    """Yield the source's own blocks whose bytes ``is_wanted`` accepts, without shared blocks. Cost:
-    reading the bytes of all the source's own blocks, and the indexes of the yielded blocks.
-    """
     start = source.from_record
     while start < source.records:
 
@@ -55,7 +49,4 @@ def own_blocks_with(
 
 
 def about(source: Source) -> dict[str, Any]:
-    """Return ``Source.about`` as a dict: the origin of a source, and the data beside its
-    records.
-    """
     return dict(msgspec.json.decode(source.about)) if source.about else {}

@@ -47,11 +47,8 @@ _APPENDED: Final = 16
 _PAGE: Final = 8
 """The number of blocks that are read at once, about a megabyte."""
 MADE: Final = 64
-"""The number of records whose events are listed in one row."""
 _ROWS: Final = 4
-"""The number of rows that ``made_near`` reads."""
 _ASKED: Final = 1_000
-"""The number of fingerprints in one query."""
 _numbers = struct.Struct(">2q").pack
 
 
@@ -127,31 +124,21 @@ class Sources:
         self._keys: dict[int, DataKey | None] = dict(keys or {})
 
     def find_by_key(self, conversation: int, *, has_texts: bool = True) -> Source | None:
-        """Return the source of the conversation with this key, or None if the conversation was not
-        imported. If ``has_texts`` is False, the returned source has an empty ``about`` and empty
-        ``sums``, which is faster to read.
-        """
+        # An empty ``about`` and empty ``sums`` are faster to read.
         rows = self.reader.ask_sources("source", conversation)
         return self._source(rows[0], has_texts=has_texts) if rows else None
 
     def of(self, conversation: str) -> Source | None:
-        """Return the source of a conversation, or None if the conversation was not imported, or was
-        erased. Raises ``ConversationNotFound`` if the conversation does not exist.
-        """
         state = self.database.find(self.reader, conversation, pending=True)
         if state is None:
             raise ConversationNotFound(conversation)
         return self.find_by_key(state.key) if state.erasure is None else None
 
     def family(self, root: int) -> list[Source]:
-        """Return all sources with this root, sorted from the oldest to the newest."""
         keys = [key for (key,) in self.reader.ask_sources("family", root)]
         return [source for source in map(self.find_by_key, keys) if source is not None]
 
     def all(self, after: int = 0, limit: int = 500) -> list[Source]:
-        """Return at most ``limit`` sources with keys greater than ``after``, sorted by key. Raises
-        ``KeyUnavailable`` if the key of an encrypted source is missing.
-        """
         return [
             self._source(columns) for columns in self.reader.ask_sources("sources", after, limit)
         ]
@@ -170,9 +157,6 @@ class Sources:
                 )
 
     def name_of(self, conversation: int) -> str:
-        """Return the id of the conversation with this key, or an empty text if no conversation has
-        the key.
-        """
         state = self.reader.conversation(conversation)
         return "" if state is None else state.id
 
@@ -180,8 +164,7 @@ class Sources:
 
     def blocks(self, source: Source, start: int = 0) -> Iterator[Block]:
         """Yield the blocks from the block with record ``start`` on. Shared blocks come first. The
-        last shared block is cut at ``from_record``. Raises ``CorruptEvent`` at a damaged block.
-        Cost: reading the yielded blocks.
+        last shared block is cut at ``from_record``.
         """
         if start < source.from_record:
             parent = self.parent_of(source)
@@ -213,8 +196,7 @@ class Sources:
 
     def blocks_back(self, source: Source, number: int, count: int) -> list[Block]:
         """Return the last ``count`` blocks up to the block with record ``number``, in their order.
-        Return fewer blocks if earlier records are shared. Raises ``CorruptEvent`` at a damaged
-        block.
+        Return fewer blocks if earlier records are shared.
         """
         if number < source.from_record:
             parent = self.parent_of(source)
@@ -233,9 +215,6 @@ class Sources:
         return blocks[::-1]
 
     def hashes(self, source: Source) -> bytes:
-        """Return the hashes of all records as one byte string. Cost: reading the indexes of the
-        source's blocks.
-        """
         shared = b""
         parent = self.parent_of(source)
         if parent is not None:
@@ -243,23 +222,17 @@ class Sources:
         return b"".join([shared, *(hashes for _, hashes in self.indexes(source))])
 
     def parent_of(self, source: Source) -> Source | None:
-        """Return the source whose first records ``source`` shares, or None."""
         return None if source.parent is None else self.find_by_key(source.parent)
 
     def indexes(self, source: Source) -> Iterator[tuple[int, bytes]]:
-        """Yield, for each of the source's own blocks, the number of its first record and the hashes
-        of its records. Cost: reading the indexes of these blocks.
-        """
         key = source.conversation
         for first, count, encoding, index in self.reader.ask_sources("block_indexes", key):
             yield first, self._index(key, first, count, encoding, index).hashes
 
     def record(self, source: Source, number: int) -> bytes:
-        """Return the bytes of a record. Cost: reading one block."""
         return next(self.blocks(source, number)).record(number)
 
     def all_redacted(self, source: Source) -> set[int]:
-        """Return the numbers of the redacted records, including shared records."""
         numbers = set(source.redacted)
         parent = self.parent_of(source)
         if parent is not None:
@@ -268,9 +241,7 @@ class Sources:
         return numbers
 
     def redacted_hashes(self, root: int) -> set[bytes]:
-        """Return the hashes of the redacted records of a family. An import stores only the
-        skeletons of these records.
-        """
+        # An import stores only the skeletons of redacted records.
         redacted = set[bytes]()
         for source in self.family(root):
             if not source.redacted:
@@ -285,9 +256,6 @@ class Sources:
     # -- events of records
 
     def made(self, source: Source) -> dict[int, tuple[int, int]]:
-        """Return the events of each record, including shared records. Cost: reading a few bytes for
-        each record.
-        """
         made: dict[int, tuple[int, int]] = {}
         parent = self.parent_of(source)
         if parent is not None:
@@ -299,7 +267,7 @@ class Sources:
 
     def made_near(self, source: Source, event_id: int) -> Near:
         """Return the events of the record from which this event was made, and the events of some
-        following records. Shared records are included. Cost: reading a few rows.
+        following records. Shared records are included.
         """
         key = source.conversation
         rows = self.reader.ask_sources("made_near", key, event_id, _ROWS)
@@ -321,7 +289,7 @@ class Sources:
 
     def records_before(self, source: Source, version: int) -> int:
         """Return the number of records that were complete at a version. A record is complete if all
-        its events have ids below the version. Cost: reading a few rows.
+        its events have ids below the version.
         """
         # Go back record by record, because the last records may have events after the version.
         while version:
@@ -338,7 +306,6 @@ class Sources:
     def _made_in(
         self, conversation: int, rows: Iterable[Sequence[Any]]
     ) -> tuple[dict[int, tuple[int, int]], dict[int, tuple[int, int]]]:
-        """Return the events of records from rows of ``made``, and from appended blocks."""
         in_rows: dict[int, tuple[int, int]] = {}
         in_blocks: dict[int, tuple[int, int]] = {}
         for first, count, encoding, data in rows:
@@ -354,33 +321,24 @@ class Sources:
     # -- places
 
     def places(self, place: bytes) -> list[Place]:
-        """Return the imported states of a place, from the oldest to the newest."""
         return [Place(*columns) for columns in self.reader.ask_sources("places", place)]
 
     def places_of(self, conversation: int) -> list[tuple[bytes, Place]]:
-        """Return the places from which this conversation was imported, with the imported states of
-        these places.
-        """
         rows = self.reader.ask_sources("places_of", conversation)
         return [(place, Place(conversation, *columns)) for place, *columns in rows]
 
     def is_refused(self, fingerprint: bytes) -> bool:
-        """Return whether an erasure refuses this fingerprint of a source or a place."""
         return bool(self.refused_among([fingerprint]))
 
     def refuse_any(self) -> bool:
         return bool(self.reader.ask_sources("first_refused"))
 
     def refused_of(self, conversation: int) -> list[bytes]:
-        """Return the fingerprints that the store refuses because of a conversation."""
         return [
             fingerprint for (fingerprint,) in self.reader.ask_sources("refused_of", conversation)
         ]
 
     def refused_among(self, hashes: Iterable[bytes]) -> set[bytes]:
-        """Return the subset of ``hashes`` that the store refuses: hashes of redacted records, or
-        fingerprints of erased sources. Cost: one query for each thousand hashes.
-        """
         remaining = iter(hashes)
         refused = set[bytes]()
         while page := b"".join(islice(remaining, _ASKED)):
@@ -447,7 +405,6 @@ class Sources:
     def _index(
         self, conversation: int, first: int, count: int, encoding: int, data: bytes
     ) -> AppendedIndex:
-        """Return the index of a stored block. Raises ``CorruptEvent`` if the block is damaged."""
         index = self._opened(conversation, encoding, b"places", first, data)
         try:
             if encoding & _APPENDED:
@@ -510,16 +467,12 @@ class SourcesToWrite(Sources):
         return source
 
     def settle_family(self, root: int) -> list[Source]:
-        """Call ``settle`` for all sources with this root, and return them from the oldest to the
-        newest.
-        """
         family = self.family(root)
         for source in family:
             self.settle(source.conversation)
         return family
 
     def put(self, source: Source) -> None:
-        """Write a source. It replaces the stored source of its conversation."""
         key = source.conversation
         texts = (source.about, source.sums)
         names = (b"about", b"sums")
@@ -542,13 +495,9 @@ class SourcesToWrite(Sources):
         )
 
     def set_progress(self, source: Source, records: int, made: int, head: bytes) -> None:
-        """Write the number of records of a source, the number of records with events, and the
-        head.
-        """
         self.reader.write_sources("set_progress", records, made, head, source.conversation)
 
     def put_blocks(self, source: Source, blocks: Iterable[Block]) -> None:
-        """Write blocks. A new block replaces the stored block that begins with the same record."""
         key = source.conversation
         for block in blocks:
             index, body = block.packed()
@@ -562,9 +511,6 @@ class SourcesToWrite(Sources):
             )
 
     def append_block(self, conversation: int, block: Block, made: Made, head: bytes) -> None:
-        """Append a block to a source whose records all have events. One row contains the records,
-        the list of their events, and the head after the last record.
-        """
         index = AppendedIndex(block.places, block.hashes, made, head).packed()
         self.reader.write_sources(
             "put_block",
@@ -577,7 +523,6 @@ class SourcesToWrite(Sources):
         )
 
     def delete_blocks(self, conversation: int, start: int, stop: int) -> None:
-        """Delete the blocks that begin at record ``start`` or later, but before ``stop``."""
         self.reader.write_sources("delete_blocks_between", conversation, start, stop)
 
     def join_blocks(self, source: Source, blocks: Sequence[Block], whole: Block) -> None:
@@ -585,16 +530,10 @@ class SourcesToWrite(Sources):
         self.put_blocks(source, [whole])
 
     def join_last(self, source: Source, first: int) -> None:
-        """Join the last blocks of a source, from the block with record ``first`` on. Cost: reading
-        and writing the joined blocks.
-        """
         blocks = list(self.own_blocks(source, first))
         self.join_blocks(source, blocks, joined(blocks))
 
     def leave_parent(self, source: Source) -> None:
-        """Copy to a source the records that it shares with its parent, and the list of their
-        events. Cost: copying the shared records.
-        """
         shared = source._replace(records=source.from_record)
         blocks = [block for block in self.blocks(shared) if block.first < source.from_record]
         made = {
@@ -609,9 +548,6 @@ class SourcesToWrite(Sources):
         self.put(detached)
 
     def put_made(self, source: Source, made: Made) -> None:
-        """Write a list of the events of some records, in the order of the records. A new row
-        replaces the stored row that begins with the same event.
-        """
         remaining = iter(made.items())
         while page := [*islice(remaining, MADE)]:
             numbers = array("I")
@@ -623,13 +559,9 @@ class SourcesToWrite(Sources):
             )
 
     def clear_made(self, source: Source) -> None:
-        """Delete the list of the events of the source's own records, before the list is written
-        again.
-        """
         self.reader.write_sources("delete_made", source.conversation)
 
     def put_place(self, place: bytes, state: Place) -> None:
-        """Write the state that a place had at its import."""
         self.reader.write_sources("put_place", place, *state)
 
     def refuse(self, conversation: int, fingerprints: Iterable[bytes]) -> None:
@@ -640,7 +572,6 @@ class SourcesToWrite(Sources):
             self.reader.write_sources("put_refused", fingerprint, conversation)
 
     def allow(self, fingerprint: bytes) -> None:
-        """Allow an erased source to be imported again."""
         self.reader.write_sources("allow", fingerprint)
 
     def _encoding(self, conversation: int) -> int:

@@ -141,7 +141,6 @@ class Lifetimes:
         raise NoSuchEvent(self.conversation, event_id, self.version)
 
     def __iter__(self) -> Iterator[Lifetime]:
-        """Yield all lifetimes: first the lifetimes of events, then the lifetimes of summaries."""
         yield from self.events
         yield from self.summaries.values()
 

@@ -29,7 +29,6 @@ from foldlog.projections.units import UnitsSoFar, fit_positions, is_unseen, unit
 from foldlog.projections.v0_dialect import insert_register
 
 Count = Callable[[Event], int]
-"""A function that returns the number of tokens of an event."""
 
 
 class LifetimesFold:
@@ -108,7 +107,6 @@ class LifetimesFold:
         )
 
     def _show(self, plain: Sequence[Event], version: int) -> None:
-        """Continue to ``version`` with events that only join the end of the View."""
         count_before = len(self._state.items)
         self._state = resume(self._state, plain, version).state
         items = self._state.items[:]
@@ -180,17 +178,12 @@ class LifetimesFold:
         return members
 
     def _continues(self, loop: Sequence[int], members: Sequence[int]) -> bool:
-        """Return whether a response is the end of a loop that is sent up to this response. Sending
-        the response then changes nothing else in the loop.
-        """
+        # If a loop is sent up to a response, sending the response changes nothing else in the loop.
         if loop[-len(members) :] != members:
             return False
         return loop[0] == members[0] or self._is_sent(loop[-len(members) - 1])
 
     def _follows_text(self, index: int) -> bool:
-        """Return whether the item at ``index`` ends the newest loop, directly after a text of the
-        agent.
-        """
         loop = self._units.last_loop
         return len(loop) > 1 and loop[-1] == index and type(self._state.items[loop[-2]]) is Message
 
@@ -198,7 +191,6 @@ class LifetimesFold:
         return self._open[self._state.items[index].id].is_sent
 
     def _change(self, event: Event) -> None:
-        """Fold in a structural event, and compare the Views before and after this event."""
         before = self._state.events
         version = event.id + 1
         if isinstance(event, Retraction):
@@ -243,9 +235,6 @@ class LifetimesFold:
         self._send_fit(version, after)
 
     def _explain_hidden(self, earlier: int, version: int) -> None:
-        """Record the events that are hidden for another reason after a retraction to the version
-        ``earlier``.
-        """
         for event_id in self._closed.keys() - self._open.keys():
             life = self._lifetime(event_id)
             former_moment = life.at(earlier)
@@ -278,7 +267,6 @@ class LifetimesFold:
         )
 
     def _send_fit(self, version: int, events: Sequence[Event]) -> None:
-        """Record which of the ``events`` of a whole View a model is sent from this version on."""
         if self._state.register is None:
             view_units = self._units.units()
         else:
@@ -297,8 +285,6 @@ def _departure(event: Event) -> Departure:
 
 
 class _OpenSpan(msgspec.Struct, gc=False):
-    """A span that has not ended yet, as in ``Span``."""
-
     start: int
     sent: tuple[int, ...] = ()
     place: int | None = None
@@ -306,13 +292,9 @@ class _OpenSpan(msgspec.Struct, gc=False):
 
     @property
     def is_sent(self) -> bool:
-        """Whether a model is sent the event at the newest version."""
         return len(self.sent) % 2 == 1  # entering and leaving the prompt alternate
 
     def send(self, version: int, *, sent: bool) -> None:
-        """Record that from this version on, a model is sent the event or is no longer sent the
-        event.
-        """
         if sent != self.is_sent:
             self.sent += (version,)
 
@@ -329,18 +311,13 @@ class _Order:
 
     def __init__(self) -> None:
         self.places: dict[int, int] = {}
-        """The place of each summary in the present View."""
         self._after: dict[tuple[int, int], list[tuple[int, int]]] = {}
         """For each place of an event or a summary, the summaries directly after it, with their
         places.
         """
         self._count: Counter[int] = Counter()
-        """The number of places of each summary."""
 
     def put(self, summary: int, after: int | None) -> int:
-        """Put a summary directly after another item of the present View, before summaries of
-        earlier Views at that place. Return the number of the summary's place.
-        """
         place = self._count[summary]
         self.places[summary] = place
         self._count[summary] += 1
@@ -349,9 +326,6 @@ class _Order:
         return place
 
     def all(self) -> tuple[Standing, ...]:
-        """Return each summary with the event before it, in the order in which Views show the
-        summaries.
-        """
         standings: list[Standing] = []
         for anchor in sorted(anchor for anchor in self._after if anchor[0] >= NOT_RECORDED):
             # Depth first, because a summary is followed by the summaries that come directly after

@@ -42,7 +42,6 @@ def system_prompt(events: Sequence[Event]) -> str:
 
 
 def messages_of(turns: Iterable[MessageTurn], *, opening: bool) -> MessageList:
-    """Return the messages of ``turns``. User and assistant alternate, and the user comes first."""
     messages = MessageList(opening=opening)
     for turn in turns:
         if turn.role == "user":
@@ -69,7 +68,7 @@ def mark_cached(
     """Mark four points up to which the server shall cache the prompt. The first point is the first
     part of the prompt, and the second point is the last summary. Both stay when other events are
     forgotten. The third point is the end of the former prompt, directly before the last answer. The
-    fourth point is the end of this prompt. ``shared`` contains the originals of the messages.
+    fourth point is the end of this prompt.
     """
     summaries = {
         position for position, event in enumerate(events) if type(event) is CondensationSummary
@@ -106,9 +105,7 @@ def cut_trailing_space(messages: Sequence[Part]) -> None:
 
 
 def _blocks(part: Part) -> Sequence[Part]:
-    """Return the blocks of a part of an answer. If the part contains the blocks that the server
-    sent, return these blocks.
-    """
+    # The blocks that the server sent must be sent back unchanged.
     sent_blocks = None if part["type"] == "text" else part.get("blocks")
     return sent_blocks or [_block(part)]
 
@@ -140,7 +137,7 @@ def _block(part: Part) -> Part:
 
 
 def _document(part: Part, mark: Part) -> Part:
-    """Return a file as a document. Anthropic's server accepts PDFs and texts."""
+    # Anthropic's server accepts PDFs and texts.
     file: File = part["file"]
     source: Part
     if (text := file.text) is not None and not is_blank(text):
@@ -176,9 +173,8 @@ def _tool_use(call: PairedCall) -> Part:
 
 
 def _number(text: str) -> float | str:
-    """Return the value of a number in JSON. A number that is too large for a float stays a text.
-    Most JSON parsers would read it as infinity, which JSON cannot write.
-    """
+    # Most JSON parsers would read a number that is too large for a float as infinity, which JSON
+    # cannot write. Such a number stays a text.
     value = float(text)
     if math.isinf(value):
         return text
@@ -187,9 +183,8 @@ def _number(text: str) -> float | str:
 
 
 def _tool_result(call: PairedCall, moved: list[Part]) -> Part:
-    """Return the result of a call. The result of a failed call may contain only texts, so its
-    images and files are moved to ``moved``.
-    """
+    # The result of a failed call may contain only texts, so its images and files are moved to
+    # ``moved``.
     failed = call.observation.is_error
     if failed:
         parts = without_pictures(call.result, moved, "the failed call")

@@ -26,9 +26,6 @@ _CACHE_MARKS_MAX = 4
 
 
 def messages_of(turns: Iterable[MessageTurn], dialect: Dialect, *, opening: bool) -> MessageList:
-    """Return the messages of ``turns`` in the dialect ``openai``, ``openai-reasoning`` or
-    ``litellm``.
-    """
     plain = dialect != "litellm"
     messages = MessageList(opening=opening and not plain, content_of=partial(_content, plain=plain))
     for turn in turns:
@@ -53,10 +50,8 @@ def messages_of(turns: Iterable[MessageTurn], dialect: Dialect, *, opening: bool
 
 
 def _content(parts: list[Part] | str | None, plain: bool) -> str | list[Part] | None:
-    """Return parts in a form that the server accepts. If possible, return one text, because many
-    simple servers accept parts only in a user's message. The providers of litellm accept marks for
-    the cache only in parts.
-    """
+    # Many simple servers accept parts only in a user's message, so one text is best. The providers
+    # of litellm accept marks for the cache only in parts.
     if parts is None or isinstance(parts, str):
         return parts
     if len(parts) == 1 and parts[0].keys() == {"type", "text"} and parts[0]["type"] == "text":
@@ -80,9 +75,7 @@ def _tool_call(call: PairedCall, plain: bool) -> Part:
 
 
 def _thought(turn: MessageTurn, dialect: Dialect) -> Part:
-    """Return the field with the model's thinking for the model's message. Models that think between
-    calls must get their thinking back unchanged.
-    """
+    # Models that think between calls must get their thinking back unchanged.
     if dialect == "litellm":
         blocks = signed(turn.thinking)
         return {"thinking_blocks": blocks} if blocks else {}
@@ -110,18 +103,16 @@ def _result(call: PairedCall, moved: list[Part], plain: bool) -> Part:
 
 
 def text_of_empty_result(observation: Observation) -> str:
-    """Return the text for an empty result. Some servers refuse an empty text, and a model would
-    read the empty result of a failed call as a success.
-    """
+    # Some servers refuse an empty text, and a model would read the empty result of a failed call as
+    # a success.
     if observation.is_error:
         return "(it failed and said nothing)"
     return "(no output)"
 
 
 def call_id_of(call: PairedCall, length_max: int | None) -> str:
-    """Return the id of a call. OpenAI's servers limit the length of ids. litellm puts data into
-    some longer ids, and these ids must not change.
-    """
+    # OpenAI's servers limit the length of ids. litellm puts data into some longer ids, and these
+    # ids must not change.
     call_id = sendable(call.id)
     if length_max is None or len(call_id) <= length_max:
         return call_id
@@ -129,7 +120,7 @@ def call_id_of(call: PairedCall, length_max: int | None) -> str:
 
 
 def matching(name: str, length_max: int) -> str:
-    """Return a name or id that servers accept. It contains only letters, digits, ``_`` and ``-``.
+    """Return a name or id that servers accept, with only letters, digits, ``_`` and ``-``.
     Different names stay different.
     """
     if _NAME.fullmatch(name) and len(name) <= length_max:
@@ -151,7 +142,6 @@ _OTHERS = re.compile(r"[^a-zA-Z0-9_-]+")
 
 
 def signed(thinking: Iterable[Part]) -> list[Part]:
-    """Return the thinking blocks that a model accepts: signed blocks and redacted blocks."""
     return [
         {key: block[key] for key in keys}
         for block in thinking
@@ -160,9 +150,7 @@ def signed(thinking: Iterable[Part]) -> list[Part]:
 
 
 def _is_whole(block: Part, keys: Sequence[str]) -> bool:
-    """Return whether the block has its signature and can be sent unchanged. A model refuses a block
-    without its signature.
-    """
+    # A model refuses a block without its signature.
     values = [block.get(key) for key in keys]
     return bool(values[-1]) and all(
         isinstance(value, str) and sendable(value) == value for value in values
@@ -197,9 +185,7 @@ def _plain_part(part: Part) -> Part:
 
 
 def _part_of_litellm(part: Part) -> Part:
-    """Return a part in litellm's form. In this form, a file may have an address instead of an
-    id.
-    """
+    # In litellm's form, a file may have an address instead of an id.
     if part["type"] != "file":
         if part["type"] in ("text", "image_url", "input_audio", "video_url"):
             return part
@@ -217,9 +203,7 @@ def _part_of_litellm(part: Part) -> Part:
 
 
 def limit_cache_marks(messages: Iterable[Part]) -> None:
-    """Remove all marks for the prompt cache except the last four, because servers refuse more than
-    four marks.
-    """
+    # Servers refuse more than four marks.
     contents = (message["content"] for message in messages)
     parts = (part for content in contents if isinstance(content, list) for part in content)
     for part in [part for part in parts if "cache_control" in part][:-_CACHE_MARKS_MAX]:

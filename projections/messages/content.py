@@ -19,7 +19,6 @@ IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 """The media types that both OpenAI's and Anthropic's servers accept as images."""
 
 PDF = "application/pdf"
-"""The media type of files that every server accepts."""
 
 _TEXTS = (
     "title",
@@ -45,7 +44,7 @@ _BEGINNINGS = (
 
 
 def sendable(text: str) -> str:
-    """Return a text that can be sent. A lone half of a surrogate pair becomes a question mark."""
+    # A lone half of a surrogate pair becomes a question mark.
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
@@ -66,9 +65,6 @@ def as_json(value: Any) -> str:
 
 
 def is_blank(text: str) -> bool:
-    """Return whether a text is empty or only white space. Cost: reading the white space at the
-    beginning of the text.
-    """
     return not text or text.isspace()
 
 
@@ -125,9 +121,6 @@ def with_texts(
 
 
 def _bytes_field(part: Mapping[str, Any]) -> str | None:
-    """Return the name of the field with the bytes of a file, for a part of this kind. Return None
-    if the part is a text.
-    """
     if "file_data" in part:
         return "file_data"
     return None if part.get("type") == "text" else "data"
@@ -198,7 +191,6 @@ def says_something(content: Content) -> bool:
 
 
 def _image(part: Mapping[str, Any]) -> Part:
-    """Return an image in OpenAI's shape. The image may be in Anthropic's shape."""
     source = part.get("source")
     if isinstance(source, Mapping):
         part = {"image_url": {"url": _url_of(source) or source.get("url")}}
@@ -216,9 +208,7 @@ def _image(part: Mapping[str, Any]) -> Part:
 
 
 class File(NamedTuple):
-    """A file in a message: its media type and base64, its address, or the id that its server gave
-    it. Unknown fields are empty texts.
-    """
+    """A file in a message. Unknown fields are empty texts."""
 
     name: str
     media_type: str
@@ -228,7 +218,6 @@ class File(NamedTuple):
 
     @property
     def text(self) -> str | None:
-        """The text of a text file, or None for a file of another type."""
         if not self.media_type.startswith("text/"):
             return None
         try:
@@ -258,16 +247,13 @@ class File(NamedTuple):
         return {"text": self.named(taken)["text"]}
 
     def named(self, taken: str) -> Part:
-        """Return a text in place of the file, for a server that accepts only ``taken``."""
         label = " ".join(filter(None, ("file", self.name or self.url or self.id)))
         kind = self.media_type or "its address or id"
         return text_part(f"[{label}: {kind} cannot be sent to this server; it takes {taken}]")
 
 
 def _file(part: Mapping[str, Any]) -> list[Part]:
-    """Return a part whose ``file`` is a ``File``, made from OpenAI's form or Anthropic's form. If
-    the file consists of blocks, return the blocks as parts.
-    """
+    # If the file consists of blocks, the blocks become parts.
     source = part.get("source")
     fields = part.get("file", part)
     if isinstance(source, Mapping):
@@ -296,9 +282,6 @@ def _file(part: Mapping[str, Any]) -> list[Part]:
 
 
 def _url_of(fields: Mapping[str, Any]) -> str:
-    """Return the data URL of the bytes of a file, or of Anthropic's source. Return an empty text if
-    there are no bytes.
-    """
     data = fields.get("file_data", fields.get("data"))
     media_type = fields.get("media_type")
     if "file_data" in fields:
@@ -316,7 +299,6 @@ def _url_of(fields: Mapping[str, Any]) -> str:
 
 
 def data_url(data: bytes, media_type: object = None) -> str:
-    """Return bytes as a data URL. If their media type is missing, the first bytes determine it."""
     kind = media_type if isinstance(media_type, str) else _media_type(data)
     return f"data:{kind};base64,{_base64(data)}"
 
@@ -350,7 +332,6 @@ def _base64(data: bytes) -> str:
 
 
 def _media_type(data: bytes) -> str:
-    """Return the media type of these bytes, or the type for arbitrary bytes."""
     if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
         return "image/webp"
     return next(
@@ -360,9 +341,6 @@ def _media_type(data: bytes) -> str:
 
 
 def image_url_of(part: Mapping[str, Any]) -> str | None:
-    """Return the address of an image that a server can read itself: a web address, or data of an
-    accepted type. Return None for any other part.
-    """
     if part.get("type") != "image_url":
         return None
     url: str = part["image_url"]["url"]
@@ -372,9 +350,6 @@ def image_url_of(part: Mapping[str, Any]) -> str | None:
 
 
 def data_of(url: str) -> tuple[str, str]:
-    """Return the media type and the base64 text of a data URL, or two empty texts for any other
-    URL.
-    """
     head, comma, data = url.partition(";base64,")
     if comma and head.startswith("data:") and data:
         return (head[5:].lower(), data)

@@ -56,7 +56,6 @@ class MessageList:
         self.starts: list[_Start] = []
 
     def begin_reply(self, turn: MessageTurn) -> None:
-        """Mark the next message as the beginning of a reply of the model."""
         self._start = None if self._opening else turn.start
 
     def add(self, message: Part, positions: tuple[int, ...]) -> None:
@@ -90,7 +89,7 @@ class MessageList:
         self._start = None
 
     def finish(self) -> list[Rendered]:
-        """Return the messages. Add no message after this call."""
+        # No message may be added after this call.
         if self._content_of is not None:
             for message, _ in self._messages:
                 message["content"] = self._content_of(message["content"])
@@ -137,9 +136,7 @@ class Rendering:
         self._fit = fit
 
     def _go_on(self, events: Sequence[Event], fit: Sequence[int], same: int) -> bool:
-        """Render the messages again from the last start at or before the event ``same``. If the
-        reply at this start is empty now, return False, because no message begins there any more.
-        """
+        # A reply that is empty now has no message at its start any more.
         while self._starts and self._starts[-1].position > same:
             self._starts.pop()
         start = self._starts.pop() if self._starts else _Start(0, 0)
@@ -158,7 +155,6 @@ class Rendering:
 
 
 def _alike(former: Sequence[Any], others: Sequence[Any]) -> int:
-    """Return the number of equal items at the beginning of both sequences."""
     length = len(former)
     if former == others[:length]:
         return length

@@ -25,9 +25,7 @@ _REASONING = ("type", "id", "summary", "content", "encrypted_content")
 
 
 def messages_of(turns: Iterable[MessageTurn]) -> MessageList:
-    """Return the items of ``turns``. The items of a response come before the results of its
-    calls.
-    """
+    # The items of a response come before the results of its calls.
     items = MessageList()
     for turn in turns:
         if turn.role == "user":
@@ -57,9 +55,7 @@ def messages_of(turns: Iterable[MessageTurn]) -> MessageList:
 
 
 def _message_of(role: str, parts: list[Part], moved: list[Part]) -> list[Part]:
-    """Return the message of the model or the system. Such a message may contain only texts, so its
-    images and files are added to ``moved``.
-    """
+    # Such a message may contain only texts, so its images and files are added to ``moved``.
     # A compaction is a separate item.
     own = [
         part for part in parts if part["type"] != "compaction" or "encrypted_content" not in part
@@ -69,9 +65,7 @@ def _message_of(role: str, parts: list[Part], moved: list[Part]) -> list[Part]:
 
 
 def _reasoning(thinking: Iterable[Part]) -> list[Part]:
-    """Return the reasoning items of the model's thinking. The server accepts a reasoning item only
-    with an id and a summary.
-    """
+    # The server accepts a reasoning item only with an id and a summary.
     return [
         copied({key: item[key] for key in _REASONING if item.get(key) is not None})
         for item in thinking
@@ -82,9 +76,7 @@ def _reasoning(thinking: Iterable[Part]) -> list[Part]:
 
 
 def _custom(action: Action) -> str | None:
-    """Return the text that the model wrote for a custom tool, or None for the call of a function. A
-    custom tool accepts any text.
-    """
+    # A custom tool accepts any text.
     arguments = action.arguments if "custom_tool" in action.meta else None
     if isinstance(arguments, dict) and isinstance(arguments.get("input"), str):
         return sendable(arguments["input"])

@@ -61,7 +61,6 @@ class MessageTurn(NamedTuple):
 
 
 def checked(dialect: str) -> Dialect:
-    """Return ``dialect`` as a ``Dialect``. Raises ``ValueError`` if no dialect has this name."""
     if dialect not in DIALECTS:
         raise InvalidArgument(f"unknown dialect {dialect!r}; use {', '.join(map(repr, DIALECTS))}")
     return dialect
@@ -138,16 +137,12 @@ def turns(
 
 
 def _start(shown: Sequence[Event], index: int) -> int | None:
-    """Return the index of the reasoning before a reply, or the reply's own index. Return None if an
-    earlier event stays with the reply.
-    """
     while index and is_unseen(shown[index - 1]):
         index -= 1
     return None if index and shown[index - 1].stays_with_next else index
 
 
 def words_of(event: Any) -> Content:
-    """Return the text or the parts of an event that a model is sent."""
     if isinstance(event, Annotation):
         return f"{event.name}:\n{as_json(event.data)}"
     content: Content = event.thought if isinstance(event, Action) else getattr(event, "content", "")
@@ -155,7 +150,6 @@ def words_of(event: Any) -> Content:
 
 
 def _reasoning(shown: Sequence[Event]) -> dict[int, tuple[dict[str, Any], ...]]:
-    """Return the reasoning items that stay with a later event, by the index of the later event."""
     items_by_index: dict[int, tuple[dict[str, Any], ...]] = {}
     items: tuple[dict[str, Any], ...] = ()
     for index, event in enumerate(shown):
@@ -170,13 +164,9 @@ def _reasoning(shown: Sequence[Event]) -> dict[int, tuple[dict[str, Any], ...]]:
 
 
 def _groups(shown: Sequence[Event], responses: Sequence[ParallelCalls]) -> list[list[int]]:
-    """Return the indices of the events of each message. The texts and calls of one reply are one
-    message, and any other event is a message of its own.
-
-    A reply stays one message even if results, or texts of the user, came between its events. The
-    model wrote the whole reply before any of its calls had a result. A model that thought in a
-    reply refuses a second message without the thinking.
-    """
+    # A reply stays one message even if results, or texts of the user, came between its events: the
+    # model wrote the whole reply before any of its calls had a result. A model that thought in a
+    # reply refuses a second message without the thinking.
     groups: list[list[int]] = []
     reply: list[int] = []
     calls: int | None = None
@@ -227,9 +217,6 @@ _STRICT = json.JSONEncoder(ensure_ascii=False, default=said, allow_nan=False)
 
 
 def _call_id(action: Action, used: dict[str, int], position: int) -> str:
-    """Return the action's own call id. If the call id is missing or ``used``, return a new id. The
-    returned id is added to ``used``.
-    """
     call_id = action.call_id or f"call_{action.id}"
     while call_id in used:
         if call_id == action.call_id:

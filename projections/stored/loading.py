@@ -54,9 +54,6 @@ class StoredPast:
         self._versions = sorted(self._records)
 
     def at(self, version: int) -> ViewFold:
-        """Return the fold at a version. Cost: reading the events of the fold's View, and the events
-        after the last revision before the version.
-        """
         loaded = load_revision(self._reading, version, self)
         folded = EMPTY_FOLD if loaded is None else loaded[0]
         for folded_further, _ in fold_log(self._reading, folded, version, self):
@@ -70,15 +67,11 @@ class StoredPast:
         return revision
 
     def keep(self, record: Record) -> None:
-        """Remember a revision that was just made, and may not be stored yet."""
         if record.version not in self._records:
             self._records[record.version] = record
             insort(self._versions, record.version)
 
     def record_at(self, version: int) -> Record | None:
-        """Return the last revision at or before a version, or None before the first structural
-        event.
-        """
         index = bisect_right(self._versions, version)
         own = self._records[self._versions[index - 1]] if index else None
         if self._stored and self._reading.structural:
@@ -93,9 +86,6 @@ class StoredPast:
 def fold_events(
     start: ViewFold, events: Sequence[Event], past: StoredPast
 ) -> tuple[ViewFold, list[Record]]:
-    """Fold in ``events``, which follow ``start`` without a gap. Return the fold, and the revisions
-    of the structural events among ``events``.
-    """
     changes = [event for event in events if event.shown or is_structural(event)]
     return fold_on(start, changes, start.version + len(events), past)
 
@@ -103,11 +93,9 @@ def fold_events(
 def fold_log(
     reading: ReadTransaction, start: ViewFold, version: int, past: StoredPast
 ) -> Iterator[tuple[ViewFold, list[Record]]]:
-    """Continue the fold from ``start`` to ``version``. Yield the fold after each chunk, with the
-    revisions of the chunk.
-
-    A chunk costs one pass over the View. Chunks grow with the View, so all chunks together cost at
-    most one pass over the events.
+    """Yield the fold after each chunk of events, with the revisions of the chunk. A chunk costs one
+    pass over the View. Chunks grow with the View, so all chunks together cost at most one pass over
+    the events.
     """
     folded = start
     while folded.state.version < version:
@@ -123,9 +111,6 @@ def fold_log(
 
 
 def fold_whole(reading: ReadTransaction) -> tuple[ViewFold, list[Record]]:
-    """Fold the log from its first event, without any stored revision. Return the fold, and all
-    revisions.
-    """
     folded = EMPTY_FOLD
     records = list[Record]()
     for folded_further, chunk_records in fold_log(
@@ -157,9 +142,8 @@ def load_revision(
 
 
 def stored_revision(version: int, past: StoredPast) -> tuple[int, Revision] | None:
-    """Return the last revision at or before a version, with the revision's own version. Before the
-    first structural event, return an empty revision of version 0. Return None if another version of
-    the code made the stored revision, or if it is unreadable.
+    """Return the last revision at or before a version, with its own version. Return None if another
+    version of the code made it, or if it is unreadable.
     """
     record = past.record_at(version)
     if record is None:
@@ -173,9 +157,7 @@ def stored_revision(version: int, past: StoredPast) -> tuple[int, Revision] | No
 
 
 def returned_record(retraction: Retraction, past: StoredPast) -> Record | None:
-    """Return the revision after a retraction, or None if an earlier revision is missing. The
-    returned revision is made from earlier revisions, without reading events.
-    """
+    # An earlier revision may be missing. No event is read.
     present = past.revision_at(retraction.id)
     earlier = past.revision_at(target(retraction))
     if present is None or earlier is None:

@@ -42,19 +42,12 @@ class ViewFold(NamedTuple):
 
 
 EMPTY_FOLD = ViewFold()
-"""The fold of an empty conversation."""
 
 
 class PastFolds(Protocol):
-    """The folds of a conversation at earlier versions, to which a retraction may return."""
+    def at(self, version: int) -> ViewFold: ...
 
-    def at(self, version: int) -> ViewFold:
-        pass
-
-    def revision_at(self, version: int) -> tuple[int, Revision] | None:
-        """Return the revision after the last structural event before ``version``, and its version.
-        Return None if the revision is missing or cannot be read.
-        """
+    def revision_at(self, version: int) -> tuple[int, Revision] | None: ...
 
     def keep(self, record: Record) -> None:
         """Remember a revision that was just made, and may not be stored yet."""
@@ -66,9 +59,7 @@ def fold_on(
     """Continue the fold from ``start`` to ``version``. ``events`` contains the shown and the
     structural events between the two versions, in their order.
 
-    Return the fold at ``version``, and a record for each structural event. Raises
-    ``UnknownEventType``. Cost: one pass over the events. Each structural event also costs one pass
-    over the View at its version, and a retraction costs one further pass over the restored View.
+    Return the fold at ``version``, and a record for each structural event.
     """
     folded = start
     records = list[Record]()
@@ -89,7 +80,6 @@ def fold_on(
 
 
 def fold_shown(start: ViewFold, events: Sequence[Event], version: int) -> ViewFold:
-    """Fold in events that are not structural."""
     if start.state.version == version:
         return start
     return start._replace(
@@ -110,7 +100,6 @@ def returned(present: Revision, earlier: Revision, since: int, version: int) -> 
 
 
 def _return(folded: ViewFold, retraction: Retraction, past: PastFolds) -> ViewFold:
-    """Return the fold after a retraction. It has the View of the earlier version."""
     version = target(retraction)
     earlier = _shortened(folded, version, past) or past.at(version)
     revision = returned(folded.revision, earlier.revision, earlier.revised, version)
@@ -122,7 +111,7 @@ def _return(folded: ViewFold, retraction: Retraction, past: PastFolds) -> ViewFo
 
 def _shortened(folded: ViewFold, version: int, past: PastFolds) -> ViewFold | None:
     """If the View of an earlier version is a beginning of this fold's View, return the fold at that
-    version, otherwise None. Cost: reading one revision, and copying the View.
+    version, otherwise None.
     """
     stored = past.revision_at(version)
     if stored is None:
@@ -149,9 +138,6 @@ def _lists(revision: Revision, interval_ends: Ints) -> tuple[Ints, ...]:
 
 
 def _change(start: ViewFold, event: Event) -> ViewFold:
-    """Fold in a structural event that is not a retraction. Cost: one pass over the items of the
-    View.
-    """
     state, condensations, _ = resume(start.state, (event,), event.id + 1)
     shown: list[int] = []
     summaries: list[int] = []
@@ -179,10 +165,8 @@ def _change(start: ViewFold, event: Event) -> ViewFold:
 
 
 def _interval_ends(start: ViewFold, shown: Sequence[int], version: int) -> Ints:
-    """Return the ends of the intervals of a View at ``version`` that still shows the events
-    ``shown``. An interval ends at an event that was shown earlier and is not shown any more. If all
-    later events are shown, the last interval has no end.
-    """
+    # An interval ends at an event that was shown earlier and is not shown any more. If all later
+    # events are shown, the last interval has no end.
     ends = iter(spanned(start.revision.kept, start.revised, version)[1::2])
     end = next(ends)
     standing = set(shown)
@@ -213,7 +197,6 @@ def spanned(kept: Ints, since: int, version: int) -> Ints:
 
 
 def intervals_of(ends: Ints) -> Intervals:
-    """Return intervals from the list of their ends."""
     return tuple(
         (start, stop - 1)
         for start, stop in zip(ends[::2], ends[1::2], strict=False)
@@ -222,7 +205,6 @@ def intervals_of(ends: Ints) -> Intervals:
 
 
 def named_condensations(revision: Revision) -> tuple[int, ...]:
-    """Return the condensations whose summaries a View shows."""
     return (*revision.summaries, *revision.register[:1])
 
 
@@ -231,9 +213,6 @@ def from_revision(
 ) -> ViewFold:
     """Return the fold at the version of a revision. ``shown`` are the shown events in its
     intervals, and ``condensations`` are the condensations that it names.
-
-    Raises ``UnreadableRevision`` if a condensation is missing. Cost: one pass over the items of the
-    View.
     """
     summaries = {
         action.id: summary_event(action)

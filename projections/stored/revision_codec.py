@@ -41,7 +41,7 @@ Ints = tuple[int, ...]
 
 
 class Revision(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The structure of a View in plain integers. The module docstring explains the fields."""
+    # The module docstring explains the fields.
 
     kept: Ints = ()
     summaries: Ints = ()
@@ -54,9 +54,7 @@ class Revision(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
 
 
 class UnreadableRevision(ValueError):
-    """The record of a revision cannot be read. Rebuild the record from the log, which contains all
-    its data.
-    """
+    pass
 
 
 _LISTS = ("kept", "summaries", "after", "tomb", "left_behind")
@@ -70,7 +68,6 @@ def encode_revision(version: int, revision: Revision) -> Record:
 
 
 def decode_revision(record: Record) -> Revision:
-    """Return the revision of a record. Raises ``UnreadableRevision`` if the record is damaged."""
     try:
         stored = _decoder.decode(record.body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -99,5 +96,4 @@ def _is_possible(revision: Revision, version: int) -> bool:
 
 
 def _differences(values: Ints) -> Ints:
-    """Return the first value, followed by the differences between neighboring values."""
     return (*values[:1], *map(sub, values[1:], values))

@@ -25,7 +25,6 @@ from foldlog.eventstore.recorders.postgres.wire import ConnectionLost, Parameter
 T = TypeVar("T")
 
 OF_EVENTS: Final = "stands_event"
-"""The query for the row of an event."""
 
 Witness = tuple[str, tuple[Parameter, ...]]
 """A query that finds a row if, and only if, a transaction was committed. The query searches for a
@@ -46,10 +45,6 @@ class TooSlow(ConnectionLost):
 
 
 class OpenTransaction:
-    """An open transaction: its queued statements, its number, its locks, and whether it is
-    committed.
-    """
-
     def __init__(
         self, wire: Wire, schema: str, part: Part, *, durable: bool, at_once: bool
     ) -> None:
@@ -61,7 +56,6 @@ class OpenTransaction:
         self._number_asked: int | None = None
         self._begun = False
         self.is_joined = False
-        """Whether the transaction of another store on this connection began this transaction."""
         self._wrote = False
         self.writes = 0
         self._unchecked = False
@@ -79,18 +73,13 @@ class OpenTransaction:
         return self._wire.rows(self._answers()[-1])
 
     def lock(self, number: int) -> None:
-        """Wait for this lock, then hold the lock until the transaction ends. The statement for the
-        lock is sent with the next query.
-        """
+        # The statement for the lock is sent with the next query.
         self._begin()
         self.locks.append(number)
         self._wire.queue("lock", number)
 
     def finds(self, earlier: OpenTransaction) -> bool:
-        """Return whether an earlier transaction was committed. The call waits for the locks of the
-        earlier transaction, so the earlier transaction has ended when the call returns. If the
-        earlier transaction was committed, it then has its number, and so its positions.
-        """
+        # The locks of the earlier transaction are free only after it has ended.
         if earlier.witness is None:
             return False
         for number in earlier.locks:
@@ -106,7 +95,6 @@ class OpenTransaction:
 
     @property
     def assumes(self) -> bool:
-        """Whether the work assumed anything that the server has not confirmed."""
         return self._unchecked or self._guessed_keys
 
     def commit(self) -> None:
@@ -132,9 +120,6 @@ class OpenTransaction:
             raise
 
     def check_unused(self) -> None:
-        """Raise ``StoreUnavailable`` if the transaction assumed that a key is new, but wrote
-        nothing that lets the server check this.
-        """
         if self._taken_for_new:
             raise StoreUnavailable(
                 "the transaction assumed that an idempotency key is new, and did not write it",
@@ -142,13 +127,11 @@ class OpenTransaction:
             )
 
     def settle(self) -> None:
-        """Send the queued statements, and read their answers."""
         self._begin()
         if self._wire.has_queued:
             self._answers()
 
     def join(self, others: Sequence[OpenTransaction]) -> None:
-        """Commit also the writes of other stores' transactions on this connection."""
         self._begun = self._begun or any(other._begun for other in others)
         self._wrote = self._wrote or any(other._wrote for other in others)
 
@@ -244,8 +227,6 @@ class OpenTransaction:
 
 
 class Call(Generic[T]):
-    """A call of ``transact`` with all its attempts."""
-
     def __init__(self, work: Callable[[Any], T]) -> None:
         self._work = work
         self._doubt: tuple[T, OpenTransaction] | None = None
@@ -269,10 +250,7 @@ class Call(Generic[T]):
         )
 
     def note_on(self, error: BaseException) -> None:
-        """Add a note to an exception from outside that ended the call, such as a timeout. The note
-        says whether the writes of the call are stored. The messages of foldlog's own errors already
-        say whether the writes are stored.
-        """
+        # The messages of foldlog's own errors already say whether the writes are stored.
         if isinstance(error, FAILURES):
             return
         stands = False if self._newest is None else self._newest.stands

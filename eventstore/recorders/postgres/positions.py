@@ -28,7 +28,6 @@ from foldlog.eventstore.errors import InvalidOption, StoreUnusable
 _BITS: Final = 20
 _START_BITS: Final = 16
 POSITIONS_MAX: Final = (1 << _BITS) - (1 << _START_BITS)
-"""The maximal number of events that one transaction can place."""
 
 
 class Part(NamedTuple):
@@ -41,7 +40,6 @@ class Part(NamedTuple):
 
     @classmethod
     def read(cls, text: str) -> Part:
-        """Read a part from a URL, such as 17/64."""
         match = re.fullmatch(r"(\d{1,2})/(2|4|8|16|32|64)", text)
         if match is None or int(match[1]) >= int(match[2]):
             raise InvalidOption(
@@ -76,9 +74,6 @@ class Positions:
         """The transaction's number, or None until the server has returned it."""
 
     def take(self, count: int) -> int:
-        """Return the first of ``count`` consecutive places. Raises ``StoreUnusable`` if the
-        transaction has fewer places left.
-        """
         place = self._next
         if place + count - self._first > POSITIONS_MAX:
             raise StoreUnusable(
@@ -90,18 +85,16 @@ class Positions:
         return place
 
     def of(self, place: int) -> int:
-        """Return the position of a place. The transaction's number must be known."""
         assert self.number is not None, "asked for a position before the transaction was committed"
         return first_of(self.number) + place
 
     def precede(self, position: int) -> bool:
-        """Return whether a later transaction than this transaction gave this position."""
         assert self.number is not None, "asked for before the server has returned the number"
         return position >= first_of(self.number + 1)
 
     def take_ranges(self, count: int, reserve: Callable[[], int]) -> Iterator[tuple[int, int]]:
         """Yield ``count`` ascending positions as pairs of first position and length. ``reserve``
-        returns the number of a later transaction that gives no positions itself.
+        returns the number of a later transaction that gives no positions.
 
         The horizon stays at or below this transaction's number, so no follower passes the reserved
         positions before this transaction ends.
@@ -121,7 +114,4 @@ class Positions:
 
 
 def first_of(number: int) -> int:
-    """Return the lowest position that a transaction with this number may give. Followers use it as
-    their horizon.
-    """
     return number << _BITS

@@ -41,16 +41,10 @@ _READ_AGAIN: Final = (
 
 
 Bind = Callable[[Wire], None]
-"""A function that binds a connection to a store."""
 Question = tuple[Bind, str, tuple[Parameter, ...]]
-"""A query: the function that binds a connection to the store, the name of the statement, and its
-parameters.
-"""
 
 
 class PostgresReader(Reader):
-    """The queries of an open transaction. ``send`` sends them."""
-
     def __init__(self, send: Callable[..., list[Columns]]) -> None:
         self._send = send
 
@@ -106,7 +100,6 @@ class ReadSession:
         return self.ask_each([(self._bind, statement, parameters)])[0]
 
     def ask_each(self, questions: Sequence[Question]) -> list[list[Columns]]:
-        """Send several queries in one round trip. Return one result for each query."""
         if self._wire is None:
             return self._retried(lambda: self._first(questions))
         if not self._is_confirmed:
@@ -143,7 +136,6 @@ class ReadSession:
 
 
 def _send_queries(wire: Wire, questions: Sequence[Question]) -> list[list[Columns]]:
-    """Send these queries after the queued statements, and return their results."""
     for bind, statement, parameters in questions:
         bind(wire)
         wire.queue(statement, *parameters)
@@ -151,9 +143,9 @@ def _send_queries(wire: Wire, questions: Sequence[Question]) -> list[list[Column
 
 
 def _confirmed(wire: Wire, questions: Sequence[Question]) -> list[list[Columns]]:
-    """Begin to read after the confirmed commits. All statements are sent together. So even behind a
-    pooler, the server that confirms is also the server that is read. A hot standby cannot confirm.
-    On a hot standby, each read transaction instead checks whether the standby was promoted.
+    """Begin to read after the confirmed commits. All statements are sent together, so even behind a
+    pooler, the confirming server is also the server that is read. A hot standby cannot confirm. On
+    a hot standby, each read transaction instead checks whether the standby was promoted.
     """
     is_confirmed = wire.is_confirmed
     if not is_confirmed:

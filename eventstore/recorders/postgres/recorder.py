@@ -42,7 +42,6 @@ from foldlog.eventstore.recorders.types import as_text
 T = TypeVar("T")
 
 CONNECTIONS_MAX: Final = 32
-"""The default limit of open connections. A connection is made only when it is needed."""
 _REPLY_SHARE: Final = 1 / 2
 _LOCK_SHARE: Final = 1 / 3
 """``_REPLY_SHARE`` and ``_LOCK_SHARE`` are the parts of the patience that a call waits for one
@@ -106,8 +105,8 @@ class PostgresRecorder(Recorder):
         part: Part | None = None,
         pool: Pool | None = None,
     ) -> None:
-        """Open the store. If ``part`` is not None, the store must be this part. If the ``pool`` of
-        another recorder is passed, that recorder checks the servers, and no schema is made.
+        """Open the store. If the ``pool`` of another recorder is passed, that recorder checks the
+        servers, and no schema is made.
         """
         mode = options.get("mode", "rwc")
         self.writable = mode != "ro"
@@ -235,10 +234,6 @@ class PostgresRecorder(Recorder):
         """Vacuum deleted rows from the tables. Copies of deleted rows stay in the write-ahead log
         until it is recycled, and in archives and backups until these files are deleted. In such
         copies, only an encrypted conversation whose key is erased is unreadable.
-
-        Return False if this role may not vacuum. Raises ``StoreUnavailable`` if an older
-        transaction may still read deleted rows after ``patience_s`` seconds. Cost: reading the
-        indices of the tables, and every page of the tables that is not marked all-visible.
         """
         until = time.monotonic() + patience_s
         while (
@@ -254,20 +249,16 @@ class PostgresRecorder(Recorder):
         return are_gone is not None
 
     def check(self) -> Iterator[str]:
-        """Yield the rows without a conversation. If the extension ``amcheck`` is installed, yield
-        damaged indices too. A server with data checksums also reports each page with a wrong
-        checksum.
-        """
+        # A server with data checksums also reports each page with a wrong checksum.
         yield from self.beside(
             lambda connection: list(status.findings(connection, self._statements))
         )
 
     def status(self) -> status.Status:
-        """Return which session holds followers back, and how far the followers are behind."""
         return self.beside(lambda connection: status.status(connection, self._statements))
 
     def close(self) -> None:
-        """Close every connection. A connection in use is closed when its transaction ends."""
+        # A connection in use is closed when its transaction ends.
         self._writer()
         self._pool.close()
 
@@ -337,16 +328,14 @@ class PostgresRecorder(Recorder):
         wire.bind(self._statements, self._prefix)
 
     def _stores(self) -> Sequence[PostgresRecorder]:
-        """Return the stores that share each connection."""
         return [self]
 
     def _connect(self) -> Wire:
         return self._greeted(self._new_connection())
 
     def _greeted(self, connection: psycopg.Connection[Any]) -> Wire:
-        """Check the server of a connection, and return the connection. If the settings of the
-        connection are for another kind of server, return a new connection.
-        """
+        # The settings of the connection may be for another kind of server, which needs a new
+        # connection.
         with self._translated():
             try:
                 wire = Wire(
@@ -415,7 +404,6 @@ class PostgresRecorder(Recorder):
         return self.begin_on(wire, at_once, may_assume)
 
     def begin_on(self, wire: Wire, at_once: bool, may_assume: bool) -> PostgresTransaction:
-        """Return a write transaction on a connection without a running transaction."""
         self.bind(wire)
         return PostgresTransaction(
             wire,
@@ -429,7 +417,6 @@ class PostgresRecorder(Recorder):
         )
 
     def _reserve(self) -> int:
-        """Return the number of a new transaction that ends immediately and gives no positions."""
         with contextlib.closing(self._connect()) as wire:
             self.bind(wire)
             wire.queue("number")
@@ -439,7 +426,6 @@ class PostgresRecorder(Recorder):
     def _recover(
         self, error: ConnectionLost | TryAgain, waiting: Iterator[bool], outcome: str
     ) -> None:
-        """Wait before the next attempt. Raise ``StoreUnavailable`` when the patience has ended."""
         if isinstance(error, ConnectionLost):
             self._pool.forget_idle()
         if not next(waiting, False):
@@ -451,9 +437,6 @@ class PostgresRecorder(Recorder):
             raise StoreUnavailable(problem, kind=error.kind) from error
 
     def _holder(self, locks: Sequence[int]) -> str:
-        """Return a text about the session that holds one of these locks, or an empty text if the
-        server does not name it.
-        """
         try:
             with self._plain_connection() as connection:
                 return status.holder(connection, self._statements, locks)
@@ -475,9 +458,6 @@ os.register_at_fork(
 
 
 def _parameters(dsn: str, *, writable: bool) -> dict[str, Any]:
-    """Return the parameters of a connection. foldlog's defaults replace parameters that the URL
-    lacks.
-    """
     try:
         parameters = conninfo.conninfo_to_dict(dsn)
     except psycopg.ProgrammingError as error:
@@ -490,7 +470,6 @@ def _parameters(dsn: str, *, writable: bool) -> dict[str, Any]:
 
 
 def _name(parameters: dict[str, Any], schema: str) -> str:
-    """Return the store's name for a message, without the password."""
     host = parameters.get("host") or parameters.get("hostaddr") or "the local server"
     return (
         f"PostgreSQL on {host}, database {parameters.get('dbname', 'of the user')}, schema {schema}"

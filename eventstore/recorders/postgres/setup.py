@@ -36,8 +36,7 @@ def prepare(
     is. If ``part`` is not None, the store must be this part.
 
     Raises ``StoreUnusable`` if the schema is not a store, has a newer version or other partitions,
-    or if this role may not make it. Raises psycopg's ``LockNotAvailable`` if a table that must
-    change is in use: try again.
+    or if this role may not make it.
     """
     newest = max(migrations("postgresql"))
     try:
@@ -96,7 +95,6 @@ def prepare(
 
 
 def are_made(connection: psycopg.Connection[Any], parts: Mapping[str, Part]) -> bool:
-    """Return whether every schema is a migrated store with its given part. Cost: one round trip."""
     queries = [
         _statement_in(
             schema,
@@ -116,7 +114,6 @@ def are_made(connection: psycopg.Connection[Any], parts: Mapping[str, Part]) -> 
 
 
 def schemas_there(connection: psycopg.Connection[Any], schemas: Sequence[str]) -> list[str]:
-    """Return the subset of the schemas that have a store."""
     query = (
         "SELECT schemaname::text FROM pg_tables WHERE tablename = 'store' AND schemaname = ANY (%s)"
     )
@@ -126,10 +123,8 @@ def schemas_there(connection: psycopg.Connection[Any], schemas: Sequence[str]) -
 def check_not_lost(
     connection: psycopg.Connection[Any], lost: Sequence[str], first: str, there: Sequence[str]
 ) -> None:
-    """Raise ``StoreUnusable`` if these stores are missing although they existed before. The
-    ``first`` of several stores is made last, so no store has conversations before the first store
-    exists.
-    """
+    # The ``first`` of several stores is made last, so no store has conversations before the first
+    # store exists.
     begun = "SELECT 1 FROM {schema}.conversations LIMIT 1"
     if first in there or any(
         connection.execute(_statement_in(schema, begun)).fetchall() for schema in there
@@ -147,8 +142,6 @@ def lost_stores(lost: Sequence[str]) -> StoreUnusable:
 
 
 class Greeted(Protocol):
-    """A store that uses a new connection."""
-
     schema: str
 
     def bind(self, wire: Wire, /) -> None: ...
@@ -249,10 +242,9 @@ def _begin_epoch(wire: Wire) -> None:
     """Begin an epoch above all positions that were ever given, because this server may give numbers
     that its predecessor gave.
 
-    No other process writes to the store in the meantime, because each new connection for writing
-    first runs this check. The commit does not wait for a standby, because none may exist right
-    after a failover. Every later confirmation includes this commit. ``0001_first.sql`` describes
-    epochs.
+    This process is the only writer, because each new connection for writing first runs this check.
+    The commit does not wait for a standby, because none may exist right after a failover. Every
+    later confirmation includes this commit. ``0001_first.sql`` describes epochs.
     """
     for statement in ("begin_writing", "commit_locally", "begin_epoch", "commit"):
         wire.queue(statement)
@@ -262,9 +254,6 @@ def _begin_epoch(wire: Wire) -> None:
 def command_of_owner(
     connection: psycopg.Connection[Any], schema: str, command: str = "list"
 ) -> str:
-    """Return the foldlog command that the owner of the store has to run, as part of an error
-    text.
-    """
     row = connection.execute(
         "SELECT tableowner::text FROM pg_tables WHERE schemaname = %s", (schema,)
     ).fetchone()
@@ -288,9 +277,6 @@ def _facts(connection: psycopg.Connection[Any], schema: str) -> dict[str, str]:
 
 
 def _facts_of_store(connection: psycopg.Connection[Any], schema: str) -> dict[str, str]:
-    """Return the facts of a store, or an empty map if the schema has no tables. Raises
-    ``StoreUnusable`` if the schema has other tables.
-    """
     query = "SELECT tablename::text, schemaname::text FROM pg_tables WHERE schemaname = ANY (%s)"
     tables = connection.execute(query, ([schema, f"{schema}_00"],)).fetchall()
     if any(name == f"{schema}_00" for _, name in tables):
@@ -311,9 +297,6 @@ def _facts_of_store(connection: psycopg.Connection[Any], schema: str) -> dict[st
 
 
 def _version(facts: Mapping[str, str], schema: str, partitions: str | None) -> int:
-    """Return the schema's version, or 0 if the schema has no store. Raises the errors of
-    ``prepare``.
-    """
     if not facts:
         return 0
     newest = max(migrations("postgresql"))

@@ -27,8 +27,6 @@ Work = Callable[[Any], Any]
 
 
 class _Job:
-    """A work that waits until its thread leads, or until its outcome is known."""
-
     def __init__(self, work: Work) -> None:
         self.work = work
         self.turn = threading.Semaphore(0)
@@ -42,17 +40,11 @@ class Sharing:
     """
 
     def __init__(self, run: Callable[[Work], Any]) -> None:
-        """``run`` runs a work in a transaction and returns the work's result. If the connection
-        breaks, ``run`` runs the work again.
-        """
         self._run = run
         self._mutex = threading.Lock()
         self._waiting: dict[str, list[_Job]] = {}
 
     def run(self, conversation: str, work: Callable[[Any], T]) -> T:
-        """Run a work, possibly in a transaction with works of other threads. Return the work's
-        result, or raise its error.
-        """
         job = _Job(work)
         with self._mutex:
             waiting = self._waiting.get(conversation)
@@ -87,7 +79,6 @@ class Sharing:
             member.turn.release()
 
     def _leave(self, conversation: str) -> None:
-        """Let the first waiting thread lead, with the works of all waiting threads."""
         with self._mutex:
             waiting = self._waiting.pop(conversation, [])
             if not waiting:
@@ -114,10 +105,8 @@ class _WroteAndFailed(Exception):
 
 
 def _in_one_transaction(works: Sequence[Work], transaction: Any) -> list[Outcome[Any]]:
-    """Run works in their order. An error of a work may come from a wrong assumption. After a wrong
-    assumption, the next work meets a failed transaction. Then all works run again in a transaction
-    that assumes nothing.
-    """
+    # An error of a work may come from a wrong assumption. The next work then meets a failed
+    # transaction, and all works run again in a transaction that assumes nothing.
     outcomes = []
     for work in works:
         before = transaction.writes

@@ -54,9 +54,7 @@ class Status(NamedTuple):
 
 
 def status(connection: psycopg.Connection[Any], statements: Mapping[str, bytes]) -> Status:
-    """Return the status. Only a member of ``pg_monitor`` sees the session of another role that
-    holds followers back.
-    """
+    # Only a member of ``pg_monitor`` sees the session of another role that holds followers back.
 
     def ask(name: str) -> list[tuple[Any, ...]]:
         return connection.execute(statements[name], binary=True).fetchall()
@@ -80,9 +78,6 @@ def status(connection: psycopg.Connection[Any], statements: Mapping[str, bytes])
 def holder(
     connection: psycopg.Connection[Any], statements: Mapping[str, bytes], locks: Sequence[int]
 ) -> str:
-    """Return a text that names the other session with one of these advisory locks, or an empty text
-    if no session has one.
-    """
     row = connection.execute(statements["lock_holder"], (list(locks),)).fetchone()
     if row is None:
         return ""
@@ -138,16 +133,12 @@ _NUMBERS: Final = 1 << 32
 
 
 def _removed_all_before(number: int, report: str, tables: int = 1) -> bool:
-    """Return whether VACUUM reports that it removed every row deleted by a transaction below
-    ``number``. The report must name at least ``tables`` tables.
-    """
     cutoffs = [int(cutoff) for cutoff in _CUTOFF.findall(report)]
     removed = [(cutoff - number) % _NUMBERS < _NUMBERS // 2 for cutoff in cutoffs]
     return len(removed) >= tables and all(removed) and not _MISSED.search(report)
 
 
 def findings(connection: psycopg.Connection[Any], statements: Mapping[str, bytes]) -> Iterator[str]:
-    """Yield the problems of tables and indices. Cost: reading all tables and indices."""
     yield from missing_parts(
         "postgresql", set(connection.execute(statements["parts_of_schema"]).fetchall())
     )

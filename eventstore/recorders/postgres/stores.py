@@ -67,16 +67,11 @@ key at index 0.
 
 
 _Asking = tuple[str, tuple[Parameter, ...]]
-"""The name of a statement, and its parameters."""
 Snapshots = list[list[Columns]]
 """The snapshots of the servers. While the snapshots stay equal, nothing was committed."""
 
 
 class _Joined(NamedTuple):
-    """How to join the results of all stores: the order of the rows, and the limit of their
-    number.
-    """
-
     order: Callable[[Columns], Any] | None = None
     backwards: bool = False
     limit: Callable[[tuple[Parameter, ...]], Any] = lambda parameters: None
@@ -270,7 +265,6 @@ class StoresReader(PostgresReader):
         return conversation._replace(erasure=erasure._replace(position=place))
 
     def with_bytes_pending(self) -> list[int]:
-        """Return the numbers of the stores that may still contain bytes of deleted rows."""
         return [number for number, _ in self._query_together("with_bytes")]
 
     # -- which stores are asked
@@ -318,9 +312,7 @@ class StoresReader(PostgresReader):
         return self._home
 
     def _by_name(self, name: str) -> list[Columns]:
-        """Query the store that the hash of the id gives. The round trip also reads whether another
-        store has the conversation.
-        """
+        # The same round trip reads whether another store has the conversation.
         home = self._stores.home(name)
         rows, home_rows = self._ask_each(
             [home, home], [("conversation", (name,)), ("store_value", (home_fact(name),))]
@@ -354,7 +346,6 @@ class StoresReader(PostgresReader):
         ]
 
     def _stores_with_news(self, after: Position) -> list[int]:
-        """Return the numbers of the stores that have events after a position."""
         parts = bigints(after.parts)
         news = self._query_each_together([("news", (parts,)), ("published_news", (parts,))])
         return sorted({number for rows in news for number, _ in rows})
@@ -363,9 +354,6 @@ class StoresReader(PostgresReader):
         return self._query_each_together([(statement, parameters)])[0]
 
     def _query_each_together(self, questions: Sequence[_Asking]) -> list[list[Columns]]:
-        """Run these queries on all stores of each server, with one statement for each query. A row
-        of a result begins with the number of its store.
-        """
         answers = [
             self._sessions[server].ask_each(
                 [(server.bind_together, *question) for question in questions]
@@ -378,9 +366,6 @@ class StoresReader(PostgresReader):
         ]
 
     def _query_each_server(self, statement: str) -> list[list[Columns]]:
-        """Run a query whose result is equal for all stores of a server, on the first store of each
-        server. On Citus, run the query on each store.
-        """
         numbers = [number for server in self._stores.servers for number in server.numbers_of_nodes]
         return self._ask_each(numbers, [(statement, ())] * len(numbers))
 
@@ -394,9 +379,6 @@ class StoresReader(PostgresReader):
     def _ask_each(
         self, numbers: Sequence[int], questions: Sequence[_Asking]
     ) -> list[list[Columns]]:
-        """Run one query on each of these stores, in one round trip for each server. ``questions``
-        has the queries in the order of ``numbers``.
-        """
         questions_of_server: dict[Server, list[tuple[int, Question]]] = {}
         for index, (number, (statement, parameters)) in enumerate(
             zip(numbers, questions, strict=True)
@@ -450,7 +432,6 @@ class StoresTransaction:
 
     @property
     def last_conversation(self) -> Any:
-        """The conversation's state after the last append to the store in use."""
         return None if self._home is None else self._members[self._home].last_conversation
 
     @last_conversation.setter
@@ -474,8 +455,8 @@ class StoresTransaction:
 
     def _find_elsewhere(self, server: Server, home: int, name: str) -> Conversation | None:
         """Find a conversation whose id belongs to a store on another server. If the conversation
-        does not exist, the store of the id records that the conversation will be in this
-        transaction's present store. This record is written in another transaction.
+        does not exist, record in the store of its id that the conversation will be in this
+        transaction's present store.
         """
         own = self._home or self._server.numbers[0]
 
@@ -522,7 +503,6 @@ class StoresTransaction:
         return self._at(self._home or 0 if name == "now" else 0).value(name)
 
     def _key_ids(self) -> str:
-        """Query all stores of this server, in one round trip."""
         store = self._at(self._home or 0)
         store.settle()
         for member in self._server.members.values():
@@ -544,9 +524,6 @@ class StoresTransaction:
         store._write("set_value", name, value)
 
     def put_records(self, key: int, *arguments: Any, **options: Any) -> None:
-        """Store records of a conversation in its store. Records of no conversation go to the store
-        in use.
-        """
         number = self._stores.store_of(key) if key else self._home or 0
         self._at(number).put_records(key, *arguments, **options)
 
@@ -609,9 +586,6 @@ class StoresTransaction:
             self.stands = first.stands
 
     def _at(self, number: int) -> PostgresTransaction:
-        """Return the transaction of a store. If another store's transaction has queued statements,
-        these statements are sent first.
-        """
         member = self._members.get(number)
         if member is not None and number == self._home:
             return member
@@ -632,8 +606,6 @@ class StoresTransaction:
 
 
 class Server(PostgresRecorder):
-    """The stores on one server, with one pool of connections."""
-
     def __init__(
         self,
         stores: Stores,
@@ -673,13 +645,10 @@ class Server(PostgresRecorder):
 
     @property
     def numbers_of_nodes(self) -> Sequence[int]:
-        """The number of one store on each node of the server. On Citus, each store may be on its
-        own node.
-        """
+        # On Citus, each store may be on its own node.
         return self.numbers if self._is_on_citus else self.numbers[:1]
 
     def bind_together(self, wire: Wire) -> None:
-        """Bind a connection to the statements that query all stores of the server together."""
         if self._united is None:
             self._united = {name: self._unite(name) for name in _TOGETHER} | {
                 name: self._statements[name] for name in ("begin_reading", "commit", "rollback")
@@ -687,9 +656,6 @@ class Server(PostgresRecorder):
         wire.bind(self._united, f"all{PREFIX_END}")
 
     def _unite(self, name: str) -> bytes:
-        """Return a statement that queries all stores of this server. A row of its result begins
-        with the number of its store.
-        """
         parts = [
             b"(%b)"
             % store._statements[name].replace(b"SELECT ", b"SELECT %d::bigint, " % number, 1)
@@ -740,11 +706,9 @@ class Server(PostgresRecorder):
 
 
 class Stores(Recorder):
-    """The recorder that joins several stores.
-
-    The option ``stores`` is the number of stores, a power of two. The option ``moved`` names the
-    stores on other servers, such as ``17@host:port,18@host``. On the other server, a moved store
-    has the same database, schema and user.
+    """The recorder that joins several stores. The option ``moved`` names the stores on other
+    servers, such as ``17@host:port,18@host``. On the other server, a moved store has the same
+    database, schema and user.
     """
 
     on_server = True
@@ -790,7 +754,6 @@ class Stores(Recorder):
     # -- the store of a conversation
 
     def home(self, conversation: str) -> int:
-        """Return the number of the store that has a conversation, as far as this process knows."""
         noted = self._homes.get(conversation)
         if noted is not None:
             return noted
@@ -801,16 +764,13 @@ class Stores(Recorder):
         )
 
     def note_home(self, conversation: str, number: int) -> int:
-        """Remember the store of a conversation whose id belongs to another store. A conversation
-        never moves between stores.
-        """
+        # A conversation never moves between stores.
         if len(self._homes) >= _KNOWN_MAX:
             self._homes.clear()
         self._homes[conversation] = number
         return number
 
     def store_of(self, key: int) -> int:
-        """Return the number of the store that holds the conversation or ledger with this key."""
         return abs(key) % self.count
 
     def server_of(self, number: int) -> tuple[Server, PostgresRecorder]:
@@ -818,7 +778,6 @@ class Stores(Recorder):
         return server, server.members[number]
 
     def nothing_since(self, question: object, snapshots: Snapshots) -> bool:
-        """Return whether this query had an empty result, and nothing was committed after it."""
         return self._nothing.get(question) == snapshots
 
     def note_nothing(self, question: object, snapshots: Snapshots) -> None:
@@ -827,7 +786,6 @@ class Stores(Recorder):
         self._nothing[question] = snapshots
 
     def position(self, position: int | str) -> Position:
-        """Convert a position from its text, or from 0 for the beginning."""
         if isinstance(position, str):
             position = Position.read(position)
         elif not isinstance(position, Position) and position == 0:
@@ -840,9 +798,7 @@ class Stores(Recorder):
         return position
 
     def tracked(self, text: str) -> Position:
-        """Return the position that a follower has recorded. A position with only one number means
-        this number in every store.
-        """
+        # A position with only one number means this number in every store.
         if text.isdecimal():
             return Position.of(int(text), [int(text)] * self.count)
         return self.position(text)
@@ -882,7 +838,6 @@ class Stores(Recorder):
         patience_s: float,
         on_progress: Callable[[int, int], object] = lambda outcomes, of: None,
     ) -> bool:
-        """Vacuum the joined stores that have pending bytes."""
         pending = self.query(StoresReader.with_bytes_pending)
         outcomes = []
         for count, number in enumerate(pending, 1):
@@ -896,9 +851,6 @@ class Stores(Recorder):
                 yield f"store {number}: {problem}"
 
     def status(self) -> Status:
-        """Return the status of the store whose followers are held back most. ``held_back`` counts
-        the events of all stores.
-        """
         statuses = [self.server_of(number)[1].status() for number in self.numbers]
         worst = max(statuses, key=lambda status: status.horizon_age)
         return worst._replace(held_back=sum(status.held_back for status in statuses))
@@ -921,10 +873,8 @@ class Stores(Recorder):
             yield StoresReader(self, sessions)
 
     def _first_server(self, work: Callable[[Transaction], object]) -> Server:
-        """Return the server of the first conversation that the work names. To find this
-        conversation, run the work with a substitute for the transaction, up to the work's first
-        call. This is safe, because a work has no effects except through its transaction.
-        """
+        # The work runs with a substitute for the transaction, up to the work's first call. This is
+        # safe, because a work has no effects except through its transaction.
         try:
             work(cast(Transaction, _StandIn()))
         except _Named as named:
@@ -944,8 +894,6 @@ class _Named(BaseException):
 
 
 class _StandIn:
-    """Replaces a transaction until the first call of a method."""
-
     last_conversation = None
 
     def __getattr__(self, method: str) -> Callable[..., NoReturn]:
@@ -958,9 +906,6 @@ class _StandIn:
 def number_named(
     stores: Stores, method: str, arguments: tuple[Any, ...], options: Mapping[str, Any]
 ) -> int | None:
-    """Return the number of the store that a call of a transaction's method needs, or None if any
-    store is possible.
-    """
     if method in ("ask_sources", "write_sources", "write_rows"):
         statement, *parameters = arguments
         key = parameters[_KEYS_AT.get(statement, 0)] if parameters else None
@@ -983,9 +928,6 @@ def number_named(
 
 
 def home_fact(conversation: str) -> str:
-    """Return the name of a fact for a conversation whose id belongs to another store. The value of
-    the fact is the number of its store.
-    """
     return f"home {sha256(utf8(conversation)).hexdigest()}"
 
 
@@ -1004,7 +946,6 @@ def _moved_addresses(text: str, count: int) -> dict[int, str]:
 
 
 def _at_address(dsn: str, address: str) -> str:
-    """Return ``dsn`` with another host and port."""
     if not address:
         return dsn
     host, _, port = address.partition(":")

@@ -33,7 +33,6 @@ from foldlog.eventstore.recorders.types import utf8
 _BINARY: Final = 1
 _CANCEL_S: Final = 2.0
 PREFIX_END: Final = ":"
-"""The end of the prefix that distinguishes the statements of different stores."""
 _PREPARE: Final = "+"
 """A mark in the list of sent statements. It precedes the name of a prepared statement."""
 
@@ -83,7 +82,6 @@ _AGAIN: Final = ("40", "55P03", "53300")
 
 
 def of_result(result: PGresult, server: str, statement: str) -> Failure:
-    """Return foldlog's error for a failed statement, with the driver's error as its cause."""
     state = (result.error_field(DiagnosticField.SQLSTATE) or b"").decode()
     if (statement.rpartition(PREFIX_END)[2], state) == ("number", _NO_NUMBER):
         return ConnectionLost(
@@ -93,9 +91,7 @@ def of_result(result: PGresult, server: str, statement: str) -> Failure:
 
 
 def of_driver(error: psycopg.Error, server: str, state: str | None = None) -> Failure:
-    """Return foldlog's error for an error of the driver. An error without a state code comes from
-    the driver itself, and means a broken connection.
-    """
+    # An error without a state code comes from the driver itself, and means a broken connection.
     state = state or _BROKEN
     text = f"{server}: {' '.join(str(error).split())}"
     if state == _NO_RIGHT:
@@ -122,9 +118,7 @@ def of_driver(error: psycopg.Error, server: str, state: str | None = None) -> Fa
 
 
 def _is_refusal(text: str) -> bool:
-    """Return whether every tried server refuses this user, database or URL. Then waiting does not
-    help.
-    """
+    # If every server refuses, waiting does not help.
     tried = text.split("connection to server at")
     return all(_REFUSALS.search(answer) for answer in tried[1:] or tried)
 
@@ -172,7 +166,6 @@ class Wire:
         """The names of the statements of each batch that was sent but not read."""
         self._broken = False
         self.warned = False
-        """Whether the server sent a warning during the last round trip."""
         self._pg.nonblocking = 1
         self._pg.enter_pipeline_mode()
         self._notices_of_driver = self._pg.notice_handler
@@ -184,9 +177,6 @@ class Wire:
     # ----------------------------------------------------------------------------------------------
 
     def bind(self, statements: Mapping[str, bytes], prefix: str) -> None:
-        """Queue the statements of this store from now on. ``prefix`` distinguishes these statements
-        from the statements of other stores.
-        """
         self._statements = statements
         self._prefix = prefix
 
@@ -195,7 +185,6 @@ class Wire:
         return bool(self._queued)
 
     def queue(self, statement: str, *parameters: Parameter) -> int:
-        """Queue a statement. Return the index of its result among the next results."""
         self._queued.append(
             (self._prefix + statement, self._statements[statement], list(map(packed, parameters)))
         )
@@ -233,14 +222,11 @@ class Wire:
         return [result for name, result in zip(batch, results, strict=True) if name[0] != _PREPARE]
 
     def rows(self, result: PGresult) -> list[Columns]:
-        """Return the rows of a result as Python values."""
         self._loaders.set_pgresult(result)
         return self._loaders.load_rows(0, result.ntuples, tuple)
 
     def leave(self, statement: str) -> None:
-        """Send a last statement, which ends the transaction, without waiting for its result. The
-        next round trip drops this result. Queued statements are dropped.
-        """
+        # The next round trip drops the result of the last statement.
         self._queued = [(self._prefix + statement, self._statements[statement], [])]
         try:
             self._sync()
@@ -249,7 +235,6 @@ class Wire:
             self._broken = True
 
     def abandon(self) -> None:
-        """Roll back a transaction that is still open."""
         self._queued = []
         if (
             not self._broken
@@ -285,9 +270,6 @@ class Wire:
         return not self._broken and self._pg.status == ConnStatus.OK
 
     def cancel(self) -> None:
-        """Ask the server to cancel its work for this connection, such as a wait for a standby. The
-        server can then end the session. The call does not wait for the outcome.
-        """
         if capabilities.has_cancel_safe():
             with contextlib.suppress(psycopg.Error):
                 self._connection.cancel_safe(timeout=_CANCEL_S)
@@ -326,7 +308,6 @@ class Wire:
             self._pg.send_query_prepared(name.encode(), values, formats, _BINARY)
 
     def _wait(self, unfinished: Callable[[], bool | int], events: int) -> None:
-        """Read the server's messages while ``unfinished`` returns true."""
         while unfinished():
             if events != select.POLLIN:
                 self._socket.modify(self._pg.socket, events)
@@ -338,9 +319,7 @@ class Wire:
             self._pg.consume_input()
 
     def _results(self) -> list[PGresult]:
-        """Return the results of the oldest unread batch of statements. A statement that was skipped
-        after a failure has a result too.
-        """
+        # A statement that was skipped after a failure has a result too.
         batch = self._unread[0]
         results = list[PGresult]()
         while True:
@@ -394,12 +373,6 @@ class Pool:
 
     @contextlib.contextmanager
     def wire(self) -> Iterator[Wire]:
-        """Yield a connection for one transaction. A transaction that is still open at the end is
-        rolled back. A connection that still works returns to the pool.
-
-        Raises ``StoreUnavailable`` if all connections are in use for too long, or if no connection
-        can be made.
-        """
         place = _Place()
         try:
             self._take(place)
@@ -420,9 +393,7 @@ class Pool:
             self._idle.append(wire)
 
     def forget_idle(self) -> None:
-        """Close all unused connections. One connection was found broken, so the unused connections
-        may be broken too.
-        """
+        # One connection was found broken, so the unused connections may be broken too.
         with self._mutex:
             idle = self._idle
             self._idle = []
@@ -430,9 +401,7 @@ class Pool:
             wire.close()
 
     def close(self) -> None:
-        """Close all connections, and lend no more connections. A connection in use is closed when
-        it is returned.
-        """
+        # A connection in use is closed when it is returned.
         self.closed = True
         self.forget_idle()
 
@@ -480,8 +449,6 @@ class Pool:
 
 
 class _Place:
-    """The right to use one of the pool's connections, or a place in the queue for this right."""
-
     def __init__(self) -> None:
         self.turn: SimpleQueue[None] = SimpleQueue()
         self.wire: Wire | None = None
@@ -507,7 +474,6 @@ _NULL: Final = _length(-1)
 
 
 def packed(value: Parameter) -> bytes | None:
-    """Return a parameter in PostgreSQL's binary form."""
     if value is None or isinstance(value, bytes):
         return value
     if isinstance(value, str):
@@ -518,7 +484,7 @@ def packed(value: Parameter) -> bytes | None:
 
 
 def array(kind: int, values: Sequence[Parameter]) -> bytes:
-    """Return an array of one dimension. ``kind`` is the OID of the type of its values."""
+    # ``kind`` is the OID of the type of the values.
     items = [_array_header(1, 1, kind, len(values), 1)]
     for value in map(packed, values):
         items += (_NULL,) if value is None else (_length(len(value)), value)

@@ -229,10 +229,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
         self._seen_by(OF_EVENTS, key, rows[-1].id, rows[-1].head, places[-1])
 
     def _lock_by_key(self, key: int) -> bool:
-        """Lock a conversation by its id, or by its key while it is staged. The loop is needed
-        because a staged conversation may be published before the lock is taken. Return False if the
-        conversation does not exist.
-        """
+        # A staged conversation may be published before its lock is taken.
         was_numbered = self._number_asked is not None
         locked: tuple[bytes, bytes] | None = None
         while True:
@@ -260,14 +257,12 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
         return super()._state(key)
 
     def _delete(self, statement: str, key: int, limit: int) -> bool:
-        """Delete at most ``limit`` rows. Return True if no row remains."""
         self._wrote = True
         [(deleted,)] = self.ask(statement, key, limit)
         return bool(deleted < limit)
 
 
 def _in_order(rows: Sequence[Row], positions: Sequence[int | None]) -> list[tuple[Any, ...]]:
-    """Return the columns of rows with their positions, in the order of ``OF_ROW``."""
     return [
         (row.id, *in_columns(row.meta), row.meta, row.body, position)
         for row, position in zip(rows, positions, strict=True)
@@ -275,8 +270,6 @@ def _in_order(rows: Sequence[Row], positions: Sequence[int | None]) -> list[tupl
 
 
 def _can_be_checked(expected: Conversation) -> bool:
-    """Return whether the server can recognize the conversation's state by its own last event. A
-    conversation that shares its past is always read, because its own row does not show changes of
-    its ancestors.
-    """
+    # A conversation that shares its past is always read, because its own row does not show changes
+    # of its ancestors.
     return expected.erasure is None and expected.parent is None and expected.version > 0

@@ -55,8 +55,7 @@ class LogCheckpoints:
 
     def look(self, pages: int) -> None:
         """If the log is long, begin to write it back. If the log is too long, wait. Call this
-        method after a commit, under the write lock, with the number of pages in the log. If the
-        number is below ``AT``, this method does nothing.
+        method after a commit, under the write lock, with the number of pages in the log.
         """
         if self._stopped:
             return
@@ -97,9 +96,6 @@ class LogCheckpoints:
             self._turn.release()
 
     def _write_back(self) -> int:
-        """Write the log back. Return the length at which to write it back the next time, in
-        pages.
-        """
         with closing(self._file.connect(to_write=True)) as connection, self.beside_commits:
             frames, done = maintenance.write_back(connection)
         if frames - done >= AT:  # a reader needs the log, or another process is writing it back

@@ -72,9 +72,6 @@ _OF_RECORDERS: Final = __name__.rpartition(".")[0].rpartition(".")[0] + "."
 
 
 def translate(error: BaseException, doing: str, outcome: str = "") -> BaseException:
-    """Return foldlog's error for an error of SQLite or the system, with that error as its cause.
-    Any other error is returned unchanged.
-    """
     if isinstance(error, OSError):
         problem = error.strerror or str(error)
         failure, advice = _OF_SYSTEM.get(error.errno or 0, (_DISK_FAILED, ""))
@@ -99,8 +96,8 @@ def translate(error: BaseException, doing: str, outcome: str = "") -> BaseExcept
 
 @contextlib.contextmanager
 def translated(doing: str) -> Iterator[None]:
-    """Translate the errors of foldlog's own statements. Any other error inside the block is raised
-    unchanged, such as an error of a signal handler or of the caller of a read transaction.
+    """Translate the errors of foldlog's own statements. All other errors inside the block are
+    raised unchanged, such as errors of a signal handler.
     """
     try:
         yield
@@ -110,7 +107,6 @@ def translated(doing: str) -> Iterator[None]:
 
 
 def raise_translated(error: BaseException, doing: str) -> None:
-    """Raise the translation of an error if one of foldlog's own statements raised it."""
     if isinstance(error, sqlite3.Error | OSError | UnicodeDecodeError) and is_ours(error):
         raise translate(error, doing) from error
 
@@ -142,12 +138,9 @@ def is_full(error: BaseException) -> bool:
 
 
 def is_of_disk(error: BaseException) -> bool:
-    """Return whether reading, writing or syncing failed. A failed commit may still have been
-    written.
-    """
+    # A failed commit may still have been written.
     return _code(error) == sqlite3.SQLITE_IOERR
 
 
 def _code(error: BaseException) -> int:
-    """Return SQLite's primary result code, or 0 if the error does not come from SQLite."""
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF

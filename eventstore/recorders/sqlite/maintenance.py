@@ -65,9 +65,6 @@ def begin_epoch_where_copied(connection: sqlite3.Connection, inode: int) -> int 
 
 
 def rewrite(writer: sqlite3.Connection) -> tuple[bytes] | None:
-    """Rewrite the file without the bytes of deleted rows. Return the mark of pending bytes, which
-    ``empty_log`` needs.
-    """
     pending: tuple[bytes] | None = writer.execute(SQL["bytes_pending"]).fetchone()
     writer.execute("VACUUM")
     return pending
@@ -88,9 +85,6 @@ def empty_log(writer: sqlite3.Connection, pending: tuple[bytes] | None = None) -
 
 
 def write_back(connection: sqlite3.Connection) -> tuple[int, int]:
-    """Copy the write-ahead log into the file as far as readers and writers allow. Return the number
-    of pages in the log, and the number of copied pages.
-    """
     _, pages, done = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
     return pages, done
 
@@ -107,7 +101,6 @@ def written_back(writer: sqlite3.Connection, mode: str) -> bool:
 
 @contextmanager
 def waiting_at_most(connection: sqlite3.Connection, seconds: float) -> Iterator[None]:
-    """Let SQLite wait for its locks for at most this time."""
     usual = connection.execute("PRAGMA busy_timeout").fetchone()[0]
     connection.execute(f"PRAGMA busy_timeout = {max(int(seconds * 1_000), 0)}")
     try:
@@ -117,9 +110,6 @@ def waiting_at_most(connection: sqlite3.Connection, seconds: float) -> Iterator[
 
 
 def findings(reader: sqlite3.Connection) -> Iterator[str]:
-    """Yield the problems that SQLite finds in the file, and the rows without a conversation. Cost:
-    reading the whole file.
-    """
     for (finding,) in reader.execute("PRAGMA integrity_check"):
         if finding != b"ok":
             yield str(finding, "utf-8", "replace")

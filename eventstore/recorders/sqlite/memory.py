@@ -82,7 +82,6 @@ class MemoryRecorder(Recorder):
         return super().transact_all(works)
 
     def set_next_key(self, key: int) -> None:
-        """Give this key to the next conversation, because it is a copy from another store."""
         with self._lock:
             self._open().execute(
                 "INSERT INTO sqlite_sequence (name, seq) VALUES ('conversations', ?)", (key - 1,)
@@ -154,7 +153,7 @@ def _connect() -> sqlite3.Connection:
 
 @cache
 def _empty_store() -> sqlite3.Connection:
-    """Return an empty store to copy. A copy takes a twentieth of the time of the migrations."""
+    # A copy takes a twentieth of the time of the migrations.
     connection = _connect()
     schema.migrate(connection, _NAME, 0)
     return connection

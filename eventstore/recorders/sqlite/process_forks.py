@@ -20,15 +20,12 @@ _PATIENCE_S: Final = 5.0
 
 
 class Forkable(Protocol):
-    """An object with connections to a file."""
-
     def rest(self, patience_s: float) -> bool:
         """Close all connections, and open no connection until ``resume``. Return False if some
         connections stay in use.
         """
 
-    def resume(self) -> None:
-        """Open connections again in the parent after the fork."""
+    def resume(self) -> None: ...
 
     def renew_in_child(self, *, inherited: bool) -> None:
         """Begin again in the child. If ``inherited`` is true, connections were in use at the fork,
@@ -42,21 +39,15 @@ _inherited: set[tuple[int, ...]] = set()
 
 
 def watch(forkable: Forkable) -> None:
-    """Close the connections of this object before every fork while the object lives."""
     _watched.add(forkable)
 
 
 def refuse(path: str) -> None:
-    """Refuse to open this file in this process from now on, because threads of the parent left
-    their connections half open.
-    """
+    # Threads of the parent left their connections to this file half open.
     _inherited.add(identity(path))
 
 
 def check_not_inherited(path: str) -> None:
-    """Raise ``StoreUnusable`` in a forked child if a thread of its parent was using this file at
-    the fork.
-    """
     if _inherited and () != identity(path) in _inherited:
         raise StoreUnusable(
             f"{path} was in use in another thread when this process was forked, and cannot be used"

@@ -26,8 +26,6 @@ _POSITIONS: Final = range(2**62)
 
 
 class SQLiteReader(Reader):
-    """The queries of one transaction. Each query finds its rows by an index."""
-
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._execute = connection.execute
 
@@ -62,14 +60,10 @@ class SQLiteReader(Reader):
 
 
 def as_bound(parameters: Sequence[Any]) -> list[Any]:
-    """Return parameters in the form that statements expect. Texts become UTF-8 bytes."""
     return [utf8(each) if isinstance(each, str) else each for each in parameters]
 
 
 def a_position(answer: sqlite3.Cursor) -> int:
-    """Return the position in a result. Raises ``StoreDamaged`` if the result has no position, which
-    happens only in a damaged file.
-    """
     row = answer.fetchone()
     if row is None or type(row[0]) is not int or row[0] not in _POSITIONS:
         raise StoreDamaged(
@@ -81,9 +75,7 @@ def a_position(answer: sqlite3.Cursor) -> int:
 
 @cache
 def _flagged_rows(intervals: int) -> str:
-    """Return the query for this number of intervals. Only a few different numbers occur, so SQLite
-    keeps each query prepared.
-    """
+    # Only a few different numbers occur, so SQLite keeps each query prepared.
     few = f"VALUES {', '.join(['(?, ?, ?)'] * intervals)}"
     return SQL["flagged_rows"].format(intervals=few if intervals <= _FEW else SQL["many_intervals"])
 

@@ -79,7 +79,6 @@ class ReaderPool:
         return use.connection
 
     def give_back(self, use: ReadConnection, *, sound: bool) -> None:
-        """Return a connection to the pool if it is ``sound``, otherwise close it."""
         try:
             connection = use.connection
             use.connection = None
@@ -100,9 +99,6 @@ class ReaderPool:
         self._close_idle()
 
     def rest(self, patience_s: float) -> bool:
-        """Close every connection, and open no connection until ``resume``. Return False if some
-        connections stay in use for ``patience_s`` seconds.
-        """
         self._resting = True
         until = time.monotonic() + patience_s
         while self._uses and time.monotonic() < until:
@@ -120,9 +116,8 @@ class ReaderPool:
 
 
 class ReadConnection:
-    """A reader's connection in a transaction. All its reads see the store at one moment. Every read
-    enters this context manager, so it is a class. A generator would execute four times as many
-    bytecodes.
+    """Every read enters this context manager, so it is a class: a generator would execute four
+    times as many bytecodes.
     """
 
     __slots__ = ("_doing", "_readers", "connection")
@@ -281,10 +276,6 @@ class SQLiteRecorder(Recorder):
             yield from maintenance.findings(connection)
 
     def copy_to(self, path: str, on_progress: Callable[[int, int], object]) -> SQLiteRecorder:
-        """Write the newest state to a new file while the store is in use. Return a recorder that
-        reads the copy. ``on_progress(done, of)`` gets the number of copied pages and the number of
-        all pages.
-        """
         with ReadConnection(self._readers, f"copy to {path} from") as connection:
             maintenance.copy(connection, path, on_progress)
         return SQLiteRecorder(path, writable=False)
@@ -372,9 +363,6 @@ class SQLiteRecorder(Recorder):
     # ------------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        """Make the objects that belong to one process: the queue, the connections and their
-        locks.
-        """
         self._polling = threading.RLock()  # a signal handler may poll while this thread is polling
         self._poller = None
         self._no_writers = None
@@ -422,16 +410,12 @@ class SQLiteRecorder(Recorder):
             pass  # opens the new log while the log has its name
 
     def _look(self) -> tuple[bool, bool]:
-        """Return whether the file has the newest schema, and whether the file has a log. The file
-        may be empty.
-        """
         with ReadConnection(self._readers, "open") as connection:
             is_current = schema.checked_number(connection, self._path) == schema.NEWEST
         return is_current, os.path.exists(f"{self._path}-wal")
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[sqlite3.Connection]:
-        """Yield the writing connection, under the write lock, to this thread alone."""
         self._file.check_open()
         self._check_writable()
         with self._queue.alone() as deadline:

@@ -37,9 +37,6 @@ former file.
 
 
 def check_replaceable(path: str) -> None:
-    """Raise ``StoreUnusable`` if the file at ``path`` belongs to another program. A damaged, empty
-    or missing store at ``path`` raises nothing.
-    """
     if not os.path.exists(path) or os.path.getsize(path) == 0:
         return
     try:
@@ -58,8 +55,7 @@ def check_replaceable(path: str) -> None:
 def replace(path: str, new: str, kept: str) -> str | None:
     """Replace the store at ``path`` by ``new``, a complete file in the store's folder. Keep the
     former file, with its log, under the name ``kept``. Return the name of the former file. If only
-    a log existed, return the name of the log. If neither existed, return None. Raises ``OSError``
-    if a step fails.
+    a log existed, return the name of the log. If neither existed, return None.
 
     During the replacement, no process acknowledges an append to the store. If another process has
     already replaced the file, nothing is done.
@@ -90,16 +86,12 @@ def replace(path: str, new: str, kept: str) -> str | None:
 
 
 def finish_replacing(path: str) -> None:
-    """Take the remaining steps of a killed ``replace`` if the store's file still has its second
-    name.
-    """
     for kept in names_of_former(path):
         if os.path.exists(f"{kept}{NEW}") and os.path.samefile(kept, path):
             replace(path, f"{kept}{NEW}", kept)
 
 
 def names_of_former(path: str) -> list[str]:
-    """Return the names of replaced files, and of new files that wait to replace a file."""
     return glob.glob(f"{glob.escape(path)}.replaced-*")
 
 
@@ -144,13 +136,11 @@ def _hold_locks(file: StoreFile) -> Iterator[Connection | None]:
 
 
 def _give_name(path: str, name: str) -> None:
-    """Give a file a second name, unless an interrupted attempt has already done this."""
     if not (os.path.exists(name) and os.path.samefile(path, name)):
         os.link(path, name)
 
 
 def sync(path: Path | str) -> None:
-    """Sync the content of a file, or the names in a folder, to the disk."""
     opened = os.open(path, os.O_RDONLY)
     try:
         os.fsync(opened)
@@ -169,12 +159,7 @@ at most 255 bytes.
 
 
 def new_beside(path: Path) -> Path:
-    """Make an empty file for a database in the folder of ``path``, with mode 0600 and a random
-    name.
-
-    Raises ``StoreUnavailable`` if ``path`` has no content but a log, because this log belongs to
-    another file.
-    """
+    # A log without a file belongs to another file.
     check_not_moved(str(path))
     handle, name = made_beside(path)
     os.close(handle)
@@ -182,7 +167,6 @@ def new_beside(path: Path) -> Path:
 
 
 def made_beside(path: Path) -> tuple[int, str]:
-    """Make and open an empty file in the folder of ``path``, with mode 0600 and a random name."""
     try:
         # ``mkstemp`` gives the file mode 0600.
         return tempfile.mkstemp(prefix=f"{path.name[:_NAME_MAX]}.", suffix=PART, dir=path.parent)
@@ -192,7 +176,6 @@ def made_beside(path: Path) -> tuple[int, str]:
 
 
 def parts_beside(path: Path) -> list[str]:
-    """Return the names of existing files that ``made_beside`` made for this path."""
     return glob.glob(f"{glob.escape(str(path.parent / path.name[:_NAME_MAX]))}.????????{PART}")
 
 
@@ -207,7 +190,6 @@ def held(path: Path) -> Iterator[None]:
 
 
 def is_abandoned(path: str) -> bool:
-    """Return whether a file of ``new_beside`` exists and no process has locked it."""
     with suppress(FileNotFoundError, BlockingIOError), open(path, "rb") as opened:
         fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return True

@@ -22,14 +22,11 @@ def check_unchanged(connection: sqlite3.Connection, path: str) -> None:
 
 
 def has_our_mark(connection: sqlite3.Connection) -> bool:
-    """Return whether the header of a database says that it is a foldlog store."""
     return bool(connection.execute("PRAGMA application_id").fetchone()[0] == _APPLICATION_ID)
 
 
 def migrate(connection: sqlite3.Connection, path: str, inode: int) -> None:
-    """Migrate the schema in one transaction, so that a kill leaves the older schema complete. A new
-    file records its inode.
-    """
+    """Migrate the schema in one transaction, so that a kill leaves the older schema complete."""
     execute = connection.execute
     execute("BEGIN IMMEDIATE")
     try:

@@ -72,7 +72,7 @@ class Connection(sqlite3.Connection):
                 fcntl.fcntl(index, fcntl.F_OFD_SETLK, _INDEX_LOCK)
 
     def release(self) -> None:
-        """Release the lock. SQLite may then remove the log when the last connection closes."""
+        # SQLite may now remove the log when the last connection closes.
         held = self._held
         self._held = -1
         if held >= 0:
@@ -87,9 +87,7 @@ class Connection(sqlite3.Connection):
 
 @functools.cache
 def _has_lasting_locks() -> bool:
-    """Return whether the system has locks that belong to one opening of a file. Some systems that
-    run Linux programs lack such locks.
-    """
+    # Some systems that run Linux programs lack such locks.
     with contextlib.suppress(OSError), open(os.devnull, "rb") as file:
         return sys.platform == "linux" and bool(fcntl.fcntl(file, fcntl.F_OFD_GETLK, _LOCK))
     return False
@@ -99,8 +97,7 @@ class StoreFile:
     """The file of one store, as one recorder opened it.
 
     ``name`` is the user's name for the file as an absolute path. ``path`` is the file behind all
-    symbolic links, so that all processes use one log and one write lock. ``SQLiteRecorder``
-    describes the options.
+    symbolic links, so that all processes use one log and one write lock.
     """
 
     _used: Final[weakref.WeakValueDictionary[int, StoreFile]] = weakref.WeakValueDictionary()
@@ -139,7 +136,7 @@ class StoreFile:
     # -- before it is opened
 
     def has_content(self) -> bool | None:
-        """Return whether the file has content, or None if the file does not exist.
+        """Return whether the file has content, or None if it does not exist.
 
         Raises ``StoreUnusable`` if the file is not a regular file, or if it has only one byte.
         SQLite treats a file of one byte as empty.
@@ -248,7 +245,6 @@ class StoreFile:
                 )
 
     def open(self) -> Connection:
-        """Open a connection to the file that has the name now."""
         check_not_inherited(self.path)
         options = "mode=rw" if self._writable else "mode=ro"
         if not self._writable and self._is_read_only():
@@ -286,10 +282,7 @@ class StoreFile:
         connection.execute("PRAGMA secure_delete = ON")
 
     def _is_read_only(self) -> bool:
-        """Return whether no user can write the file and the file has no log. The file system, or
-        the permissions of the file and its folder, may forbid writing. Root can write in spite of
-        permissions.
-        """
+        # Root can write in spite of permissions.
         if not os.path.exists(self.path) or os.path.exists(f"{self.path}-wal"):
             return False
         folder = os.path.dirname(self.path)
@@ -299,15 +292,12 @@ class StoreFile:
         )
 
     def _is_on_read_only_disk(self) -> bool:
-        """Return whether the file's file system is mounted read-only. Then the file's permissions
-        do not matter.
-        """
+        # On a read-only file system, the file's permissions do not matter.
         return os.path.exists(self.path) and bool(os.statvfs(self.path).f_flag & os.ST_RDONLY)
 
     # -- while it is open
 
     def close(self, reason: str = "") -> None:
-        """Record the reason of the closing. The recorder reads and writes nothing more."""
         if self.closed_because is None:
             self.closed_because = reason and f": {reason}"
 
@@ -319,7 +309,7 @@ class StoreFile:
 
     def check(self) -> None:
         """Check that the store's path still leads to the opened file. Raises ``StoreUnavailable``
-        if the file was moved, and ``StoreUnusable`` if it was replaced. Cost: one ``stat``.
+        if the file was moved, and ``StoreUnusable`` if it was replaced.
 
         A write transaction calls ``check`` when it has SQLite's write lock.
         """
@@ -392,9 +382,6 @@ def check_not_moved(path: str) -> None:
 
 
 def descriptors_of(path: str | os.PathLike[str]) -> list[int]:
-    """Return the descriptors with which this process has a file open. If the system does not list
-    descriptors, return an empty list.
-    """
     file_identity = identity(path)
     with contextlib.suppress(OSError):
         return [

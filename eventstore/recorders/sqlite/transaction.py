@@ -35,11 +35,9 @@ conversations.
 
 
 class SQLiteTransaction(SQLiteReader, Transaction):
-    """The writes of a transaction, under SQLite's one write lock.
-
-    ``last_conversation`` and the next position stay valid from one transaction to the next. So the
-    owner must call ``forget`` when a transaction is rolled back, and when another connection has
-    committed.
+    """The writes of a transaction. ``last_conversation`` and the next position stay valid from one
+    transaction to the next, so the owner must call ``forget`` after a rollback, and after a commit
+    of another connection.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -100,9 +98,8 @@ class SQLiteTransaction(SQLiteReader, Transaction):
         return self._write(statement, key, limit).rowcount < limit
 
     def _insert(self, key: int, rows: Sequence[Row], position: int) -> None:
-        """``sqlite3`` searches adapters for every type except byte arrays, which takes longer than
-        binding a byte array.
-        """
+        # ``sqlite3`` searches adapters for every type except byte arrays, which takes longer than
+        # binding a byte array.
         are_plain = not any(encodings(rows))
         for first in range(0, len(rows), _TOGETHER):
             batch = rows[first : first + _TOGETHER]
@@ -123,9 +120,7 @@ class SQLiteTransaction(SQLiteReader, Transaction):
 
 @cache
 def _insert_together(rows: int, are_plain: bool) -> str:
-    """Return the statement that inserts this number of rows. Only a few different numbers occur, so
-    SQLite keeps each statement prepared.
-    """
+    # Only a few different numbers occur, so SQLite keeps each statement prepared.
     return SQL["insert_events"].format(
         rows=", ".join([SQL["a_plain_event" if are_plain else "an_event"]] * rows)
     )

@@ -23,9 +23,6 @@ _SUFFIX: Final = "-queue"
 
 
 def give_rights(file: int | str, model: str) -> None:
-    """Copy the permissions and the owner of the file ``model`` to another file, as far as this user
-    may. If ``model`` does not exist, do nothing.
-    """
     with suppress(FileNotFoundError, PermissionError):
         status = os.stat(model)
         os.chmod(file, status.st_mode & 0o666)
@@ -59,20 +56,12 @@ class WriteLock:
         """
 
     def open(self) -> None:
-        """Open the lock file. If the file does not exist, make it with the owner of the
-        database.
-        """
         self._file = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
         if os.fstat(self._file).st_size == 0:
             give_rights(self._file, self._path.removesuffix(_SUFFIX))
         self._name = f"{os.getpid()} {os.uname().nodename}".encode()[: _NAME_BYTES_MAX - 1] + b"\n"
 
     def take(self, deadline: float) -> None:
-        """Take the lock, unless this process already holds it. Wait until ``deadline``, by
-        ``time.monotonic``.
-
-        If the deadline passes, raises ``StoreUnavailable`` with the name of the holder.
-        """
         if self._file < 0:
             self.open()
         try:
@@ -90,7 +79,6 @@ class WriteLock:
             self._write_name()
 
     def release(self) -> None:
-        """Release the lock, and stop waiting for it. If the lock is not held, do nothing."""
         if self._pending is not None:
             self._pending.abandon()
         if self._file >= 0:
@@ -122,9 +110,6 @@ class WriteLock:
                 os.close(inherited)
 
     def waited(self, leader: str | None = None) -> StoreUnavailable:
-        """Return the error for a caller that waited too long. ``leader`` names the leading thread
-        of this process, unless the caller itself leads.
-        """
         holder = self._holder()
         if leader is not None and (holder is None or holder[0] == os.getpid()):
             who = (
@@ -187,9 +172,6 @@ class WriteLock:
             time.sleep(_POLL_S)
 
     def _holder(self) -> tuple[int, str] | None:
-        """Return the number and the host of the process that holds the lock or held it last,
-        according to the lock file.
-        """
         line, _, _ = os.pread(self._file, _NAME_BYTES_MAX, 0).partition(b"\n")
         pid, _, host = line.decode(errors="replace").partition(" ")
         return (int(pid), host) if pid.isdecimal() else None
@@ -212,13 +194,9 @@ class _Pending(threading.Thread):
         kernel grants it.
         """
         self._has_ended = False
-        """Whether the kernel has answered, with the lock or with an error."""
         self._error: OSError | None = None
 
     def wait(self, until: float) -> bool:
-        """Wait for the lock until the moment ``until``. Return whether the kernel granted the lock.
-        Raises ``OSError`` if the kernel answered with an error.
-        """
         self._granted.acquire(timeout=max(until - time.monotonic(), 0.0))
         with self._mutex:
             if self._error is not None:
@@ -228,16 +206,13 @@ class _Pending(threading.Thread):
             return self._has_ended and self._is_wanted
 
     def abandon(self) -> None:
-        """Give up the lock. If the kernel grants the lock later, the lock is released."""
+        # A lock that the kernel grants later is released.
         with self._mutex:
             self._is_wanted = False
             if self._has_ended:
                 self.close()
 
     def resume(self) -> bool:
-        """Wait for the lock again. If this thread has ended, return False, and another thread has
-        to wait.
-        """
         with self._mutex:
             if self._has_ended:
                 return False

@@ -36,7 +36,6 @@ _OPEN: Final = 1
 _COMMITTING: Final = 2
 _COMMIT_FAILED: Final = 3
 _COMMITTED: Final = 4
-"""The states of a transaction."""
 
 _HEADER_BYTES: Final = 48
 _header: Final = struct.Struct("=8xI4xI28x").unpack
@@ -47,8 +46,8 @@ contains a count of commits and the number of pages in the log.
 
 
 class SQLiteWriting:
-    """The methods of a SQLite file that the commit queue needs. ``on_copy`` is called in the
-    transaction that begins an epoch, with the last position before the epoch.
+    """``on_copy`` is called in the transaction that begins an epoch, with the last position before
+    the epoch.
     """
 
     def __init__(
@@ -160,10 +159,8 @@ class SQLiteWriting:
 
     @property
     def last_conversation(self) -> Any:
-        """The state of the last conversation after the last commit, or None if another commit
-        followed. Any thread may read this property at any time, also during a transaction of
-        another thread. ``_own_header`` describes the check.
-        """
+        # Any thread may read this property at any time, also during a transaction of another
+        # thread. ``_own_header`` describes the check.
         own = self._own_header
         index = self._file.index
         if own is None or index < 0:
@@ -196,7 +193,6 @@ class SQLiteWriting:
         return False
 
     def fail(self, error: BaseException) -> Callable[[], BaseException] | None:
-        """End the transaction, and replace the connection."""
         if not is_ours(error) or self._stage == _COMMITTED:
             return None
         commit_failed = self._stage == _COMMIT_FAILED
@@ -212,9 +208,6 @@ class SQLiteWriting:
         return lambda: translate(copy(error), doing, outcome)
 
     def replace(self, error: BaseException, *, may_be_committed: bool) -> None:
-        """Replace the connection after an error. ``may_be_committed`` is true if a commit may have
-        raised the error.
-        """
         self.settle()
         former = self.connection
         self.connection = None
@@ -238,7 +231,7 @@ class SQLiteWriting:
         return self._lock.waited(names.get(leader, "that has ended"))
 
     def open(self) -> sqlite3.Connection:
-        """Open the writing connection. The caller must hold the write lock."""
+        # The caller must hold the write lock.
         connection = self._file.connect(to_write=True)
         if self._in_doubt:
             self._begin_log_again(connection)
@@ -277,7 +270,7 @@ class SQLiteWriting:
         self._in_doubt = False
 
     def close(self) -> None:
-        """Close the connection. An open transaction is rolled back."""
+        # Closing rolls an open transaction back.
         connection = self.connection
         self.connection = None
         self._own_header, self._file.index = None, -1
