@@ -34,6 +34,6 @@ chatgpt.py claude_ai.py copilot_cli.py cursor.py gemini_cli.py inspect_eval.py o
 openai_responses.py opencode.py pi.py qwen_code.py and swe_agent.py define one format per file or
 folder. foldlog/adapters/_records/ holds the formats of agent SDKs, next to their adapters.
 
-trees.py            reads the chats that web sites export opencode_files.py   finds the sessions of
-OpenCode
+trees.py            reads the chats that web sites export
+opencode_files.py   finds the sessions of OpenCode
 """

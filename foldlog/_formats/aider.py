@@ -9,7 +9,7 @@ session to this Markdown file.
 
 The file has no records, so foldlog makes one record of each block: ``{"aider": "start" | "user" |
 "tool" | "assistant", "text"}``. If aider would write the text of a block in another way, the record
-has the bytes of the block under ``raw``. Written one after another, the records give the same file.
+has the bytes of the block under ``raw``. The texts of all records, one after another, are the file.
 
     start, tool     Annotation. If the text says that the history was cleared, the event is a
                     condensation of all shown events
@@ -20,8 +20,8 @@ has the bytes of the block under ``raw``. Written one after another, the records
 A line of the model may begin like a line of aider or of the user. But aider ends its own lines and
 the user's lines with two spaces. The first line of aider or of the user in a session shows whether
 the session has these spaces. In a session with these spaces, a line without two spaces at its end
-belongs to the model if a blank line stands before the line. Without a blank line, the line
-continues a text of aider with several lines.
+belongs to the model if a blank line stands before the line. Without a blank line before it, the
+line continues a text of aider with several lines.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ NAME = "aider"
 _START = re.compile(rb"# aider chat started at (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)[ \r]*\n?")
 _MARKS = {"user": "#### ", "tool": "> "}
 _BREAK = "  "
-"""Two spaces end every line of aider and of the user: a line break in Markdown."""
+"""Two spaces end every line of aider and of the user, because two spaces break a line in
+Markdown.
+"""
 _TITLE = "# aider chat started at "
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _WITH_BLANK = ("start", "assistant")

@@ -19,7 +19,7 @@ The messages, and the events that they become:
     isTruncationMarker (Roo Code)   CondensationAction that forgets the messages with its
                                     ``truncationParent``
     a mark of Cline's deletions     CondensationAction
-    a message without any           Annotation
+    a message without content       Annotation
 
 The file ``ui_messages.json`` in the folder of a task contains the texts that the user sees. In this
 file, Cline marks which messages it no longer sends to the model. A mark becomes a record if the
@@ -72,13 +72,13 @@ from foldlog.eventstore import Action, Annotation, Message, Observation
 NAME = "anthropic-messages"
 
 _DELETED = "conversationHistoryDeletedRange"
-"""The field in which Cline names the messages that it no longer sends. The field holds the numbers
-of the first and of the last deleted message.
+"""This field names the messages that Cline no longer sends. The field holds the numbers of the
+first and of the last deleted message.
 """
 
 _THOUGHT = "reasoning"
-"""The type of a reasoning item of OpenAI's Responses API. Roo Code stores the item before the
-message of the item.
+"""The type of a reasoning item of OpenAI's Responses API. Roo Code stores a reasoning item before
+its message.
 """
 _ALWAYS_SENT = 2
 """Cline never deletes the first two messages of a task."""
@@ -88,8 +88,8 @@ _MESSAGES = ("api_conversation_history.json", "claude_messages.json")
 _MARK = ("ts", "conversationHistoryIndex", _DELETED)
 _BLOCKS = frozenset(("tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use"))
 _OF_OTHERS = ("tool_calls", "messageId")
-"""Fields of messages in OpenAI's format and in Amp's format. Messages with these fields can contain
-blocks of the same types.
+"""Fields that only OpenAI's or Amp's messages have. Blocks in messages with these fields can look
+like Anthropic's blocks.
 """
 _MILLISECONDS = 10**11
 """A time above this number is in milliseconds."""

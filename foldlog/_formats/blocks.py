@@ -175,7 +175,7 @@ def returned(block: Any) -> Any:
 
 
 def content_of(blocks: Any) -> Content:
-    """Return the content of a user or a tool. A text stays a text, and blocks become parts."""
+    """Return the content of a message or a result. A text stays a text, and blocks become parts."""
     if type(blocks) is list:
         return tuple(said_in(blocks))
     return blocks if type(blocks) is str else ""
@@ -194,7 +194,7 @@ def said_in(content: Any) -> list[_Block]:
 
 def thinking_of(text: str, signature: Any = None, redacted: Any = None) -> _Block:
     """Return a model's thinking as a block. The block has ``signature`` only if the signature is a
-    text. If ``redacted`` is a text, the block holds only this encrypted thinking.
+    text. If ``redacted`` is a text, the block holds only this text: the encrypted thinking.
     """
     if type(redacted) is str:
         return {"type": "redacted_thinking", "data": redacted}
@@ -230,8 +230,8 @@ def texts_of(content: Content) -> list[str]:
 
 
 def given(content: Content) -> str | list[_Block]:
-    """Return the content of a user or a tool in Anthropic's format. A text stays a text, and parts
-    become blocks.
+    """Return the content of a message or a result in Anthropic's format. A text stays a text, and
+    parts become blocks.
     """
     return content if isinstance(content, str) else blocks_of(content)
 

@@ -113,8 +113,8 @@ class OpenCalls:
         return next((place for place in places if place is not None), None)
 
     def of_result(self, call_id: str | None, tool: str) -> str | Action | None:
-        """Return the call that a result without an id answers, as the ``key`` of ``close``. If the
-        result has an id, return the id.
+        """Return the call that a result without an id answers. The returned value is a ``key`` for
+        ``close``. If the result has an id, return the id.
 
         If the result names its tool, it answers the first open call of this tool in the newest
         reply. If the result names no tool, it answers the first open call whose id equals the name

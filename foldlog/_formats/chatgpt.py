@@ -34,7 +34,7 @@ _CONTEXT = {
     "user_editable_context": ("user_profile", "user_instructions"),
     "model_editable_context": ("model_set_context", "repository", "structured_context"),
 }
-"""The kinds of content that describe the user for a model, and the fields with the texts."""
+"""Maps a kind of content that describes the user to the fields with its texts."""
 _TEXTS = ("text", "result", "summary", "content", "name")
 """The fields that can hold the text of a content whose kind has no special rule. The first field
 with a text is used.

@@ -89,7 +89,7 @@ class DecodedRecords:
         self._decoder = decoder_of(format, findings=self.findings)
         self._first = list[Any]()
         self.where = dict[str, str]()
-        """Where the source was written, in the fields of ``SourceState.where``."""
+        """The folder, branch and model of the source, in the fields of ``SourceState.where``."""
 
     def add(self, record: bytes, record_hash: bytes) -> None:
         """Count a record. Raises ``UnreadableJson`` for a record that is not JSON."""

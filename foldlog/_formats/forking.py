@@ -26,7 +26,7 @@ from foldlog.projections.units import WaitingCalls
 
 def begin_fork(store: Store, conversation: str, at: int, new: str) -> ConversationRow:
     """Fork a conversation at a version: see ``Store.fork``. If records of the source are missing in
-    the fork, an event of the fork says how many. The fork gets this event also if the import
+    the fork, an event of the fork says how many. The fork gets this event even if the import
     reported the missing records only after the version ``at``.
     """
     documents = Documents(store)

@@ -83,7 +83,7 @@ class RecordEncoder(ABC):
     """
 
     rules: Any
-    """The format. ``Format.writer`` sets this attribute."""
+    """The format of the encoder. ``Format.writer`` sets this attribute."""
     last: Any = None
     """The id of the last record that has an id."""
 
@@ -104,8 +104,8 @@ class RecordEncoder(ABC):
 
     def follow(self, events: Sequence[Event], record: Any) -> None:
         """Remember the facts about a record that later records need. By default, remember the id of
-        the record. ``events`` were made of the record. ``record`` is None if ``events`` change the
-        branch or were taken back.
+        the record. ``events`` are the events of the record. ``record`` is None if ``events`` change
+        the branch or were taken back.
         """
         if record is not None:
             self.last = self.rules.source_id(record) or self.last

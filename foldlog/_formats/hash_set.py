@@ -1,5 +1,5 @@
-"""A set of hashes that needs little memory. An import recognizes repeated records and replies with
-this set.
+"""A set of hashes that needs little memory. An import uses the set to recognize repeated records
+and replies.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class HashSet:
         return True
 
     def pages(self) -> Iterator[bytes | bytearray]:
-        """Yield the stored parts of all hashes. If a new set adds the parts in this order, the new
-        set yields the parts in this order too.
+        """Yield the stored parts of all hashes. A copy that adds the yielded parts one after
+        another yields the parts in the same order.
         """
         for bucket in sorted(self._buckets):
             yield from self._buckets[bucket]

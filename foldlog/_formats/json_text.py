@@ -21,8 +21,8 @@ some levels around its content.
 """
 
 RECORD_SIZE_MAX = 16 * 2**20
-"""The largest size of one record in bytes or characters. The default limit of a store for one event
-is equal.
+"""The largest size of one record in bytes or characters. By default, a store refuses a larger
+event.
 """
 
 TOO_LONG = f"longer than {RECORD_SIZE_MAX:,} bytes, the limit for one record"

@@ -122,8 +122,8 @@ def unknown_role(role: str) -> str:
 
 
 def with_exit_code(event: Event, record: dict[str, Any]) -> Event:
-    """Return ``event``. If ``event`` is a result of mini-SWE-agent, add the exit code of the
-    command.
+    """Add the exit code of the command to a result of mini-SWE-agent. Return other events
+    unchanged.
     """
     code = within(record, "extra", "returncode")
     if code is None or not isinstance(event, Observation):
@@ -178,8 +178,8 @@ def spoken(role: str, content: Content) -> Event:
 
 class MessageReader:
     """Reads messages for an import. The reader never raises an error: it reads malformed values as
-    far as possible. A block that only Anthropic's server knows becomes a text, because in an import
-    the block may come from another program.
+    far as possible. A block that only Anthropic's server knows is not sent back to this server,
+    because in an import the block may come from another program.
     """
 
     of_replies = False

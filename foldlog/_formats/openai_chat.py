@@ -16,11 +16,11 @@ the newest reply. If several calls have one id, a result answers the first open 
 the newest reply that has this id.
 
 A message may have a time. An assistant's message may have ``model``, ``usage`` and ``cost``.
-mini-SWE-agent writes these fields, and the exit code of a command, into ``extra``. Messages have no
-ids, so ``origin.id`` of an event is None.
+mini-SWE-agent writes ``cost``, the whole response, and the exit code of a command into ``extra``.
+Messages have no ids, so ``origin.id`` of an event is None.
 
 Some agents store chat messages with further fields. Subclasses of the decoder and the encoder
-handle these fields.
+handle the further fields.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ _SAID = ("role", "content", "tool_calls", "function_call", "tool_call_id")
 
 def matches(record: Any) -> bool:
     """Return whether ``record`` has a role and a content or calls. A message that names its agent
-    does not match, because SWE-agent writes this field.
+    does not match, because SWE-agent writes the name of the agent.
     """
     return (
         accepts(record)
@@ -88,7 +88,7 @@ EXPECTED = "a chat message with a text under 'role'"
 
 def accepts(record: Any) -> bool:
     """Return whether ``record`` has a known role, or the role ``exit``. mini-SWE-agent ends a run
-    with a message of this role.
+    with a message of the role ``exit``.
     """
     return _has_role(record) and (record["role"] in ROLES or record["role"] == "exit")
 
@@ -167,8 +167,8 @@ def beside(fields: Mapping[str, Any], records: Sequence[Any]) -> Beside:
 
 
 def time_of_message(message: Any) -> SourceTime:
-    """Return the time of a message, or no time. OpenAI's format has no field for the time, so each
-    program adds a field of its own.
+    """Return the time of a message, or ``(None, None)``. OpenAI's format has no field for the time,
+    so each program adds a field of its own.
     """
     return time_told(message, "timestamp", "created_at", "created")
 

@@ -133,8 +133,8 @@ def _is_of_unknown(record: Any) -> bool:
 class ResponsesDecoder(FollowingDecoder):
     def tag(self, event: Event, read: RecordEvents) -> bool:
         """Return whether an event stays after a compaction of the server. System prompts and
-        messages of the user stay. A compaction on request keeps the user's messages, and an item
-        does not name the kind of its compaction.
+        messages of the user stay. Only a requested compaction keeps the user's messages, but an
+        item does not say whether its compaction was requested.
         """
         return isinstance(event, SystemMessage) or (
             isinstance(event, Message) and event.source == "user"

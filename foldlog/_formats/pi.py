@@ -250,8 +250,8 @@ class PiDecoder(FollowingDecoder):
 
 
 def _thinking(block: dict[str, Any], *, is_signed: bool) -> dict[str, Any]:
-    """Return thinking as a block of Anthropic's, because events have this format. Signatures of
-    other providers are left out.
+    """Return thinking as a block of Anthropic's, because events store thinking in Anthropic's
+    format. Signatures of other providers are left out.
     """
     if is_signed:
         signature = text_or_empty(block.get("thinkingSignature"))

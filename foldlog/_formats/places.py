@@ -1,8 +1,8 @@
-"""Record which events came from one record: an event stores the number of earlier events of its
-record.
+"""Record which events came from one record.
 
-``origin.rest`` is this number. ``origin.rest`` is None for the first event of a record. A step to
-another branch has no record, so its ``origin.rest`` is None too.
+``origin.rest`` is the number of earlier events from the event's record. ``origin.rest`` is None for
+the first event of a record. A step to another branch has no record, so its ``origin.rest`` is None
+too.
 """
 
 from __future__ import annotations

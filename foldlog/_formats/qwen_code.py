@@ -1,4 +1,4 @@
-"""Sessions of Qwen Code: lines in ``chats/SESSION.jsonl``. A line names the line before it.
+"""Sessions of Qwen Code: lines in ``chats/SESSION.jsonl``. A line names its parent line.
 
     {"uuid", "parentUuid", "sessionId", "type": …, "message": {"role", "parts"}}    a content of
                                                                                     Google's API

@@ -1,5 +1,5 @@
-"""Read texts, counts and times in a record. All formats share these functions, and the types for
-the place and the errors of a record.
+"""Read texts, counts and times in a record. All formats share the functions of this module, and its
+types for the place and the errors of a record.
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ class FollowingDecoder(RecordDecoder):
     def response(self, version: int) -> str:
         """Return the response of a call whose record does not name a response. The call belongs to
         the response of the calls before it. A result, a message that is not from the model, and a
-        compaction end this response.
+        compaction end a response.
         """
         return self._response or f"response-{version}"
 
@@ -156,7 +156,7 @@ class FollowingDecoder(RecordDecoder):
             self.options.findings.append(_AGAIN)
 
     def end_record(self, read: RecordEvents) -> None:
-        """Handle the end of a record. A subclass may override this method."""
+        """Handle the end of a record. A subclass may override ``end_record``."""
 
     def check(self, record: Any) -> None:
         """Raise ``NotAnEvent`` for a value that is not a record."""

@@ -47,8 +47,7 @@ class SourceState(Struct):
     ``said``          the first text of a user, for a source without a request
     ``first_at``      the earliest time in the records
     ``last_at``       the latest time in the records
-    ``longest_wait_s``  the longest time, in seconds, from one record to a following record of a
-                      model or a tool
+    ``longest_wait_s``  the longest time, in seconds, before a record of a model or a tool
     ``reached``       the time of the last record
     ``kinds``         the number of parts by kind
     ``days``          the number of records by day
@@ -126,9 +125,9 @@ class Seen:
     five or six bytes of memory.
 
     Records are compared by the first bytes of their hashes. An equal record may also be one message
-    that was sent twice. If most records of a format have ids, an equal record with an id is
-    therefore a repetition. An equal record without an id is a repetition only directly after
-    another repetition.
+    that was sent twice. If most records of a format have ids, an equal record with an id is a
+    repetition. An equal record without an id is a repetition only directly after another
+    repetition.
 
     If the records have no ids, a repetition begins with the first record, or with a record that is
     older than the newest record. A repetition goes on while the records come in their earlier
@@ -136,8 +135,8 @@ class Seen:
     """
 
     def __init__(self, state: SourceState, hashes: bytes, *, have_ids: bool) -> None:
-        """Continue after the records that were counted so far. ``hashes`` has the hashes of these
-        records.
+        """Continue after the records that were counted so far. ``hashes`` has the hashes of the
+        counted records.
         """
         self._state = state
         self._last_was_again = False
@@ -170,8 +169,8 @@ class Seen:
         return state.is_timed and state.again > 0
 
     def _repeated_place(self, key: bytes, at: str | None) -> int:
-        """Return the place after the earlier record that the next record repeats, or 0 if the next
-        record is new.
+        """Return the place after the earlier record that the next record repeats. Return 0 if the
+        next record is new.
         """
         # the expected record comes after the last repeated record; if the last record was new, the
         # expected record is the first record
@@ -244,9 +243,9 @@ class Skeleton(ABC):
 
     @property
     def follows(self) -> tuple[str, int] | None:
-        """The conversation that the source continues, and the number of records of that
-        conversation before the source. The source itself does not contain the records before it.
-        None if the source continues no conversation.
+        """The conversation that the source continues, and the number of earlier records of that
+        conversation. The source does not contain the earlier records. None if the source continues
+        no conversation.
         """
         return None
 
@@ -333,9 +332,7 @@ class Skeleton(ABC):
             state.tool_errors[tool] = state.tool_errors.get(tool, 0) + 1
 
     def asked(self, words: str) -> None:
-        """Store the first request of a user in ``words``, for the title. Only the first request is
-        stored.
-        """
+        """Store the request in ``words`` for the title, unless an earlier request was stored."""
         if words and self.state.asked is None:
             request, whole_text = asked_in(words)
             self.state.asked = request[:_SHOWN_MAX] or None

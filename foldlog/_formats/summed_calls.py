@@ -92,7 +92,7 @@ def hash_of_reply(reply: str, calls: Calls) -> int:
 
 class Sums:
     """Adds up calls of one day, one model and one price range. Calls of condensers have separate
-    sums. Calls without a cost have separate sums too, because the cost of a sum would look
+    sums. Calls without a cost have separate sums too, because a sum with a missing cost would look
     complete.
     """
 

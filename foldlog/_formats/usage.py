@@ -2,7 +2,7 @@
 
 Events that were not imported have model, usage and cost in ``meta``. Condensers write a report for
 each call, including failed calls. Imports copy model, usage and cost from the records into
-``meta``. Some formats have these figures in annotations.
+``meta``. Some formats record model, usage and cost in annotations instead.
 """
 
 from __future__ import annotations
@@ -92,8 +92,8 @@ def is_call(event: Event) -> TypeGuard[Action]:
 
 
 def calls_of_event(recorded_at: datetime, event: Event) -> Iterator[ModelCall]:
-    """Yield the calls in an event that was not imported. The fields of the event or its reports of
-    a condenser have the calls.
+    """Yield the calls in an event that was not imported. The calls are in the fields of the event,
+    or in its reports of a condenser.
     """
     at = event.timestamp or recorded_at
     fields = event.metadata if isinstance(event, CondensationAction) else event.meta

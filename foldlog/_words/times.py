@@ -60,8 +60,8 @@ def duration_words(seconds: float) -> str:
 def told_at(event: Event, recorded_at: datetime) -> EventTime | None:
     """Return when the event happened. The time has no zone if the source names no zone.
 
-    An event without a ``timestamp`` happened when it was recorded. But an import records an event
-    later than it happened. If the records of the event's format have times, return the time that
+    An event without a ``timestamp`` happened when it was recorded. An import records an event later
+    than the event happened. If the records of the event's format have times, return the time that
     the source wrote, or None.
     """
     if event.timestamp is not None:

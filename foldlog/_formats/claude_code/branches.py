@@ -36,7 +36,7 @@ def is_side(record: dict[str, Any]) -> bool:
 
 
 PREVIOUS = object()
-"""Stands for the parent of a line that names no parent: the line before it in the file."""
+"""Stands for the parent of a line without ``parentUuid``: the previous line of the file."""
 
 
 def parent_of(record: dict[str, Any]) -> Any:
@@ -172,8 +172,8 @@ class Switches:
         return self._groups.get(parent, self._newest)
 
     def _came_again(self, kept: str) -> bool:
-        """Return whether Claude Code wrote a kept line again after the compaction. A fork of a
-        session repeats lines like this.
+        """Return whether Claude Code wrote a kept line again after the compaction, as in a fork of
+        a session.
         """
         group = self._groups.get(kept)
         return group is not self._boundary and _is_below(group, self._boundary)

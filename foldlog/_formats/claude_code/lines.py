@@ -61,7 +61,7 @@ _TOKENS = {"preTokens": "tokens_before", "postTokens": "tokens_after"}
 
 def metadata_of(boundary: dict[str, Any]) -> dict[str, Any]:
     """Return the metadata of a condensation. The metadata has Claude Code's keys from the boundary,
-    and also repeats some of these facts under the keys of foldlog's condensers.
+    and some facts of the boundary also under the keys of foldlog's condensers.
     """
     metadata = {
         key: value

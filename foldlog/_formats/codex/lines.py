@@ -141,7 +141,7 @@ _NO_EXIT_CODE = re.compile(
     rf"(?:failed in sandbox\b.{{0,300}}?\bexit code: |execution error\b|{_STOPPED_BY_USER})",
     re.DOTALL,
 )
-"""The beginnings of failed outputs whose header has no exit code."""
+"""Matches the beginning of a failed output whose header has no exit code."""
 
 
 def has_failed(output: Any) -> bool:

@@ -43,8 +43,8 @@ _REPEATS = {
     "agent_message": ("message",),
     "agent_reasoning": ("text",),
 }
-"""Fields of bookkeeping that repeat other records. The stored record keeps these fields. The event
-leaves them out.
+"""Fields of bookkeeping that repeat other records. The stored record has these fields, and its
+event does not have them.
 """
 _INSTRUCTIONS = {
     "session_meta": ("base_instructions", "instructions"),
@@ -59,8 +59,8 @@ forgets base instructions (``_BASE``), because base instructions are part of eve
 _IS_BASE = {"instructions": "base"}
 _AGENTS = frozenset(("author", "recipient"))
 _SAYS = "agent_message"
-"""The type of a message from one agent to another. The fields ``_AGENTS`` name the two agents. The
-message begins a turn, like a message of the user.
+"""The type of a message from one agent to another. The fields ``_AGENTS`` name the two agents. A
+message from one agent to another begins a turn, like a message of the user.
 """
 _SHOWN = ("response_item", "inter_agent_communication")
 _SECRET = "encrypted_content"
@@ -81,8 +81,8 @@ _NOT_HERE = (
 
 
 class _Known(NamedTuple):
-    """The tag of a shown event: its role and its texts. Only a system prompt, a message of the user
-    and a context have texts here.
+    """The tag of a shown event: its role and its texts. Only the tags of system prompts, messages
+    of the user and contexts have texts.
     """
 
     role: int

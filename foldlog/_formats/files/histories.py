@@ -59,7 +59,9 @@ _LOOK_AT_BYTES = 2**20
 _LEAST = 2
 """The rows up to this index are always read, even if the rows are long."""
 _DOCUMENT = re.compile(rb"\s*(\[|\{\s*\n)")
-"""The beginning of a file that is not JSON Lines, unless the first line is a complete value."""
+"""Matches the beginning of a file that is not JSON Lines, unless the first line is a complete
+value.
+"""
 _LINES_SUFFIXES = frozenset((".jsonl", ".ndjson"))
 _SIDECARS = frozenset(("metadata.json", "base_state.json"))
 _NO_HISTORIES = frozenset(("event_cache", ".git"))
@@ -225,7 +227,7 @@ def _may_hold_histories(entry: Path) -> bool:
 
 
 def _is_of_another(entry: Path, begin: bytes) -> bool:
-    """Return whether a file is hidden, belongs to a second file, or is a part of a database."""
+    """Return whether a file is hidden, is a sidecar of a history, or belongs to a database."""
     is_hidden = entry.name.startswith(".") or entry.name in _SIDECARS
     # a name such as x.db-wal belongs to a database
     return is_hidden or begin.startswith(SQLITE) or "-" in entry.suffix

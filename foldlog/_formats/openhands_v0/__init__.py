@@ -1,8 +1,8 @@
 """OpenHands V0: action and observation objects with integer ids.
 
 A stream contains more than the agent's history: bookkeeping, hidden commands, and the work of
-delegates. A View does not show records outside of the agent's history. A condensation among these
-records changes nothing. With ``as_history`` the records are the agent's history.
+delegates. A View does not show records outside of the agent's history. A condensation outside of
+the agent's history changes nothing. With ``as_history`` the records are the agent's history.
 
 The records, and the events that they become:
 
@@ -18,7 +18,7 @@ The records, and the events that they become:
     every other action         Action: the call that the model wrote, if the record has the call,
                                otherwise the action's name and args. An action of the user or of V0
                                itself is not a call of the model (see its source)
-    error, user_rejected       Message from the environment, if no action was answered
+    error, user_rejected       Message from the environment, if the record answers no action
     every other observation    Observation; its content is the text that V0's memory sent to the
                                model
 

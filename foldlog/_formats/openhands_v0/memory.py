@@ -5,8 +5,8 @@ The model gets the action of a tool as the call that the model itself wrote. ``t
 has the call of the model. The model also gets the user's actions and their results, inside texts of
 V0. A model that continues an imported history therefore reads the texts that V0's model read.
 
-V0 recalled knowledge about the workspace, or because of a word of the user. Recalled knowledge
-becomes one text. The text has the content of V0's text, but other words.
+V0 recalled knowledge about the workspace, and knowledge that a word of the user triggered. Recalled
+knowledge becomes one text. This text has the content of V0's text in other words.
 """
 
 from __future__ import annotations

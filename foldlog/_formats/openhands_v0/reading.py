@@ -139,7 +139,7 @@ class OpenHandsV0Decoder(FollowingDecoder):
     def _is_outside(self, record: Any) -> bool:
         """Return whether the next record belongs to a delegate. All records between a delegation
         and its result belong to the delegate. The records of a delegate are in the stream of the
-        delegating agent, but not in the history of this agent.
+        delegating agent, but not in its history.
         """
         for member in members_of(record):
             if type(member.get("action")) is not str:
@@ -304,9 +304,9 @@ def _kept(naming: str, record: dict[str, Any]) -> dict[str, Any]:
 def _forgets(args: dict[str, Any]) -> dict[str, Any] | None:
     """Return the fields of a CondensationAction, or None if the arguments are malformed.
 
-    OpenHands has these rules. The arguments have either a list of ids or both ends of a range. If
-    the arguments have a list, a single end of a range is ignored. A summary needs an offset, and an
-    offset needs a summary.
+    The rules for the arguments come from OpenHands. The arguments have either a list of ids or both
+    ends of a range. If the arguments have a list, a single end of a range is ignored. A summary
+    needs an offset, and an offset needs a summary.
     """
     ids = args.get("forgotten_event_ids")
     summary = args.get("summary")

@@ -41,7 +41,9 @@ def content_of(blocks: Any) -> Content:
 
 
 def blocks_of(content: Content) -> list[dict[str, Any]]:
-    """Return content as blocks. Consecutive images become one block, because V1 writes them so."""
+    """Return content as blocks. Consecutive images become one block, because V1 writes several
+    images into one block.
+    """
     blocks: list[dict[str, Any]] = []
     for part in parts_in(content):
         if not (url := url_in(part)):

@@ -39,7 +39,7 @@ PROMPT_UPDATE = "SystemPromptUpdateEvent"
 """The kind of a system prompt that replaces the earlier system prompt."""
 
 SUMMARY = "-summary"
-"""The id of a summary consists of the id of its condensation and this ending."""
+"""The id of a summary ends with this text, after the id of its condensation."""
 
 
 class OpenHandsV1Encoder(RecordEncoder):

@@ -13,8 +13,8 @@ events:
                         prompt
     any other span      Annotation: a span of a tool, of an agent, or of a model without messages
 
-``change_of_prompt`` finds the change between the prompts of two spans.
-``gen_ai.conversation.compacted`` says that the change was a compaction.
+``change_of_prompt`` finds the change between the prompts of two spans. The attribute
+``gen_ai.conversation.compacted`` says that a change of the prompt was a compaction.
 
 ``spans.py`` finds the spans of a history and their messages. ``sent_messages.py`` compares the
 messages that two spans sent. ``exports.py`` converts spans of Langfuse and Phoenix into this
@@ -301,8 +301,8 @@ class _Encoder(OpenAIChatEncoder):
         super().__init__()
         self._sent: list[SentMessage] = []
         self._reader: _Decoder | None = None
-        """The decoder of the imported spans. The next span that is written repeats the messages of
-        these spans.
+        """The decoder of the imported spans. The next written span repeats the messages of the
+        imported spans.
         """
         self._is_compacted = False
         self._newest: Event | None = None

@@ -25,7 +25,9 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def is_export(begin: bytes) -> bool:
-    """Return whether a file with the first bytes ``begin`` may contain spans of these programs."""
+    """Return whether a file with the first bytes ``begin`` may contain spans of Phoenix, Langfuse
+    or the console exporter.
+    """
     is_langfuse = b'"traceId"' in begin and _LANGFUSE.search(begin) is not None
     return begin.lstrip()[:1] in (b"[", b"{") and (
         is_langfuse or _PHOENIX.search(begin) is not None

@@ -159,8 +159,8 @@ def _in_event(name: str, attributes: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def message_of(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return a message in the format of the conventions. Fields that the conventions do not have
-    stay in the message.
+    """Return a message in the format of the GenAI conventions. Fields that the conventions do not
+    have stay in the message.
     """
     text, contents, calls = (fields.pop(key, None) for key in ("content", "contents", "tool_calls"))
     parts = [*_parts(text), *_in_order(contents)]
@@ -379,8 +379,9 @@ class Trace:
         return self._name
 
     def told_below(self, agent: TracedSpan) -> set[str]:
-        """Return whether the spans below the span of an agent have messages or usage. A span with
-        an unknown parent counts as below the agents that were running when the span began.
+        """Return whether spans below the span of an agent have ``messages``, ``usage``, or both. A
+        span with an unknown parent counts as below the agents that were running when the span
+        began.
         """
         below = set[str]()
         for span, began, tells in self._reports:
