@@ -107,8 +107,8 @@ _LONG = 1_000
 brackets.
 """
 _DEPTH_MAX = _LONG // 2
-"""The maximal number of levels of an event. Both JSON parsers recurse, so a deeper event could
-exhaust the Python stack. This maximum leaves half of the default stack to the callers of the
+"""The maximal number of levels of an event. The JSON parsers recurse, so a deeper event could
+exhaust the Python stack. The maximum leaves half of the default stack to the callers of the
 parsers.
 """
 

@@ -38,9 +38,9 @@ class Undecodable(ValueError):
 
 
 def text_of(fields: dict[str, Any]) -> bytes:
-    """Return the body of these fields, which hold no bytes. If JSON in UTF-8 cannot hold a field,
-    the body begins with ``$exact``: all fields as ASCII JSON in base64. After ``$exact``, the body
-    has the fields in an approximate form that any tool can read.
+    """Return the body of these fields, which must not hold bytes. If JSON in UTF-8 cannot hold a
+    field, the body begins with ``$exact``: all fields as ASCII JSON in base64. After ``$exact``,
+    the body has the fields in an approximate form that any tool can read.
 
     If a field has the name ``$exact``, the body is stored in the exact form.
     """

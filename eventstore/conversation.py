@@ -205,9 +205,8 @@ def _check_condensation(state: State, event: CondensationAction, name: str) -> N
 
 def _check_documents(state: State, event: DocumentChanges, newest: Mapping[str, int]) -> None:
     """Check that a change of documents builds on the newest values. ``newest`` maps each document
-    to the id of the event with its newest value. The event names the ids of the values on which it
-    builds: ``others`` for unchanged documents, and ``base`` for a document that changes by a
-    difference.
+    to the id of the event with its newest value. ``others`` names the events with the values of
+    unchanged documents. ``base`` names the event with the value to which a difference is added.
     """
     bases = {name: change["base"] for name, change in event.changed.items() if "base" in change}
     expected = {**bases, **event.others}

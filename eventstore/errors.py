@@ -296,7 +296,7 @@ class CorruptEvent(EventStoreError):
     """An event cannot be read, because its stored bytes are damaged. Run ``foldlog store verify``,
     then ``foldlog store copy --damaged``.
 
-    If the caller follows the store, ``position`` is the position of the event: resume after it.
+    A follower resumes after ``position``, the position of the event.
     """
 
     def __init__(

@@ -546,7 +546,7 @@ class Forked(Entry, frozen=True, kw_only=True, tag="forked"):
 
 class Detached(Entry, frozen=True, kw_only=True, tag="detached"):
     """The conversation is no longer a fork. Just before this entry, followers read the formerly
-    shared events again as the fork's own events. The store makes one such entry for each
+    shared events again as the fork's own events. The store makes one ``Detached`` entry for each
     conversation with which the fork shared events.
 
     ``parent``   the conversation with which the fork shared events
@@ -568,7 +568,7 @@ class KeyChanged(Entry, frozen=True, kw_only=True, tag="key_changed"):
 
 
 class RedactionCopied(Entry, frozen=True, kw_only=True, tag="redaction_copied"):
-    """Events were copied without their content, because the source store had redacted them. This
+    """Events were copied without their content, because the source store had redacted them. The
     entry is the receipt of these events until the receipt of the source store is copied. For a
     fork, the receipt of the source store may be in the parent conversation.
 

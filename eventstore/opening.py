@@ -123,11 +123,11 @@ def restore_store(
     """Verify the file ``backup``, and replace the SQLite store at ``url`` by a copy of this file.
     The store at ``url`` need not exist.
 
-    A process that has the former store open can no longer write. Its next append raises
-    ``StoreUnavailable``, and it must open the store again. The former file is kept beside the
-    restored file, with its write-ahead log. The restored store never uses a position again, so
-    followers continue. After the next write, they read a ``StoreRestored`` with the position after
-    which the store has lost events.
+    A process that has the former store open can no longer write. The next append of such a process
+    raises ``StoreUnavailable``, and the process must open the store again. The former file is kept
+    beside the restored file, with its write-ahead log. The restored store never uses a position
+    again, so followers continue. After the next write, followers read a ``StoreRestored`` with the
+    position after which the store has lost events.
 
     ``keys`` are needed to verify encrypted conversations. If ``keys`` is None, the keys of the
     environment are used. ``read_models`` are the names of the read models that may contain events

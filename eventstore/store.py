@@ -1,4 +1,4 @@
-"""The store: it joins the codec, the rules of conversations, and a recorder."""
+"""The store joins the codec, the rules of conversations, and a recorder."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Store:
         self._projections: dict[str, InlineProjection] = {}
         self.last_documents: OrderedDict[str, Any] = OrderedDict()
         """The documents of some conversations after the last appends of this store. ``Documents``
-        uses them.
+        uses ``last_documents``.
         """
 
     # -- writing
@@ -150,7 +150,7 @@ class Store:
 
         The events have the ids 0, 1, 2, …, or no ids. Some events may be encoded already. The first
         events are compared with the stored events of the conversation, and only the later events
-        are added. So importing twice adds nothing, and importing a longer source adds only its new
+        are added. Importing twice adds nothing, and importing a longer source adds only its new
         events. A new conversation appears completely or not at all. A long new conversation is
         staged in small transactions, so that other writers need not wait.
 
@@ -177,8 +177,8 @@ class Store:
         in the transaction of the events, and may write further data. The time of recording is now,
         or ``recorded_at`` in microseconds since 1970. If an event of the conversation was recorded
         later, that event's time is used. If ``secret`` is passed, the salts of the events are
-        computed from it, so that another copy of the source gets equal heads. Otherwise the salts
-        are random.
+        computed from it, so that another copy of the source gets equal heads. Without ``secret``,
+        the salts are random.
 
         The rules about the form of an event apply to these events, but the other rules for new
         events do not apply. The conversation may have records without events, and the appended
@@ -352,8 +352,8 @@ class Store:
         still writing on the server. A later call yields the events of this transaction and of later
         transactions.
 
-        Remember the last position, and continue after it in a later call. Then no event is missed
-        or comes twice, because no later commit gets an earlier position. If the store has several
+        Remember the last position, and continue after it in a later call. No event is missed or
+        comes twice, because no later commit gets an earlier position. If the store has several
         members (``?stores=``), a position contains one number for each member. Only the events of
         one member come in order. For a store with several members, remember
         ``str(recorded.position)``, and pass this text.

@@ -30,8 +30,8 @@ from foldlog.eventstore import (
 from foldlog.eventstore.inside import has_content
 
 MARK: Final = "foldlog.effect"
-"""The name of the annotation that records that the tool of its ``cause`` begins. This name is also
-the key of the effect's fields in later events.
+"""The name of the annotation that records that the tool of its ``cause`` begins. The name
+``foldlog.effect`` is also the key of the effect's fields in later events.
 """
 EffectState = Literal["intended", "begun", "done", "failed", "unknown"]
 STATES: Final = frozenset(get_args(EffectState))
@@ -109,8 +109,8 @@ def trace(events: Iterable[Event]) -> dict[int, CallTrace]:
     """Return the traces of the calls among these events, by the id of the call.
 
     A mark with an intent comes from a runtime that stores the call itself only later. A later
-    action with the mark's ``call_id`` is this call, and gets the mark's trace. Therefore the
-    returned ids include ids of marks.
+    action with the mark's ``call_id`` is this call, and gets the mark's trace. The returned ids
+    include ids of marks.
     """
     traces = dict[int, CallTrace]()
     by_call_id = dict[str, int]()

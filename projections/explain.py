@@ -78,8 +78,9 @@ class Difference:
     """The changes of the View from version ``before`` to version ``after``.
 
     ``entered`` contains the events that only the later View shows. ``left`` contains the events
-    that only the earlier View shows. Both are in the order of the View. ``summarized`` contains the
-    events of ``left`` that a summary replaced, from the oldest to the newest condensation.
+    that only the earlier View shows. ``entered`` and ``left`` are in the order of the View.
+    ``summarized`` contains the events of ``left`` that a summary replaced, from the oldest to the
+    newest condensation.
     """
 
     before: int
@@ -281,9 +282,9 @@ def _follow(
 ) -> tuple[Event | None, CondensationSummary | None, CondensationSummary | None]:
     """Follow ``event`` through the later structural events that were not taken back.
 
-    Return the event that forgot it, and the summary that replaced it. Return also the summary that
-    replaces it in the View, which shows the ids ``shown``. If a summary was itself summarized, the
-    later summary is returned.
+    Return the event that forgot ``event``, and the summary that replaced it. Return also the
+    summary that the View shows for ``event``. The View shows the ids ``shown``. If a summary was
+    itself summarized, the later summary is returned.
     """
     by: Event | None = None
     first: CondensationSummary | None = None

@@ -1,6 +1,6 @@
 """The View as a fold: every event changes what the View shows.
 
-There is only one fold, for any number of events. So a fold in many steps and a fold in one step
+The View has only one fold, for any number of events. A fold in many steps and a fold in one step
 cannot differ. The fold accepts every event of a log and repairs nothing. ``well_formed`` makes the
 events of a View acceptable for a model.
 
@@ -105,8 +105,8 @@ class Folded(NamedTuple):
     """A state, and the condensations among the events that were folded into this state.
 
     If a retraction returned to a state before the start of the fold, ``older`` contains the
-    condensations before that state. Otherwise ``older`` is None, and the condensations before the
-    start still count.
+    condensations before that state. Without such a retraction, ``older`` is None, and the
+    condensations before the start still count.
     """
 
     state: ViewState
@@ -245,7 +245,7 @@ def resume(
 
 
 def add_shown(start: ViewState, events: Sequence[Event], version: int) -> ViewState:
-    # These events join the end of the View, and split no unit.
+    # Shown events that are not structural join the end of the View, and split no unit.
     return ViewState(
         version,
         start.items.plus(_not_buried(start.tomb, events) if start.tomb else events),

@@ -14,11 +14,11 @@ from foldlog.projections.units import Units, UnitsSoFar, units
 
 class Items(Sequence[Event]):
     """Events in their order. ``plus`` makes a longer sequence that shares the list of this
-    sequence. So ``plus`` costs only the added events. After the end of this sequence, the list may
+    sequence, so ``plus`` costs only the added events. After the end of this sequence, the list may
     contain events that a longer sequence added.
 
     Only one sequence may grow a list: the first sequence that takes the ``token``. Any other
-    sequence copies the list. So any number of threads may use a sequence.
+    sequence copies the list. Any number of threads may use a sequence.
     """
 
     __slots__ = ("_count", "_events", "_token", "_units_so_far", "masks", "renderings")

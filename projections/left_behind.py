@@ -2,7 +2,7 @@
 event of its unit, but not the event itself.
 
 ``left_behind_by_ids`` is the definition. Usually the forgotten events are one piece of the View
-that shares no unit with other events. Then nothing is left behind, and the units of the View need
+that shares no unit with other events, so nothing is left behind. Then the units of the View need
 not be found.
 """
 
@@ -63,7 +63,8 @@ def _is_apart(head: Sequence[Event], piece: Sequence[Event], tail: Sequence[Even
 
 
 def _are_alone(events: Sequence[Event]) -> bool:
-    # The function may return False for events that share no unit with others, but it is fast.
+    # True proves that every call in ``events`` has its observation there, that every observation
+    # has its call there, and that no event stays with the next event. False proves nothing.
     waiting = dict[str | int | None, int]()
     for event in events:
         if event.stays_with_next:

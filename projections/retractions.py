@@ -9,16 +9,16 @@ from foldlog.projections.intervals import Intervals
 
 
 def target(retraction: Retraction) -> int:
-    """Return the version to which a recorded retraction returns. An imported retraction may contain
-    a version later than its own version. Such a retraction takes nothing back.
+    """Return the version to which a recorded retraction returns. An imported retraction takes
+    nothing back if it contains a version later than its own version.
     """
     return min(retraction.version, retraction.id)
 
 
 def intervals_kept(structural: Iterable[Event], version: int) -> Intervals:
-    """Return the ids of the events that made the View at ``version``, as ascending intervals. These
-    are the events that no retraction took back, and the events that a later retraction brought
-    back.
+    """Return the ids of the events that made the View at ``version``, as ascending intervals. The
+    result contains the events that no retraction took back, and the events that a later retraction
+    brought back.
 
     ``structural`` contains the structural events of the log, at least up to ``version``.
     """

@@ -131,8 +131,8 @@ def answer_to(call: Action, content: Content, **more: Any) -> Observation:
 
 
 def _find_open_call(events: Sequence[Event], call: str | Action) -> Action | None:
-    # If several calls have this call id, the first of them in the newest response with such a call
-    # is meant.
+    # If several calls have this call id, use the first of them in the newest response with such a
+    # call.
     calls = [event for event in events if isinstance(event, Action)]
     if isinstance(call, Action):
         return next((open_call for open_call in calls if open_call.id == call.id), None)

@@ -3,7 +3,7 @@ and the steps of a tool loop.
 
 A model refuses a conversation in which an action lacks its observation, an observation lacks its
 action, or one of several parallel calls is missing. A model also refuses a loop that has lost the
-thinking with which it began. So every condenser must know the events that form a unit.
+thinking with which it began. Every condenser must know the events that form a unit.
 
     observation      answers the action that is its ``cause``, if the call ids are equal and the
                      action has no observation yet. Without a ``cause``, it answers the first action
@@ -22,8 +22,8 @@ thinking with which it began. So every condenser must know the events that form 
                      before its actions. A loop ends at any other event, and before the next loop.
                      Orphans and events that no model sees neither belong to a loop nor end it.
 
-If a condensation forgot one event of a unit, the remaining events were *left behind*. They belong
-to no unit any more.
+If a condensation forgot one event of a unit, the remaining events were *left behind*. Events left
+behind belong to no unit any more.
 
 Units are computed from a View's events in their order, and from the ids of events left behind.
 Positions are indices into the View's events. Cost: one pass over the View's events. The length of
@@ -53,9 +53,9 @@ _MAY_BE_UNSEEN = frozenset({Annotation, UnknownEvent})
 
 
 def is_unseen(event: Event) -> bool:
-    """Return whether an event of a View has no form as a chat message. Such an event has an unknown
-    kind, or is an annotation of an imported history, which only its own format understands. An
-    annotation that was not imported has a form.
+    """Return whether an event of a View has no form as a chat message. An event of unknown kind has
+    no form, and neither has an annotation of an imported history, which only its own format
+    understands. An annotation that was not imported has a form.
     """
     return type(event) in _MAY_BE_UNSEEN and (
         event.origin is not None or type(event) is UnknownEvent
@@ -147,8 +147,8 @@ class UnitsSoFar:
         self.has_bonds = False
         self.has_parallel = False
         self._returned = 0
-        """The number of parallel calls that ``units`` has returned. These parallel calls must not
-        be changed.
+        """The number of parallel calls that ``units`` has returned. Parallel calls that ``units``
+        has returned must not be changed.
         """
 
     def read(self, events: Sequence[Event]) -> None:
@@ -339,10 +339,10 @@ def fit_positions(view_units: Units) -> list[int]:
     """Return the positions of the events that can be sent to a model, in ascending order. Parallel
     calls are sent only if they are complete and answered, and loops only if they are complete.
 
-    Events left behind, orphans, and parallel calls with an unanswered call are dropped. Then, until
-    nothing changes, parallel calls and bonds that lost a member are dropped. A loop is dropped if
-    it lost an event before its last remaining member. So an unanswered call at the end of a loop
-    does not drop the loop.
+    Events left behind, orphans, and parallel calls with an unanswered call are dropped. In several
+    rounds, parallel calls and bonds that lost a member are dropped, until nothing changes. A loop
+    is dropped if it lost an event before its last remaining member. An unanswered call at the end
+    of a loop does not drop the loop.
     """
     if not (view_units.unanswered or view_units.orphans or view_units.bonds):
         return sorted([*view_units.seen, *view_units.unseen])

@@ -1,16 +1,16 @@
 """The V0 dialect: the rules by which a View folds condensations that were imported from OpenHands
 V0.
 
-A condensation from V0 contains ids of the *source*. Such a condensation forgets every event with
-one of these source ids, anywhere in the log, even a later event. It also forgets condensations and
-requests with these ids, and itself, which matters if an id occurs twice. Only the newest summary is
-shown, and every reading applies its offset again.
+A condensation from V0 contains ids of the *source*. A condensation from V0 forgets every event with
+one of its source ids, anywhere in the log, even a later event. A condensation from V0 also forgets
+condensations, requests and itself by their source ids. This matters if a source id occurs twice.
+Only the newest summary is shown, and every reading applies its offset again.
 
 An import cannot translate a condensation of V0 into a native condensation. 59 of 440 recorded
 histories would show another View, because the summary moves with new events, and later events are
 forgotten too.
 
-So the state of a View contains two values for this dialect. The *tomb* contains the source ids that
+The state of a View contains two values for the V0 dialect. The *tomb* contains the source ids that
 are forgotten forever. The *register* contains the newest summary with its offset. The first native
 condensation takes the summary out of the register and fixes its place.
 """

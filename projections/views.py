@@ -3,10 +3,10 @@ that it shows.
 
 To load a View, one read gets its last revision. A second read gets the events that the revision
 shows, and the later events. After ``store.register(views)``, the store calls ``Views.project`` in
-every transaction that appends structural events. So each revision is stored together with its
-event. If a writer appends without ``Views.project``, readers continue the fold from the last stored
-revision. The next structural event, or ``rebuild``, stores the missing revisions, because a read
-writes nothing.
+every transaction that appends structural events. A revision is stored together with its event. If a
+writer appends without ``Views.project``, readers continue the fold from the last stored revision.
+The next structural event, or ``rebuild``, stores the missing revisions, because a read writes
+nothing.
 """
 
 from __future__ import annotations

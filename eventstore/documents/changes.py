@@ -1,10 +1,10 @@
 """Set and read documents, such as the state of an agent, beside the events of a conversation.
 
-A change of documents is stored as an event of the kind ``DocumentChanges``, in the transaction of
-the other events. No View shows an event of the kind ``DocumentChanges``. The store copies, encrypts
-and erases documents as it does events, and the hash chain covers documents. A ``DocumentChanges``
+A change of documents is an event of the kind ``DocumentChanges``, stored in the transaction of the
+events beside it. No View shows an event of the kind ``DocumentChanges``. The store copies, encrypts
+and erases documents like events, and the hash chain covers documents. A ``DocumentChanges``
 contains the changed documents, as whole values or as differences from earlier values. For each
-unchanged document, a ``DocumentChanges`` has the id of the event with the newest value. So the last
+unchanged document, a ``DocumentChanges`` has the id of the event with the newest value. The last
 ``DocumentChanges`` before a version leads to all documents of that version.
 """
 

@@ -1,10 +1,10 @@
 """List conversations by attribute and by last activity.
 
-Attributes are the document ``attributes`` of a conversation. This document maps names, such as
-user, project, title and tags, to texts, numbers or lists of texts. A read model finds conversations
-by their attributes. Every append changes the last activity. To keep appends fast, the last activity
-is written only when conversations are listed. A list of conversations may be some seconds old, and
-contains the moment at which it was made.
+Attributes are the document ``attributes`` of a conversation. An attribute is a text, a number or a
+list of texts with a name, such as user, project, title or tags. A read model finds conversations by
+their attributes. Every append changes the last activity. To keep appends fast, the last activity is
+written only when conversations are listed. A list of conversations may be some seconds old, and
+contains the moment of its making.
 """
 
 from __future__ import annotations

@@ -13,7 +13,8 @@ with its conversation (``originator_id``) and its id (``originator_version``). T
 event is its kind with its schema version, never a Python path.
 
 If a read model cannot follow a busy store with one transaction per event, use
-``ConversationBatches``. Its runner passes up to 1,000 new events at a time, as a ``RecordedBatch``.
+``ConversationBatches``. The runner of ``ConversationBatches`` passes up to 1,000 new events at a
+time, as a ``RecordedBatch``.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class LastConversation(NamedTuple):
     trip of the append.
 
     ``settings`` are the settings of the database object that opened the codec. ``rows`` contains
-    the newest rows, decrypted. These rows were appended after the state ``before``.
+    the newest rows, decrypted, which were appended after the state ``before``.
     """
 
     state: Conversation
@@ -50,9 +50,9 @@ class LastConversation(NamedTuple):
         """Return the rows that were appended to the conversation after the state ``earlier``.
         Return None if one of these rows is not in memory, or if content was redacted.
 
-        The events of ``earlier`` may come from a transaction that was rolled back. A comparison
-        with the head of ``earlier`` detects such events, because every head depends on all events
-        before it.
+        The events of ``earlier`` may come from a transaction that was rolled back. A comparison of
+        heads detects events that were rolled back, because every head depends on all events before
+        it.
         """
         present = self.state
         before = self.before
@@ -109,8 +109,8 @@ class Database:
         """
         self._is_contended = False
         """Only on a server: whether other writers have written to the conversation of
-        ``last_conversation``. If this is true, the next append reads the conversation's state
-        before it writes.
+        ``last_conversation``. If ``_is_contended`` is true, the next append reads the
+        conversation's state before it writes.
         """
         self._opened_last: tuple[Conversation | None, RowCodec | None] = None, None
         self.late = NOTHING_LATE
@@ -137,8 +137,8 @@ class Database:
 
     def cached_state(self, conversation: str) -> LastConversation | None:
         """Return the present state of the conversation if this process knows it without a query.
-        Otherwise return None. This process knows the state if its last append was to the
-        conversation and no other program has committed since. Cost: a few system calls.
+        Return None if the last append of this process was to another conversation, or if another
+        program has committed since. Cost: a few system calls.
         """
         return self.last_conversation_in(self.recorder, conversation)
 
@@ -154,9 +154,9 @@ class Database:
         the conversation's key, the returned salt is decrypted.
 
         Unless ``pending`` is true, raises ``EventsNotMade`` if the conversation's source has
-        records without events. After ``EventsNotMade``, the recorder makes the events and runs the
-        work again. So no read, append or fork has to make events. Raises ``CorruptEvent`` if the
-        conversation's columns are damaged, or if its mark belongs to another state.
+        records without events. After ``EventsNotMade``, the recorder makes the missing events and
+        runs the work again. Raises ``CorruptEvent`` if the conversation's columns are damaged, or
+        if its mark belongs to another state.
         """
         if type(conversation) is not str:
             raise TypeError(f"the id of a conversation must be a text, not {conversation!r}")

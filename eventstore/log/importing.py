@@ -1,8 +1,8 @@
 """Import a history into one conversation: compare the stored events, stage the new events, and
 publish all staged events at once.
 
-This import compares the contents of events, but a copy (``eventstore/maintenance/copy.py``)
-compares the heads of events.
+An import compares the contents of events, but a copy (``eventstore/maintenance/copy.py``) compares
+the heads of events.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class StagedWriter:
     events of an existing conversation are appended, and stay even if a later transaction fails. As
     a context manager, the writer deletes a staged conversation after an error or Ctrl-C. If the
     writer cannot delete the staged rows, the rows stay invisible. The next import or 'foldlog store
-    vacuum' deletes them.
+    vacuum' deletes staged rows that are left.
     """
 
     def __init__(
@@ -122,8 +122,8 @@ class StagedWriter:
 
     def publish(self, version: int, beside: Beside = lambda _: None) -> None:
         """Make a staged conversation visible, in one transaction with the writes of ``beside``.
-        Discard all other staged imports of the conversation. If such an import is still running, it
-        then fails.
+        Discard all other staged imports of the conversation. If another staged import of the
+        conversation is still running, it then fails.
         """
 
         def work(writing: WriteTransaction) -> None:

@@ -50,7 +50,7 @@ def as_followed(entry: Row) -> Row:
 
 
 def enter_restoring(transaction: Transaction, after: int) -> None:
-    # The store is now in another file, which lacks the positions after ``after``.
+    # The store is now in another file, and this file lacks the positions after ``after``.
     _insert(transaction, 0, "", _row(StoreRestored(after=after), present()))
 
 

@@ -95,8 +95,8 @@ def select_new(
     reading: ReadTransaction | None, batch: Sequence[Encoded], *, all_or_none: bool = False
 ) -> NewEvents:
     """Return the events of a batch that a conversation does not have. If several events of the
-    batch have the same id, return only the first event with this id. A later event of a record may
-    have no id. Such an event is new if the record's first event is new.
+    batch have the same id, return only the first event with this id. If the first event of a record
+    is new, later events of the record without an id are new too.
 
     If ``all_or_none`` is true, raises ``PartlyKnown`` if the conversation has some of the events,
     or if the batch contains an event twice.

@@ -27,7 +27,9 @@ from foldlog.eventstore.recorders.types import Conversation, RecalledKey, Record
 _PAGE = 1_000
 _ALL = 2**62
 _FIRST_PAGE = 100
-"""The number of rows of the first page. It is small, because many callers stop early."""
+"""The number of rows of the first page. The first page is small, because many callers stop
+early.
+"""
 _id_of = attrgetter("id")
 _stop_of = attrgetter("stop")
 _shown = attrgetter("shown")

@@ -82,7 +82,7 @@ class Mark(NamedTuple):
     version, its head and its counts.
 
     ``keys`` is the number of idempotency keys that have a proof. If ``pending_until`` is not 0, a
-    change of the encryption is running. Until it ends, rows with ``pending_from <= id <
+    change of the encryption is running. While the change runs, rows with ``pending_from <= id <
     pending_until`` and records up to version ``pending_until`` may be plain. Idempotency keys of
     events before ``pending_until`` may have no proof.
     """
@@ -148,7 +148,7 @@ WITH_BYTES: Final = 16
 _HOW_COMPRESSED: Final = 3
 _COMPRESSIONS: Final = get_args(Compression)
 DAMAGED: Final = 255
-"""The encoding of a damaged row after a read. This encoding is never stored."""
+"""The encoding of a damaged row after a read, which is never stored."""
 
 _NOT_ENCRYPTED = (
     "the event is plain text, but its conversation is encrypted, so the event was written without"

@@ -40,8 +40,8 @@ bytes. The number is small, because each append copies the list of rows.
 
 
 class _NewestRows(NamedTuple):
-    """The newest rows of a conversation, appended after the state ``before``. These are the last
-    three fields of ``LastConversation``.
+    """The newest rows of a conversation, appended after the state ``before``. The fields of
+    ``_NewestRows`` are the last three fields of ``LastConversation``.
     """
 
     before: Conversation
@@ -54,8 +54,8 @@ class WriteTransaction(ReadTransaction):
     writes events and records.
 
     If the store has a key and the conversation has no key, the next write gives the conversation a
-    data key. From then on, every new row is encrypted. The mark says which older rows are plain.
-    Call ``end`` after the last write.
+    data key. After the conversation has a data key, every new row is encrypted. The mark of a
+    conversation says which older rows are plain. Call ``end`` after the last write.
     """
 
     _reader: Transaction
@@ -89,8 +89,8 @@ class WriteTransaction(ReadTransaction):
     ) -> None:
         """Write records of a projection. A new record replaces the stored record with an equal
         version. If ``replace_all`` is true, the new records replace all records of the projection.
-        This method gives a plain conversation no key, so the records of a plain conversation are
-        plain.
+        ``put_records`` gives a plain conversation no key, so the records of a plain conversation
+        are plain.
         """
         codec = self._codec()
         encoded = [codec.encoded_record(projection, record) for record in records]
@@ -324,7 +324,7 @@ class InlineProjection(Protocol):
         appended. ``events`` is a whole batch with at least one structural event.
 
         If ``project`` raises an error, the append fails and appends nothing. If the transaction is
-        run again, ``project`` is called again with equal events. So ``project`` may only write
+        run again, ``project`` is called again with equal events, so ``project`` may only write
         records.
         """
 

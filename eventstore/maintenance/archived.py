@@ -18,7 +18,7 @@ operation of the row means:
     erase      the object is being deleted together with the rows
 
 An address is the SHA-256 of the object, a space and the object's URL. Every attempt to archive
-makes its own URL. Therefore an object can be deleted as soon as no row with its address can become
+makes its own URL. An object can be deleted as soon as no row with its address can become
 ``archived``.
 """
 

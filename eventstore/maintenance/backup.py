@@ -103,10 +103,10 @@ def back_up(
     """Copy the newest state of a store to a new file, and verify the copy. Readers and writers of
     the store continue.
 
-    The new file has mode 0600. It appears under its name when it is complete and synced to disk.
-    ``on_progress(done, of)`` gets the number of copied pages and the number of all pages. Raises
-    ``InvalidOption`` if the file exists already, and ``StoreUnavailable`` if the file cannot be
-    written. Cost: reading the whole store twice.
+    The new file has mode 0600. The new file appears under its name when it is complete and synced
+    to disk. ``on_progress(done, of)`` gets the number of copied pages and the number of all pages.
+    Raises ``InvalidOption`` if the file exists already, and ``StoreUnavailable`` if the file cannot
+    be written. Cost: reading the whole store twice.
     """
     database = store.database
     recorder = database.recorder
@@ -292,7 +292,7 @@ def vacuum(
     store: Store, on_progress: Callable[[int, int], object] = lambda done, of: None
 ) -> Vacuumed:
     """Complete interrupted erasures, remove the remains of killed imports, detachments and backups,
-    and return the space of deleted rows to the file system. Afterwards, the file and its log
+    and return the space of deleted rows to the file system. After a vacuum, the file and its log
     contain no bytes of erased, redacted or re-encrypted events.
 
     Events keep their positions. Readers continue, but writers wait until the vacuum ends. If bytes
@@ -325,8 +325,8 @@ def vacuum(
 
 
 def _finish(database: Database) -> tuple[int, Failure | None]:
-    # A rekey without its key stays unfinished. It continues when the rekey is run again, or when
-    # another operation needs the conversation.
+    # A rekey without its key stays unfinished until the rekey is run again, or until another
+    # operation needs the conversation.
     recorder = database.recorder
     stale = _stale(recorder, database.now() - _STALE_US)
     objects_left = None

@@ -2,10 +2,10 @@
 the new events.
 
 A copied event keeps its id, its time and its place in the hash chain. A copied conversation keeps
-its salt, its idempotency keys and its tombstone. Therefore the heads of a conversation are equal in
-both stores. The copy computes the heads of copied events again, and compares them with the heads of
-the source. Events that the source has redacted become redacted in the copy. If a conversation has
-other events in the target, the copy leaves the conversation unchanged and reports the problem.
+its salt, its idempotency keys and its tombstone. The heads of a conversation are equal in both
+stores. The copy computes the heads of copied events again, and compares them with the heads of the
+source. Events that the source has redacted become redacted in the copy. If a conversation has other
+events in the target, the copy leaves the conversation unchanged and reports the problem.
 
 Copied events get new positions, so followers of the target begin at position 0. The records of
 Views are copied, but the records of other projections are not copied.
@@ -263,8 +263,8 @@ def copy_conversation(
     Raises ``ConversationNotFound``, and ``CorruptEvent`` if the source is damaged. Raises
     ``HistoryDiverged`` if the target has other events, and ``ConversationErased`` if the target
     erased the conversation. Raises ``CannotRedact`` if the target's conversation shares an event
-    that the source redacted. After these errors, the target's conversation is unchanged. A new
-    conversation appears completely or not at all. Cost: copying the new events in small
+    that the source redacted. After one of these errors, the target's conversation is unchanged. A
+    new conversation appears completely or not at all. Cost: copying the new events in small
     transactions. If events were redacted after the last copy, all events are read.
     """
     original, earlier = source.recorder.query(partial(_with_earlier, source, conversation))
@@ -414,8 +414,8 @@ class CopyWriter(StagedWriter):
     again.
 
     The constructor raises ``HistoryDiverged`` if the target has another conversation with this id.
-    It raises ``ConversationErased`` if the target erased the conversation, unless the target's
-    tombstone is the last of ``earlier``.
+    The constructor raises ``ConversationErased`` if the target erased the conversation, unless the
+    target's tombstone is the last of ``earlier``.
     """
 
     def __init__(

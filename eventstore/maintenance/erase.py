@@ -58,7 +58,7 @@ def erase(
     detach_forks: bool = False,
     expected: ConversationRow | None = None,
 ) -> ConversationRow:
-    """Erase ``conversation``, so that no reader sees it from now on. Return the conversation's
+    """Erase ``conversation``, so that no reader sees it any more. Return the conversation's
     tombstone. To finish an interrupted erasure, call ``erase`` again. An erasure works in small
     transactions, so other writers wait only briefly.
 
@@ -66,7 +66,8 @@ def erase(
     In a SQLite file, these bytes stay until ``vacuum`` has rewritten the file. On PostgreSQL, the
     call vacuums the tables, unless ``complete`` is False. If the role may not vacuum, autovacuum or
     a later call by the tables' owner removes the bytes. If an older transaction may still read the
-    rows, the call waits for a minute, then raises ``StoreUnavailable``. Then run the erasure again.
+    rows, the call waits for a minute, then raises ``StoreUnavailable``. Run the erasure again after
+    this error.
 
     A fork reads the shared events of the conversation from which it was forked. ``with_forks``
     first erases the forks and the forks of these forks. A fork that another process has detached is

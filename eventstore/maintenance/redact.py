@@ -1,8 +1,8 @@
 """Redact events: erase their content permanently, for every reader at once, then in the files.
 
-The id, kind, place, times and size of the event stay. The event's head stays valid: it depends on a
-hash of the body and of a secret salt, and the salt is erased with the body. The receipt is an event
-of the conversation, so followers read the receipt.
+The id, kind, place, times and size of the event stay. The event's head stays valid, because it
+depends only on a hash of the body. The salt of this hash is erased with the body. The receipt is an
+event of the conversation, so followers read the receipt.
 """
 
 from __future__ import annotations
@@ -89,10 +89,10 @@ def redact(
     others: Mapping[str, Sequence[int]] | None = None,
     also: Callable[[Transaction, Mapping[str, Sequence[int]]], object] | None = None,
 ) -> RedactionReceipt:
-    """Erase the content of an event. Return the receipt. Its ``bytes_pending`` says whether bytes
-    of the content may still be in the files. The docstring of ``erase`` describes ``complete`` and
-    the removal of the bytes. To finish an interrupted redaction, call ``redact`` again. The id of a
-    summary (below -1) stands for the condensation that made the summary.
+    """Erase the content of an event. Return the receipt. ``bytes_pending`` of the receipt says
+    whether bytes of the content may still be in the files. The docstring of ``erase`` describes
+    ``complete`` and the removal of the bytes. To finish an interrupted redaction, call ``redact``
+    again. The id of a summary (below -1) stands for the condensation that made the summary.
 
     ``others`` maps conversations to further events to redact: summaries that may quote the event,
     and copies of the event. ``also`` is called in the transaction with all redacted events.

@@ -1,6 +1,6 @@
 """Encrypt, re-encrypt, compress or decrypt stored events, one conversation after another.
 
-First a conversation gets its new key, so that new events are encrypted with it. Then the
+First a conversation gets its new key, so that new events are encrypted with it. After the key, the
 conversation's rows change in several transactions (``rekey_steps``). The records of projections are
 encrypted again too, and the records of attributes are made again.
 """
@@ -47,7 +47,7 @@ class Rekeyed(NamedTuple):
     ``plain``          the names of files and tables outside of the store that hold texts of the
                        conversation in plain form
 
-    The file is cleaned once, after the last conversation. Therefore only the last result has
+    The file is cleaned once, after the last conversation. Only the last result has
     ``bytes_pending`` and ``plain``.
     """
 
@@ -168,9 +168,9 @@ def begin(transaction: Transaction, database: Database, key: int, *, decrypt: bo
     """Begin to store a conversation with the settings of this process. If ``decrypt`` is true,
     store it as plain text. Return whether the conversation got another key.
 
-    This transaction changes the key and the mark. The rows change later: this function leaves an
-    operation ``rekey`` unfinished, and ``change_all`` finishes it. Raises ``CorruptEvent`` if the
-    mark does not fit the conversation, and ``KeyUnavailable`` if the key is missing.
+    The key and the mark of the conversation change in this transaction. The rows change later, in
+    ``change_all``, which finishes the unfinished operation ``rekey``. Raises ``CorruptEvent`` if
+    the mark does not fit the conversation, and ``KeyUnavailable`` if the key is missing.
     """
     stored = transaction.conversation(key)  # on a server, other writers wait from here on
     check_finished(transaction, key)
@@ -192,7 +192,7 @@ def begin(transaction: Transaction, database: Database, key: int, *, decrypt: bo
         transaction.set_mark(conversation.key, mark_of(data_key, conversation, mark))
     if _leave_rows_to_change(transaction, database, start, decrypt=decrypt):
         return has_new_key and not decrypt
-    # The conversation has no rows. It may only have source records without events.
+    # The conversation has no rows, but may have source records without events.
     if data_key is not None and (decrypt or not was_encrypted):
         seal_again(transaction, database, key, None if decrypt else data_key)
         if decrypt:

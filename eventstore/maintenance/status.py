@@ -33,9 +33,8 @@ def follower_status(store: Store) -> Status:
 
 def confirm(store: Store, read_model: str, position: int | None) -> None:
     """Record that a read model has removed all content that was erased or redacted up to a
-    position. From then on, tombstones and receipts with later positions name the read model in
-    ``unconfirmed`` until it confirms their positions. Pass None as the position to forget the read
-    model.
+    position. Later tombstones and receipts name the read model in ``unconfirmed`` until it confirms
+    their positions. Pass None as the position to forget the read model.
 
     A position before the recorded position changes nothing. A ``TrackingView`` confirms by its
     tracking, so it does not need ``confirm``. Raises ``StoreUnavailable`` if the store cannot be

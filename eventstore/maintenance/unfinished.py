@@ -2,8 +2,8 @@
 
 The progress of an operation is a row of the store. Each transaction of the operation writes this
 row. Each step reads this row, so it does not matter whether the operation was killed or still runs
-in another process. Before an operation begins, it finishes any unfinished operation on its
-conversation:
+in another process. Before an operation begins, any unfinished operation on its conversation is
+finished:
 
     erase     delete the remaining rows of the erased conversation
     import    discard the invisible rows of an import or a copy: run the import again

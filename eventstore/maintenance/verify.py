@@ -87,8 +87,8 @@ class Verdict(NamedTuple):
 
     @property
     def events(self) -> int:
-        """The number of checked events. It is less than the version if events are missing or
-        archived.
+        """The number of checked events. The number is less than the version if events are missing
+        or archived.
         """
         return self.version - self.archived - sum(finding.missing for finding in self.findings)
 
@@ -101,8 +101,8 @@ def verify(
     start: str = "",
 ) -> Generator[Verdict, None, None]:
     """Check that every event of a store is unchanged, present and in its place. If a conversation
-    is named, yield only the verdict on this conversation. Otherwise yield a verdict for each
-    conversation, then a verdict for the database itself.
+    is named, yield only the verdict on this conversation. If no conversation is named, yield a
+    verdict for each conversation, then a verdict for the database itself.
 
     The verdicts are sorted by conversation id and begin at ``start``, so an interrupted run can be
     continued.

@@ -490,9 +490,9 @@ class Transaction(Reader):
         the first position after the commit. Raises ``taken``, here or at the commit, if an id
         exists.
 
-        Set ``staged`` for a staged conversation, whose ids are dense from 0. Its rows get positions
-        when the conversation is published. Raises ``taken`` if the conversation is no longer
-        staged.
+        Set ``staged`` for a staged conversation, whose ids are dense from 0. Staged rows get
+        positions when the conversation is published. Raises ``taken`` if the conversation is no
+        longer staged.
         """
 
     def delete(self, key: int, limit: int) -> bool:
@@ -616,8 +616,8 @@ class Transaction(Reader):
         self._write("finish", key)
 
     def erase(self, key: int, erasure: Erasure) -> None:
-        """Turn a conversation into a tombstone. From now on, the conversation's rows cannot be
-        read, its salt and key are deleted, and no list contains it. To delete the conversation's
+        """Turn a conversation into a tombstone. After the erasure, the conversation's rows cannot
+        be read, its salt and key are deleted, and no list contains it. To delete the conversation's
         rows and the data beside them, call ``delete`` until it returns True.
         """
         self.forget()
@@ -844,8 +844,8 @@ class Recorder(ABC):
             return work(reader)
 
     def succeed(self, former: Recorder) -> None:  # noqa: B027 - of several stores only
-        """Prepare for copying the conversations of ``former`` here. After this call, this recorder
-        uses only later positions, and finds conversations whose ids name the former store.
+        """Prepare for copying the conversations of ``former`` here. After ``succeed``, this
+        recorder uses only later positions, and finds conversations whose ids name the former store.
         """
 
     def position(self, position: int | str) -> int:
@@ -869,7 +869,7 @@ class Recorder(ABC):
         library. ``trackings`` is a JSON list of all pairs of name and position.
 
         Outside of transactions, ``data_version`` is a number that changes whenever another
-        connection has committed. This number is cheap to poll.
+        connection has committed. ``data_version`` is cheap to poll.
         """
 
     @property

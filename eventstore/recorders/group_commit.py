@@ -1,14 +1,14 @@
 """Group commit: threads that write at the same time share one transaction and its fsync.
 
 One thread at a time is the leader, and only the leader uses the connection. The leader takes the
-write lock, runs its own job and the waiting jobs, and commits once for all these jobs. Then the
-first thread that still waits becomes the leader.
+write lock, runs its own job and the waiting jobs, and commits once for all these jobs. After the
+commit of a leader, the first thread that still waits becomes the leader.
 
 A leader runs the job of another thread only if the job calls nothing but foldlog's code. A guard or
-a projection needs the context of its own caller, and may take long. So a thread whose job calls
-other code leads without a group. The main thread leads without a group too, because Python runs
-signal handlers in the main thread. An exception of a signal handler then ends only the job of the
-main thread.
+a projection needs the context of its own caller, and may take long. A thread whose job calls other
+code leads without a group. The main thread leads without a group too, because Python runs signal
+handlers in the main thread. An exception of a signal handler then ends only the job of the main
+thread.
 
 Each waiting thread has its own lock, because one lock for all threads would be unfair. Some threads
 would then wait for seconds.
@@ -46,8 +46,8 @@ INSIDE: Final[set[Writer]] = set()
 
 def outside(database: str, name: str) -> Writer:
     """Return this thread as a writer. Raises ``StoreUnusable`` if this thread is already inside a
-    write to this database. Without this error, a guard, an inline projection, the clock, a signal
-    handler or ``__del__`` would wait for its own thread forever.
+    write to this database. Without this error, a guard, an inline projection or a signal handler
+    would wait for its own thread forever.
     """
     writer = get_ident(), database
     if writer in INSIDE:

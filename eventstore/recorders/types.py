@@ -29,9 +29,9 @@ _new: Final = tuple.__new__
 
 _fields: Final = struct.Struct(">IIIIqI??BB")
 unpacked: Final = _fields.unpack_from
-"""Unpacks a ``meta``: the checksum of the body, the id, the number of shown events before it, the
-number of structural events before it, the time of recording, the schema, ``shown``, ``structural``,
-the encoding, and the size of the proof.
+"""Unpacks a ``meta``. The fields are: the checksum of the body, the id, the numbers of shown and of
+structural events before it, the time of recording, the schema, ``shown``, ``structural``, the
+encoding, and the size of the proof.
 """
 packed: Final = _fields.pack
 _FIELDS: Final = _fields.size

@@ -1,7 +1,7 @@
 """Blocks of a source: about 128 kB of its bytes, with the place and the hash of each record. Pure.
 
 The bytes between records (line ends, commas, damaged lines) belong to the block, but to no record.
-So the blocks of a source contain all its bytes, and every record can be read, compared and proven
+The blocks of a source contain all its bytes, and every record can be read, compared and proven
 separately.
 """
 

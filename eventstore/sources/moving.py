@@ -136,7 +136,7 @@ def _first_to_copy(
     source: Database, target: Database, original: Source, existing: Source | None
 ) -> int:
     """Return the first record of the blocks to copy, or 0 to copy all blocks. Both sources have a
-    block that begins with this record, and equal bytes before this record.
+    block that begins with the returned record, and equal bytes before this record.
     """
     if existing is None:
         return 0

@@ -6,8 +6,8 @@ its parent. Sources with the same root are a family. Several sources of a family
 same record.
 
 The index and the bytes of a block, and the texts about a source, are compressed. In an encrypted
-conversation, they are encrypted with the conversation's key. The encryption depends on the column
-and the row, so no other row can be put in their place.
+conversation, the index, the bytes and the texts are encrypted with the conversation's key. The
+encryption depends on the column and the row, so no other row can be put in their place.
 """
 
 from __future__ import annotations
@@ -455,8 +455,8 @@ class SourcesToWrite(Sources):
         ``made``. Return the source of the conversation with this key, or None if the conversation
         was not imported.
 
-        Every change of a source or its blocks begins with this call. Otherwise the changed row or
-        block would contradict the appended blocks.
+        Every change of a source or its blocks begins with this call. Without this call, the changed
+        row or block would contradict the appended blocks.
         """
         rows = self.reader.ask_sources("made_near", conversation, sys.maxsize, 1)
         last_row, in_blocks = self._made_in(conversation, rows)
@@ -565,8 +565,8 @@ class SourcesToWrite(Sources):
         self.reader.write_sources("put_place", place, *state)
 
     def refuse(self, conversation: int, fingerprints: Iterable[bytes]) -> None:
-        """Refuse these fingerprints in later imports. They are hashes of redacted records, or
-        fingerprints that an erased conversation refuses in another store.
+        """Refuse these fingerprints in later imports. The fingerprints are hashes of redacted
+        records, or fingerprints that an erased conversation refuses in another store.
         """
         for fingerprint in fingerprints:
             self.reader.write_sources("put_refused", fingerprint, conversation)

@@ -43,7 +43,7 @@ class Span(msgspec.Struct, frozen=True, gc=False):
     calls.
 
     For a summary, ``place`` is its place in ``Lifetimes.order``. A summary of the V0 dialect has no
-    place. Instead, every reading of the View inserts it at ``index``. If the next span continues
+    place. Every reading of the View inserts such a summary at ``index``. If the next span continues
     the summary at another place, ``departure`` is None.
     """
 
@@ -66,11 +66,11 @@ class Span(msgspec.Struct, frozen=True, gc=False):
 
 class Lifetime(msgspec.Struct, frozen=True, gc=False):
     """The versions at which the View shows one event, or one summary, which has a negative id.
-    ``spans`` is empty if the View never shows the event. It has several members if retractions
-    removed the event and brought it back. ``tokens`` is the number of tokens by the caller's count.
-    Without a count, and for an event that was never shown, it is 0. ``returns`` contains pairs of a
-    version and a reason. At this version, a retraction left the event hidden for another reason
-    than the reason of its last span.
+    ``spans`` is empty if the View never shows the event. ``spans`` has several members if
+    retractions removed the event and brought it back. ``tokens`` is the number of tokens by the
+    caller's count. Without a count, and for an event that was never shown, it is 0. ``returns``
+    contains pairs of a version and a reason. At this version, a retraction left the event hidden
+    for another reason than the reason of its last span.
     """
 
     id: int

@@ -116,8 +116,8 @@ class LifetimesFold:
             self._units.read((event,))
             changed = self._changed_by(event, index)
             if register is not None and (self._units.last_loop or self._units.has_parallel):
-                # The summary in the register has no fixed place. It moves with each new event, and
-                # may then end another loop or response. So the whole View must be checked.
+                # The summary in the register has no fixed place. The summary moves with each new
+                # event, and may then end another loop or response. The whole View must be checked.
                 changed = None
             if changed is None:
                 shown: Sequence[Event] = items[: index + 1]
@@ -165,8 +165,8 @@ class LifetimesFold:
             if not self._is_sent(call_before):
                 return None
         if is_action:
-            # The new action is not sent yet. If it joins a response that was sent because all
-            # earlier calls were answered, the items of that response are no longer sent.
+            # The new action is not sent yet. If the new action joins a response that was sent, the
+            # items of that response are no longer sent.
             joins_sent_response = calls.unanswered == 1 and len(members) > 1
             if not joins_sent_response:
                 return ()

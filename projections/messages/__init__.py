@@ -99,7 +99,7 @@ def copy_messages(
 ) -> list[dict[str, Any]]:
     """Return copies of the messages of a rendering of ``events``. The caller may change the copies.
 
-    The copies contain the marks for the server's prompt cache. These marks move as a prompt grows.
+    The copies contain the marks for the server's prompt cache. The marks move as a prompt grows.
     Cost: copying the messages.
     """
     copies: list[dict[str, Any]] = msgspec.to_builtins(

@@ -66,9 +66,9 @@ def mark_cached(
     messages: Sequence[Part], shared: Sequence[Rendered], events: Sequence[Event]
 ) -> None:
     """Mark four points up to which the server shall cache the prompt. The first point is the first
-    part of the prompt, and the second point is the last summary. Both stay when other events are
-    forgotten. The third point is the end of the former prompt, directly before the last answer. The
-    fourth point is the end of this prompt.
+    part of the prompt, and the second point is the last summary. The first part and the last
+    summary stay when other events are forgotten. The third point is the end of the former prompt,
+    directly before the last answer. The fourth point is the end of this prompt.
     """
     summaries = {
         position for position, event in enumerate(events) if type(event) is CondensationSummary
@@ -173,8 +173,8 @@ def _tool_use(call: PairedCall) -> Part:
 
 
 def _number(text: str) -> float | str:
-    # Most JSON parsers would read a number that is too large for a float as infinity, which JSON
-    # cannot write. Such a number stays a text.
+    # A number that is too large for a float stays a text, because most JSON parsers would read it
+    # as infinity.
     value = float(text)
     if math.isinf(value):
         return text

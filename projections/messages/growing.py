@@ -105,8 +105,8 @@ class Rendering:
     """The messages of a View in one dialect, before the marks for a prompt cache are set. Only one
     thread at a time may use this object.
 
-    ``render`` makes the messages of turns. Its second argument is true if the turns open the
-    conversation.
+    ``render`` makes the messages of turns. The second argument of ``render`` is true if the turns
+    open the conversation.
     """
 
     def __init__(self, render: Callable[[Iterable[MessageTurn], bool], MessageList]) -> None:

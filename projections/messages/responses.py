@@ -1,5 +1,5 @@
-"""Render turns as the ``input`` of OpenAI's Responses API. Its items are messages, calls, results
-and the model's reasoning.
+"""Render turns as the ``input`` of OpenAI's Responses API. The items of the ``input`` are messages,
+calls, results and the model's reasoning.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def messages_of(turns: Iterable[MessageTurn]) -> MessageList:
 
 
 def _message_of(role: str, parts: list[Part], moved: list[Part]) -> list[Part]:
-    # Such a message may contain only texts, so its images and files are added to ``moved``.
+    # A message of the model may contain only texts, so its images and files are added to ``moved``.
     # A compaction is a separate item.
     own = [
         part for part in parts if part["type"] != "compaction" or "encrypted_content" not in part

@@ -164,7 +164,7 @@ def _reasoning(shown: Sequence[Event]) -> dict[int, tuple[dict[str, Any], ...]]:
 
 
 def _groups(shown: Sequence[Event], responses: Sequence[ParallelCalls]) -> list[list[int]]:
-    # A reply stays one message even if results, or texts of the user, came between its events: the
+    # A reply stays one message even if results, or texts of the user, came between its events. The
     # model wrote the whole reply before any of its calls had a result. A model that thought in a
     # reply refuses a second message without the thinking.
     groups: list[list[int]] = []
@@ -197,8 +197,8 @@ def arguments_of(action: Action) -> str:
     """Return the arguments as the JSON text of an object. If the model wrote such a text, return it
     unchanged.
 
-    Servers parse the text, and refuse a conversation in which a model once wrote invalid JSON. So
-    an invalid text becomes the value of ``invalid_arguments`` in a JSON object.
+    Servers parse the text, and refuse a conversation in which a model once wrote invalid JSON. An
+    invalid text becomes the value of ``invalid_arguments`` in a JSON object.
     """
     arguments = action.arguments
     try:

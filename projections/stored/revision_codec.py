@@ -1,9 +1,9 @@
 """The stored form of a revision. A revision is the structure of a View after a structural event:
 ids, and no texts.
 
-A revision is one record of the projection ``PROJECTION``. Its number is the version directly after
-the structural event. The body of the record is a JSON object with flat lists of integers, without
-empty lists:
+A revision is one record of the projection ``PROJECTION``. The number of the record is the version
+directly after the structural event. The body of the record is a JSON object with flat lists of
+integers, without empty lists:
 
     kept         ids at which the shown intervals begin and end, in turn (``[0, 4, 40]``: 0 to 3,
                  and all from 40 on). The View shows every *shown* event in these intervals that is

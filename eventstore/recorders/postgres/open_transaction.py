@@ -1,7 +1,7 @@
 """A write transaction on a connection, from its beginning to its commit, and one call of
 ``transact`` with all its attempts.
 
-Writes wait in a queue, and are sent with the next query or with the commit. So an append needs two
+Writes wait in a queue, and are sent with the next query or with the commit. An append needs two
 round trips: one to read the end of the conversation, and one to write and commit. If this process
 wrote to the conversation last, an append needs one round trip.
 """
@@ -28,9 +28,9 @@ OF_EVENTS: Final = "stands_event"
 
 Witness = tuple[str, tuple[Parameter, ...]]
 """A query that finds a row if, and only if, a transaction was committed. The query searches for a
-row that the transaction wrote, by values that no other transaction could have written. These values
-have a random part: the place of an event, the sealed key of a conversation, the key of a new
-conversation, or the token of a tracking id.
+row that the transaction wrote, by values that no other transaction could have written. The searched
+values have a random part: the place of an event, a sealed key, the key of a new conversation, or
+the token of a tracking id.
 """
 
 
@@ -102,8 +102,8 @@ class OpenTransaction:
         confirmed.
 
         After the commit, rows that were only read are durable too. An earlier attempt may have
-        written these rows, and a primary may show them after a crash before its standby has them.
-        So a read also waits for the standby.
+        written these rows, and a primary may show them after a crash before its standby has them. A
+        commit without writes also waits for the standby.
         """
         self.check_unused()
         if not self._begun:
@@ -195,9 +195,9 @@ class OpenTransaction:
         """If the answer to the commit is lost, search for this row to find out whether the
         transaction was committed.
 
-        A row of an event is the best choice: it contains the transaction's number, and a rekey does
-        not change the values that the query needs. Without a row of an event, the last written row
-        is used, because a later write may have replaced an earlier row.
+        A row of an event is the best choice, because it contains the transaction's number and
+        survives a rekey. Without a row of an event, the last written row is used, because a later
+        write may have replaced an earlier row.
         """
         if self.witness is None or self.witness[0] != OF_EVENTS:
             self.witness = (statement, parameters)
@@ -237,7 +237,7 @@ class Call(Generic[T]):
         self._met = False
         self._locks: Sequence[int] = ()
         """The locks of an attempt that was rolled back. The next attempt takes all these locks
-        first, in a fixed order. So two calls that need each other's locks do not deadlock again.
+        first, in a fixed order. A fixed order of locks prevents that two calls deadlock again.
         """
 
     @property

@@ -7,10 +7,10 @@ positions, and no other transaction gives these positions:
     position = (number << 20) + place in the transaction
 
 Numbers rise in the order in which transactions *began* to write, but transactions commit in another
-order. Therefore followers read only below the horizon: the first position of the oldest running
+order. Followers read only below the horizon, which is the first position of the oldest running
 transaction. Later commits have positions at or above the horizon, so no event can appear behind a
-follower. A writer gets its number when it holds the lock of the conversation. So the positions of a
-conversation's events have the order of their ids.
+follower. A writer gets its number when it holds the lock of the conversation. The positions of a
+conversation's events have the order of the events' ids.
 
 Only this file knows how positions are made. A database without xids would need its own version of
 this file.

@@ -294,7 +294,7 @@ class PostgresRecorder(Recorder):
 
     def beside(self, work: Callable[[psycopg.Connection[Any]], T]) -> T:
         """Run ``work`` with a connection of psycopg, for rare tasks and for tables outside of the
-        store. If the connection breaks, ``work`` runs again on a new connection. So a second run of
+        store. If the connection breaks, ``work`` runs again on a new connection. A second run of
         ``work`` must have no further effect.
         """
 

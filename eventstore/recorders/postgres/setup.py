@@ -18,7 +18,7 @@ from foldlog.eventstore.recorders.types import as_text, new_store_uuid
 _SERVER_VERSION_MIN: Final = 14
 _LOCK_WAIT: Final = "2s"
 """The time for which a migration waits for a table. Later users of the table wait for the
-migration. So a migration that has to wait fails early and is repeated.
+migration. A migration that has to wait fails early and is repeated.
 """
 
 
@@ -242,9 +242,9 @@ def _begin_epoch(wire: Wire) -> None:
     """Begin an epoch above all positions that were ever given, because this server may give numbers
     that its predecessor gave.
 
-    This process is the only writer, because each new connection for writing first runs this check.
-    The commit does not wait for a standby, because none may exist right after a failover. Every
-    later confirmation includes this commit. ``0001_first.sql`` describes epochs.
+    No other process is writing, because each new connection for writing first runs this check. The
+    commit does not wait for a standby, because none may exist right after a failover. Every later
+    confirmation includes this commit. ``0001_first.sql`` describes epochs.
     """
     for statement in ("begin_writing", "commit_locally", "begin_epoch", "commit"):
         wire.queue(statement)

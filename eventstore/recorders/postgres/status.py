@@ -94,10 +94,10 @@ def vacuum(
     on_progress: Callable[[int, int], object],
 ) -> bool | None:
     """Vacuum every table and partition of the schema, in one statement. Return True if VACUUM
-    reports that it removed every row that was deleted before this call. In this case, the marks of
-    pending bytes are deleted. Return False if VACUUM did not remove every such row, or if its
-    report is not in English. Return None if this role may not vacuum. Only the owner of a table may
-    vacuum it, and from PostgreSQL 17 on a role with ``MAINTAIN``.
+    reports that it removed every row that was deleted before this call. Delete the marks of pending
+    bytes in this case. Return False if VACUUM did not remove every such row, or if its report is
+    not in English. Return None if this role may not vacuum. Only the owner of a table may vacuum
+    it, and from PostgreSQL 17 on a role with ``MAINTAIN``.
     """
     notices: list[str] = []
 

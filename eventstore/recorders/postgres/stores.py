@@ -4,9 +4,9 @@ itself, and each conversation is in one of the stores.
 A hash of a conversation's id gives the number of its store. A companion conversation (``ID/+NAME``)
 is in the store of ``ID``. A fork is in the store of its parent. If the hash of the fork's id gives
 another store, a fact in that other store names the parent's store. The remainder of a
-conversation's key, divided by the number of stores, is the number of its store. So a query by id or
-by key goes to one store. All other queries go to all stores in one round trip, and the results of
-the stores are joined.
+conversation's key, divided by the number of stores, is the number of its store. A query by id or by
+key goes to one store. All other queries go to all stores in one round trip, and the results of the
+stores are joined.
 
 A position in several stores contains one number for each store. Followers read the events of one
 store, and so of one conversation, in their order. Events of different stores have no order.
@@ -400,9 +400,9 @@ class StoresReader(PostgresReader):
 
 @Transaction.register
 class StoresTransaction:
-    """A write transaction on one server. This object has one transaction for each store that the
-    work uses, and passes each call to one of these transactions. The transactions of all stores are
-    committed together.
+    """A write transaction on one server. A ``StoresTransaction`` has one transaction for each store
+    that the work uses, and passes each call to one of these transactions. The transactions of all
+    stores are committed together.
     """
 
     def __init__(
@@ -873,8 +873,8 @@ class Stores(Recorder):
             yield StoresReader(self, sessions)
 
     def _first_server(self, work: Callable[[Transaction], object]) -> Server:
-        # The work runs with a substitute for the transaction, up to the work's first call. This is
-        # safe, because a work has no effects except through its transaction.
+        # The work runs with a substitute for the transaction, up to the work's first call. A work
+        # has no effects except through its transaction, so running it twice is safe.
         try:
             work(cast(Transaction, _StandIn()))
         except _Named as named:

@@ -34,7 +34,7 @@ _BINARY: Final = 1
 _CANCEL_S: Final = 2.0
 PREFIX_END: Final = ":"
 _PREPARE: Final = "+"
-"""A mark in the list of sent statements. It precedes the name of a prepared statement."""
+"""A mark in the list of sent statements. The mark precedes the name of a prepared statement."""
 
 
 class ConnectionLost(StoreUnavailable):
@@ -68,8 +68,8 @@ cannot end an error, the error is raised immediately. If the message has another
 server counts as unreachable.
 """
 _NO_NUMBER: Final = "22P02"
-"""The state code of a foldlog statement whose check failed. Such a statement converts a text to a
-number to fail.
+"""The state code of a foldlog statement whose check failed. A failing check converts a text to a
+number.
 """
 _NO_RIGHT: Final = "42501"
 _NO_TABLE: Final = "42P01"
@@ -127,9 +127,9 @@ class Wire:
     """A connection in pipeline mode. Only one thread at a time may use a connection.
 
     A connection uses the statements of the store to which it was bound last. If ``prepared`` is
-    false, each statement is sent as text. Some poolers need this: they change the server connection
-    after each transaction, and do not support prepared statements. ``reply_timeout_s`` is the
-    number of seconds to wait for a silent server.
+    false, each statement is sent as text. Poolers that change the server connection after each
+    transaction, and do not support prepared statements, need unprepared statements.
+    ``reply_timeout_s`` is the number of seconds to wait for a silent server.
     """
 
     def __init__(
@@ -194,8 +194,8 @@ class Wire:
         """Send the queued statements, and return their results in order, in one round trip.
 
         Raises the error of the first statement that failed. The statements after this statement did
-        not run. Raises ``ConnectionLost`` if the connection breaks. It is then unknown whether the
-        sent statements ran.
+        not run. Raises ``ConnectionLost`` if the connection breaks, and the sent statements may or
+        may not have run.
         """
         self.warned = False
         # The connection counts as broken until the round trip has ended normally, because Ctrl-C
@@ -352,9 +352,9 @@ class Pool:
     recently used connection is used first. Waiting threads get connections in the order of their
     arrival.
 
-    A signal handler may raise between any two steps, and no place may get lost. So each step
-    changes only one list in a single operation, and a place may be left twice. If a step is
-    interrupted, its connection is closed.
+    A signal handler may raise between any two steps, and no place may get lost. Each step changes
+    only one list in a single operation, and a place may be left twice. If a step is interrupted,
+    its connection is closed.
     """
 
     def __init__(

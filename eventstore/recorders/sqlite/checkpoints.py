@@ -1,11 +1,11 @@
 """Write the log back into the file at the same time as commits, and not within commits.
 
 By default, SQLite writes the log back in the commit that makes it long. The caller of that commit
-waits, for large batches a third of the time. Here, a thread with a short life writes the log back.
-Most of this work needs no lock: SQLite writes committed pages back while other connections commit
-and read (``PASSIVE``). The log would never end if commits continued without a pause. So its last
-pages are written back under the write lock, and the next commit begins the log again (``RESTART``).
-The thread waits briefly for readers of the log.
+waits, for large batches a third of the time. foldlog writes the log back in a thread with a short
+life. Most of this work needs no lock: SQLite writes committed pages back while other connections
+commit and read (``PASSIVE``). The log would never end if commits continued without a pause. The
+last pages of the log are written back under the write lock, and the next commit begins the log
+again (``RESTART``). The thread waits briefly for readers of the log.
 
 Nothing depends on the thread. Everything in the log is committed, even if the thread is killed or
 fails. If the thread is too slow, SQLite writes the log back in a commit, as it does without the

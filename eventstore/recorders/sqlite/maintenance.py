@@ -2,11 +2,11 @@
 
 A copy of a store does not know which positions the store gave later. If a copy replaces its store,
 or is used beside its store, it must not give these positions again. A follower that has passed
-these positions would miss the new events. So a file contains its own inode number. The first writer
-to a file with another inode begins an *epoch*. The epoch begins above every position that the
-original file can have given until then. The epoch begins at the present time in microseconds,
-because no store records a million events a second for long. If the clock is wrong, the epoch begins
-at least 2^32 above the last position.
+these positions would miss the new events. A file contains its own inode number, to detect a copy.
+The first writer to a file with another inode begins an *epoch*. The epoch begins above every
+position that the original file can have given until then. The epoch begins at the present time in
+microseconds, because no store records a million events a second for long. If the clock is wrong,
+the epoch begins at least 2^32 above the last position.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def rewrite(writer: sqlite3.Connection) -> tuple[bytes] | None:
 
 
 def empty_log(writer: sqlite3.Connection, pending: tuple[bytes] | None = None) -> bool:
-    """Write the log back and truncate it. Afterwards a rewritten file has its new size, and the log
+    """Write the log back and truncate it. A rewritten file then has its new size, and the log
     contains no copies of deleted rows. ``pending`` is the mark of the bytes that are then removed.
     If rows were deleted after the mark was read, the mark stays. Return False while a reader needs
     the log.

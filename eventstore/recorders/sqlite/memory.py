@@ -1,5 +1,5 @@
-"""A store in memory, for tests and short histories. It is a SQLite database without a file, so
-closing the store deletes it.
+"""A store in memory, for tests and short histories. A store in memory is a SQLite database without
+a file, so closing the store deletes it.
 
 docs/internals/decisions/0091-memory-is-sqlite.md explains why this store has no tables of its own.
 """

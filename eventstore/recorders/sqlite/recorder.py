@@ -48,7 +48,7 @@ class ReaderPool:
     """Connections for readers. One thread at a time uses a connection. The connection is then kept
     for the next reader.
 
-    A signal handler may read while its thread executes any line of this class. So the class has no
+    A signal handler may read while its thread executes any line of this class. The class has no
     lock, and each step changes only one list or set in a single operation.
     """
 
@@ -169,8 +169,8 @@ class SQLiteRecorder(Recorder):
     If ``create`` is true and the file does not exist, the file is made with mode 0600. If
     ``writable`` is false, an existing file is only read. ``patience_s`` is the number of seconds
     that a call waits for writers of other processes and threads. If ``durable`` is true, a write is
-    on disk when ``transact`` returns (``synchronous=FULL``). Otherwise, a power cut may lose the
-    newest commits, and each commit is lost completely or not at all.
+    on disk when ``transact`` returns (``synchronous=FULL``). If ``durable`` is false, a power cut
+    may lose the newest commits, and each commit is lost completely or not at all.
 
     Raises ``StoreUnavailable`` if the file cannot be opened. Raises ``StoreUnusable`` if the file
     is not a foldlog store or has a newer schema. After an error of the disk, the next call opens
@@ -354,8 +354,8 @@ class SQLiteRecorder(Recorder):
             process_forks.refuse(self._path)
             self._file.close("it was in use in another thread when this process was forked")
         self._lock.renew_in_child()
-        # Keep a reference to the objects of the parent. Their finalizers could wait for threads
-        # that do not exist in the child.
+        # Keep a reference to the objects of the parent. The finalizers of these objects could wait
+        # for threads that do not exist in the child.
         self._of_parent = self._queue, self._writing, self._readers, self._checkpoints
         self._begin()
 

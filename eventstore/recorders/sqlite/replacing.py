@@ -3,10 +3,10 @@
 A process that has the former file open sees that the file has lost its name, and writes nothing
 more. The order of the steps matters, because the process may be killed between two steps. The
 former log must never be beside the new file. But it must be beside the former file while that file
-has the name. So the former file and its log first get a second name, because no store opens a file
-with two names. Then the log is removed, and then the new file takes the name. If the process is
-killed between two steps, the next process that opens the store finds the second name with the new
-file beside it. That process then takes the remaining steps.
+has the name. The former file and its log first get a second name, because no store opens a file
+with two names. The log is removed next, and the new file takes the name last. If the process is
+killed between two steps, the next process that opens the store finds the second name, and takes the
+remaining steps.
 """
 
 from __future__ import annotations

@@ -1,16 +1,15 @@
 """The file of a store: open connections to it, and check that its name still leads to it.
 
-SQLite uses the main file by its descriptor, but the files beside the main file by their names. So
+SQLite uses the main file by its descriptor, but the files beside the main file by their names.
 SQLite reports no error when somebody removes the main file, replaces it or gives it a second name.
-One process would then acknowledge events in a file that no other process opens. Therefore the name
-is made absolute once. Every write transaction compares the file under this name with the opened
-file: the device, the inode, and the number of names.
+One process would then acknowledge events in a file that no other process opens. The name is made
+absolute once. Every write transaction compares the file under this name with the opened file: the
+device, the inode, and the number of names.
 
 A process that closes any descriptor of a file loses all its POSIX locks on this file, also SQLite's
 locks. Another process then believes that it is the last process with the file, and removes the log
-when it ends. So on Linux, each connection to a file with a log holds a second lock. This second
-lock belongs to one opening of the file, and not to the process. No other code of foldlog opens the
-file.
+when it ends. On Linux, each connection to a file with a log therefore holds a second lock, which
+belongs to one opening of the file and not to the process. No other code of foldlog opens the file.
 """
 
 from __future__ import annotations
@@ -248,8 +247,8 @@ class StoreFile:
         check_not_inherited(self.path)
         options = "mode=rw" if self._writable else "mode=ro"
         if not self._writable and self._is_read_only():
-            # Otherwise SQLite would make files beside the store, and readers need these files only
-            # if there are writers.
+            # Without ``immutable``, SQLite would make files beside the store, and readers need
+            # these files only if there are writers.
             options = "immutable=1"
         connection = sqlite3.connect(
             f"{file_uri(self.path)}?{options}",

@@ -1,7 +1,7 @@
 """The writes of a transaction, under SQLite's one write lock.
 
-One object serves all transactions of the writing connection. This object remembers the state of the
-conversation after the last append, and the next position. So the next append to this conversation
+One object serves all transactions of the writing connection. The object remembers the state of the
+conversation after the last append, and the next position. The next append to the same conversation
 need not read the state and the position.
 """
 
@@ -36,8 +36,8 @@ conversations.
 
 class SQLiteTransaction(SQLiteReader, Transaction):
     """The writes of a transaction. ``last_conversation`` and the next position stay valid from one
-    transaction to the next, so the owner must call ``forget`` after a rollback, and after a commit
-    of another connection.
+    transaction to the next. The owner must call ``forget`` after a rollback, and after a commit of
+    another connection.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:

@@ -33,12 +33,12 @@ class WriteLock:
     """A lock on a file beside the database. One process at a time holds this lock. The kernel frees
     the lock when its holder dies.
 
-    This lock only orders writers. If processes do not share this lock, because of a deleted lock
-    file for example, SQLite's own lock still separates their writes. Only one thread of a process
-    at a time, the leader, may use the lock.
+    The write lock only orders writers. If processes do not share this lock, because of a deleted
+    lock file for example, SQLite's own lock still separates their writes. Only one thread of a
+    process at a time, the leader, may use the lock.
 
     The kernel gives the lock to processes nearly in the order in which they began to wait, but the
-    kernel's wait has no time limit. So a separate thread waits for the kernel, and the leader waits
+    kernel's wait has no time limit. A separate thread waits for the kernel, and the leader waits
     for this thread for a limited time.
     """
 
@@ -51,7 +51,7 @@ class WriteLock:
         lock file.
         """
         self._pending: _Pending | None = None
-        """The thread that waits for the kernel. This leader or an earlier leader started the
+        """The thread that waits for the kernel. The present leader or an earlier leader started the
         thread.
         """
 

@@ -251,8 +251,8 @@ class SQLiteWriting:
 
         The end of the log may be only in the cache of the system, and not on the disk. An fsync
         reports its failure only once, and the next fsync would seem to succeed. If SQLite makes its
-        index of the log again, it treats this end as a commit. So nothing may be written after this
-        end.
+        index of the log again, it treats this uncertain end as a commit. Nothing may be written
+        after an uncertain end of the log.
         """
         try:
             with self._checkpoints.beside_commits:
