@@ -430,13 +430,15 @@ def planned_before(action: CondensationAction, view: View, new_events: Sequence[
             kind = "condensation" if is_condensation else "retraction"
             raise NoCondensationAvailable(f"{kind} {event.id} was appended first")
     if any(action.forgotten) and without_kept(newer, action) is not action:
-        raise NoCondensationAvailable("calls would be separated from their observations")
+        raise NoCondensationAvailable(
+            "newer results belong to forgotten calls, and would be separated from these calls"
+        )
     if offset is not None and (
         offset not in newer.cut_points or view[offset : offset + 1] != newer[offset : offset + 1]
     ):
         raise NoCondensationAvailable(
-            "the View changed at the place of the summary: the place is now inside a unit, or"
-            " before another event"
+            "newer events changed the View at the place of the summary: the place is inside a unit"
+            " now, or before another event"
         )
     return newer
 

@@ -151,7 +151,7 @@ def without_kept(view: View, action: CondensationAction) -> CondensationAction:
         else:
             what = "no message to send"
         raise NoCondensationAvailable(
-            f"forgetting these {len(forgotten)} events would leave {what}"
+            f"without these {len(forgotten)} events the View would have {what}"
         )
     return action
 

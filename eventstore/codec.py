@@ -148,13 +148,14 @@ def encode(event: Event, *, finite: bool = False, ours: bool = False) -> Encoded
             raise InvalidEvent(f"this {kind} cannot be stored: {problem}") from None
     except RecursionError:
         raise InvalidEvent(
-            f"this {kind} is nested too deep to be stored (over {_DEPTH_MAX} levels)"
+            f"this {kind} is nested too deep to be stored (over {_DEPTH_MAX} levels); store the"
+            " inner values as text"
         ) from None
     timestamp = read_back.timestamp
     if timestamp is not None and timestamp.tzinfo is not UTC and timestamp.utcoffset() is None:
         raise InvalidEvent(
             f"the timestamp {timestamp.isoformat()} of a {kind} has no time zone; give an aware"
-            " time"
+            " time, such as datetime.now(UTC)"
         )
     if without_id is not event:
         force_setattr(read_back, "id", event.id)
@@ -164,7 +165,7 @@ def encode(event: Event, *, finite: bool = False, ours: bool = False) -> Encoded
 def _refuse(event: Event, kind: str) -> NoReturn:
     if isinstance(event, Entry):
         raise InvalidEvent(
-            f"an event of kind {kind!r} is an entry of the ledger, which only the store makes"
+            f"an event of kind {kind!r} is an entry of the ledger: only the store appends entries"
         )
     raise InvalidEvent(
         f"this {kind} has redacted content, which only a redaction may write; append a copy with"

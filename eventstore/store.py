@@ -418,8 +418,9 @@ class Store:
         size = len(body) if type(body) is bytes else size_of(body)
         if size > self._event_bytes_max:
             raise InvalidEvent(
-                f"this {encoded.kind} takes {size:,} bytes; the most for one event is "
-                f"{self._event_bytes_max:,} (open_store's event_bytes_max)"
+                f"this {encoded.kind} takes {size:,} bytes; the most for one event is"
+                f" {self._event_bytes_max:,}; divide the event, or raise event_bytes_max of"
+                " open_store"
             )
         return encoded
 
@@ -517,7 +518,8 @@ def _in_order(events: Iterable[Event | Encoded]) -> Iterator[Event | Encoded]:
     for index, event in enumerate(events):
         if not isinstance(event, Encoded) and event.id not in (index, NOT_RECORDED):
             raise InvalidEvent(
-                f"event {index} of the history has id {event.id}; give the ids 0, 1, 2, …, or none"
+                f"event {index} of the history has id {event.id}; give the ids 0, 1, 2, …, or"
+                " no ids"
             )
         yield event
 

@@ -215,8 +215,8 @@ def _only_async_for(self: object) -> Any:
     so on, without end.
     """
     raise TypeError(
-        "it cannot be iterated over with 'for' or 'list'; write 'async for', or '[each async for"
-        " each in …]'"
+        f"a {type(self).__name__} of foldlog.aio cannot be iterated over with 'for' or 'list';"
+        " write 'async for', or '[item async for item in …]'"
     )
 
 

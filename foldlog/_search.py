@@ -258,7 +258,9 @@ class SearchTerms:
         ]
         terms = [term for term in dict.fromkeys(terms) if any(map(str.isalnum, term))]
         if not terms and not may_be_none:
-            raise InvalidArgument(f"there is no word to search for in {words!r}")
+            raise InvalidArgument(
+                f"there is no word to search for in {words!r}; give a word with a letter or a digit"
+            )
         expressions = [
             r"\W+".join(map(re.escape, term.replace('"', " ").split())) for term in terms
         ]

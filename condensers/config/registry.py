@@ -109,7 +109,8 @@ def register_config(config_type: type[BaseModel], condenser_type: type[Condenser
     for name in names_of(config_type):
         if owner := _registered(name):
             raise InvalidCondenser(
-                f"condenser type {name!r} is already registered, by {owner.__name__}"
+                f"condenser type {name!r} is already registered, by {owner.__name__}; choose"
+                " another type"
             )
     CONDENSER_REGISTRY[config_type] = condenser_type
     condenser_type.config_type = config_type

@@ -134,7 +134,7 @@ def _of_its_name(value: Any, info: ValidationInfo) -> Any:
         name = value if is_name else table.get("model")
         raise InvalidCondenser(
             f"the fallback {name!r} has fallbacks of its own, which are never asked;"
-            " list them here instead"
+            " list these fallbacks here instead"
         )
     return models.named(value) if is_name else value
 

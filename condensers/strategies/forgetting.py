@@ -185,7 +185,7 @@ class ConversationWindowCondenser(RollingCondenser):
         essential = _essentials(view)
         if essential is None:
             raise NoCondensationAvailable(
-                "the View has no user message that states the task; append one first"
+                "the View has no user message that states the task; append a user message first"
             )
         windows = _windows(view, max(1, (len(view) - len(essential)) // 2))
         choices = [essential | window for window in windows]

@@ -333,7 +333,9 @@ def _change_of(name: str, before: DocumentValue | None, value: Any) -> dict[str,
 
 def _checked_name(name: object) -> str:
     if type(name) is not str or not name:
-        raise InvalidEvent(f"a document has the name {name!r}; a name is a text that is not empty")
+        raise InvalidEvent(
+            f"a document has the name {name!r}; use a text of at least one character"
+        )
     joined: str = whole_pairs(name)
     return joined
 

@@ -103,10 +103,11 @@ class KeyRing:
             # then.
             if value == "":
                 raise KeyUnavailable(
-                    f"{name} is set and empty; give it a value, or unset it to use no key"
+                    f"the variable {name} is set and empty; set {name} to a key, or unset"
+                    f" {name} to use no key"
                 )
         if text and path:
-            raise KeyUnavailable(f"both {KEY} and {KEY_FILE} are set; unset one of them")
+            raise KeyUnavailable(f"both {KEY} and {KEY_FILE} are set; unset one of the two")
         if path:
             return cls.from_file(path)
         return cls(text.split(), source=KEY) if text else None

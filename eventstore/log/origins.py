@@ -79,7 +79,7 @@ def check_own_key(idempotency_key: str) -> None:
         )
     if idempotency_key.startswith(_RESERVED):
         raise InvalidArgument(
-            f"idempotency key {idempotency_key!r} begins with {_RESERVED!r}; use another one"
+            f"idempotency key {idempotency_key!r} begins with {_RESERVED!r}; use another key"
         )
 
 
@@ -114,8 +114,8 @@ def select_new(
             stored_keys.add(key)
     if all_or_none and 0 < len(new_events.batch) < len(batch):
         raise PartlyKnown(
-            f"only {len(new_events.batch)} of {len(batch)} events are new, the others are stored"
-            " already; append only the new ones"
+            f"only {len(new_events.batch)} of {len(batch)} events are new, and the store already"
+            " has the rest; append only the new events"
         )
     return new_events
 

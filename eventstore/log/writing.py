@@ -361,7 +361,7 @@ def pairs_of(attributes: Mapping[str, Any]) -> list[bytes]:
     pairs = []
     for name, value in check_map("attributes", attributes).items():
         if not isinstance(name, str):
-            raise InvalidArgument(f"an attribute has the name {name!r}; a name is a text")
+            raise InvalidArgument(f"an attribute has the name {name!r}; use a text as its name")
         for element in value if isinstance(value, list | tuple) else [value]:
             if not isinstance(element, str | int):
                 raise InvalidArgument(

@@ -169,7 +169,7 @@ def restore(
     if os.path.getsize(backup) == 0:
         raise InvalidOption(f"the backup {backup} is an empty file; name another file")
     if os.path.exists(path) and os.path.samefile(backup, path):
-        raise InvalidOption(f"{backup} is the store itself; name a backup of it")
+        raise InvalidOption(f"{backup} is the store itself; name a backup of the store")
     former_name = _name_for_former(path)
     try:
         never_placed = (name for name in names_of_former(path) if name.endswith(NEW))

@@ -631,7 +631,7 @@ def checks_of_past(
     for name, start, stop, ancestor in past:
         if ancestor is None or ancestor.erasure is not None:
             yield VerifyFinding(
-                start, stop - 1, f"conversation {name!r}, which holds them, is missing"
+                start, stop - 1, f"the conversation {name!r} that stores these events is missing"
             )
         else:
             yield Check(database, ancestor, stop, published)
@@ -662,7 +662,8 @@ def findings_beside(
         database.codec_of(conversation)
     except CorruptEvent:
         yield of_all(
-            "its mark does not fit: its end was cut off, or its row was changed, without its key"
+            "its mark does not fit: without the key, events were cut off from its end, or its row"
+            " was changed"
         )
     try:
         yield from database.recorder.query(
@@ -686,12 +687,10 @@ def _beside(reader: Reader, conversation: Conversation, codec: RowCodec) -> Iter
                     yield of_all(f"{problem}; it is rebuilt from the events", sound=True)
                 elif record.version > conversation.version:
                     problem = (
-                        f"projection {projection!r} knows version {record.version}, and there are"
-                        " only"
+                        f"projection {projection!r} has a record for version {record.version}, but"
+                        f" the conversation has {conversation.version:,} events"
                     )
-                    yield of_all(
-                        f"{problem} {conversation.version:,} events: its end may be cut off"
-                    )
+                    yield of_all(f"{problem}: the newest events may be cut off")
             version = records[-1].version
     proved = 0
 
@@ -708,7 +707,8 @@ def _beside(reader: Reader, conversation: Conversation, codec: RowCodec) -> Iter
         elif first + count > conversation.version:
             problem = f"an idempotency key stands for events {first} to {first + count - 1}"
             yield of_all(
-                f"{problem}, and there are only {conversation.version:,}: its end may be cut off"
+                f"{problem}, but the conversation has {conversation.version:,} events: the newest"
+                " events may be cut off"
             )
     if codec.is_strict and proved < codec.mark.keys:
         missing = codec.mark.keys - proved

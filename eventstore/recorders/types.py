@@ -239,7 +239,10 @@ class Position(int):
         except ValueError:
             parts = []
         if not parts or min(parts) < 0 or max(parts) > NUMBER_MAX:
-            raise InvalidArgument(f"{text!r} is not the text of a position")
+            raise InvalidArgument(
+                f"{text!r} is not the text of a position; pass str(recorded.position) of an event"
+                " that follow yielded"
+            )
         return cls.of(max(parts), parts)
 
     def moved(self, store: int, own: int) -> Position:

@@ -253,7 +253,7 @@ class HistoryRecorder:
                 events += self.decode(record)
             except NotAnEvent as error:
                 raise InvalidEvent(
-                    f"record {index}: {error}; nothing was appended, correct the record"
+                    f"record {index}: {error}; nothing was appended; correct the record"
                 ) from error
             self.findings[findings_before:] = [
                 f"record {index} {finding}" for finding in self.findings[findings_before:]

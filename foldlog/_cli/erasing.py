@@ -123,10 +123,10 @@ def report(outcome: ErasedRows, how: Erasing, *, nothing: str = "") -> None:
             how.reason,
         )
         if len(agents) == 1:
-            them = "the conversation of a sub-agent stays"
+            them = "the conversation of a sub-agent is not erased"
         else:
-            them = f"{len(agents)} of sub-agents stay"
-        terminal.note(f"{them}, and may contain the content; to erase them too: '{remedy}'")
+            them = f"{len(agents)} conversations of sub-agents are not erased"
+        terminal.note(f"{them}, and may contain the content; to erase: '{remedy}'")
     if not how.dry_run:
         warn_of_unconfirmed((name for name in document.holders if name not in agents), "erasure")
 
@@ -148,8 +148,8 @@ def _problem(error: EventStoreError) -> str:
     """Return why a conversation stays, and which options of the command would erase it."""
     if isinstance(error, ConversationHasForks):
         return (
-            f"{error.problem}; --with-forks erases them too; --detach first copies the shared "
-            f"events into each"
+            f"{error.problem}; --with-forks also erases the forks; --detach first copies the shared"
+            " events into each fork"
         )
     return str(error)
 
@@ -182,8 +182,8 @@ def warn_of_unconfirmed(unconfirmed: Iterable[str], removal: str) -> None:
             )
         elif name.startswith("companion "):
             terminal.warn(
-                "a conversation that its runtime stores beside it may still contain the content "
-                f"until it is erased: {name}"
+                "a conversation that a runtime stores beside the erased conversation may still"
+                f" contain the content until you erase this conversation: {name}"
             )
         elif is_a_copy(name):
             if name.startswith("imported folder "):

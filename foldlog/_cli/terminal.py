@@ -335,15 +335,15 @@ def confirm(act: str, done: str, shown: Iterable[str], question: str, of: str) -
     """
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise Refused(
-            f"{act} asks for confirmation in a terminal, and there is none; nothing was {done}. "
-            f"Add --yes to {act} without a question"
+            f"{act} asks for confirmation, but there is no terminal; nothing was {done}; add"
+            f" --yes to {act} without a question"
         )
     for line in shown:
         sys.stderr.write(f"{printable(line, one_line=True)}\n")
     sys.stderr.write(f"{printable(question, one_line=True)} [y/N] ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise Refused(f"{of} stays as it is; nothing was {done}")
+        raise Refused(f"{of} was not changed: nothing was {done}")
 
 
 _ERROR_MAX = 500

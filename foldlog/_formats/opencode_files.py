@@ -98,7 +98,7 @@ def _in_export(path: Path) -> Iterator[Contained]:
     info = document.value.get("info")
     messages = document.value.get("messages")
     if type(messages) is not list:
-        raise NotAHistory(path, "holds no array under 'messages', where its history would be")
+        raise NotAHistory(path, "holds no array under 'messages', where a history would be")
     reverted = revert_record(info)
     records = [session_record(info), *messages, *([] if reverted is None else [reverted])]
     name = text_or_empty(within(info, "id")) or None

@@ -115,7 +115,7 @@ def run(
             content.close()
             return attempt.failed(
                 TypeError(
-                    "the tool returned a coroutine, and did not run; define it by 'async def'"
+                    "the tool returned a coroutine, and did not run; define the tool by 'async def'"
                 )
             )
         return attempt.end(content)
@@ -134,7 +134,7 @@ def alone(history: History, call: Action) -> Iterator[None]:
     if running.setdefault(call.id, thread) is not thread:
         raise InvalidEvent(
             f"conversation {history.id!r}: another thread runs call {call.id}; nothing was"
-            " appended; leave the call to it"
+            " appended; leave the call to that thread"
         )
     try:
         yield

@@ -77,7 +77,9 @@ def from_openai(message_or_response: Any) -> tuple[Event, ...]:
         reply = _plain_data(message_or_response)
         hidden = getattr(message_or_response, "_hidden_params", None)
     except RecursionError:
-        raise InvalidEvent("this message is nested too deep to be stored") from None
+        raise InvalidEvent(
+            "this message is nested too deep to be stored; pass the inner values as text"
+        ) from None
     if (
         isinstance(reply, dict)
         and isinstance(hidden, Mapping)

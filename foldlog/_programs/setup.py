@@ -58,7 +58,7 @@ def settings_with(
         plugin = _with_command(plugin, command, options)
         if target.is_ours:
             if text not in (None, plugin):
-                raise ValueError(f"{path} exists already, and setup did not write it")
+                raise ValueError(f"{path} exists, and was not written by setup")
             yield Written(path, plugin, plugin)
             continue
         settings = settings_in(path, text)
@@ -166,9 +166,7 @@ def _insert(settings: MutableMapping[str, Any], ours: Mapping[str, Any], path: P
             elif isinstance(value, list) and isinstance(present[name], list):
                 present[name] = [*present[name], *value]
             else:
-                raise ValueError(
-                    f"{path}: {section}.{name} exists already, and setup did not write it"
-                )
+                raise ValueError(f"{path}: {section}.{name} exists, and was not written by setup")
     return new_names
 
 

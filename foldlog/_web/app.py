@@ -384,7 +384,9 @@ def _event(pages: Pages, request: Request) -> documents.ShownDocument | Response
     found = pages.event(_id(request), _number(request, "event"))
     if found is None:
         return _refused(
-            f"conversation {_id(request)!r} has no event {_number(request, 'event')}", 404
+            f"conversation {_id(request)!r} has no event {_number(request, 'event')};"
+            " /api/history lists its events",
+            404,
         )
     return found
 

@@ -68,8 +68,8 @@ class Notes:
                 row = self._store.conversation(conversation)
                 if event is not None and event >= row.version:
                     raise InvalidArgument(
-                        f"conversation {conversation!r} has no event {event}; it has "
-                        f"{row.version} events"
+                        f"conversation {conversation!r} has no event {event}; use 0 to"
+                        f" {row.version - 1}"
                     )
                 others = [note for note in self._load(kept, conversation) if note.event != event]
                 if text is not None:
@@ -83,7 +83,8 @@ class Notes:
                 if self._load(KeptBeside(self._store, *_KEPT), conversation) == notes:
                     return NotesDocument(conversation=conversation, notes=notes)
         raise StoreUnavailable(
-            "the note was not stored: the store cannot be written now", kind="busy"
+            "the note was not stored, because other programs write to the store; send it again",
+            kind="busy",
         )
 
     def _load(self, kept: KeptBeside, conversation: str) -> tuple[NoteDocument, ...]:

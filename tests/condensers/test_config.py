@@ -341,7 +341,8 @@ def test_registering_comes_after_our_own_strategies_whatever_is_imported_first()
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True
     )
     assert ran.stdout.splitlines() == [
-        "condenser type 'digest' is already registered, by DigestCondenserConfig",
+        "condenser type 'digest' is already registered, by DigestCondenserConfig;"
+        " choose another type",
         "digest",
     ]
 

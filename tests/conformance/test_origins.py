@@ -118,7 +118,7 @@ def test_wrong_arguments_are_refused(store):
     for options, problem in [
         ({"dedupe": "id"}, "dedupe is 'id'; use 'origin'"),
         ({"dedupe": "origin", "idempotency_key": "k"}, "accepts either dedupe or an"),
-        ({"idempotency_key": "foldlog:source:x"}, "begins with 'foldlog:source'; use another one"),
+        ({"idempotency_key": "foldlog:source:x"}, "begins with 'foldlog:source'; use another key"),
         ({"idempotency_key": ""}, "the idempotency key is empty"),
     ]:
         with pytest.raises(InvalidArgument, match=problem):

@@ -249,7 +249,7 @@ def test_what_is_no_sound_backup_replaces_nothing(path, backup, spoil, problem):
 
 
 def test_a_store_is_no_backup_of_itself_and_no_server_is_restored(path, backup):
-    with pytest.raises(InvalidOption, match="is the store itself; name a backup of it"):
+    with pytest.raises(InvalidOption, match="is the store itself; name a backup of the store"):
         restore_store(path, str(path))
     with pytest.raises(InvalidOption, match="is a folder; name the file of the backup"):
         restore_store(path, str(path.parent))

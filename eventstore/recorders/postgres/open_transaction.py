@@ -142,8 +142,8 @@ class OpenTransaction:
             raise CommitInDoubt(str(error)) from error
         if answers[-1].command_status != b"COMMIT":
             raise StoreUnusable(
-                "a statement of this transaction failed, and its caller continued; nothing was"
-                " written",
+                "a statement of this transaction failed, but its caller continued; nothing was"
+                " written; repeat the write",
                 kind="refused",
             )
         if self._durable and self._wire.warned:

@@ -593,7 +593,7 @@ class StoresTransaction:
         if server is not self._server:
             raise InvalidArgument(
                 f"the conversations of this write are on two servers, {server._server!r} and"
-                f" {self._server._server!r}: write to one server after the other"
+                f" {self._server._server!r}: write to each server separately"
             )
         if self._home is not None and self._wire.has_queued:
             self._members[self._home].settle()

@@ -120,5 +120,7 @@ def _read_messages() -> list[dict[str, Any]]:
             )
         messages.append(message)
     if not messages:
-        raise Refused("stdin has no message; nothing was appended")
+        raise Refused(
+            "stdin has no message; nothing was appended; pipe JSON lines into it, or add TEXT"
+        )
     return messages

@@ -69,7 +69,7 @@ def _version(text: str) -> int:
     if not (text.isascii() and text.isdigit()):
         raise Refused(
             f"{text!r} is not a version; name two versions of a conversation, or two "
-            f"conversations without B"
+            f"conversations (ID and OTHER)"
         )
     return int(text)
 

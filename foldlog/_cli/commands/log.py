@@ -79,8 +79,8 @@ def run(
         raise Refused("--slow prints one line for each slow event; leave out --follow and --full")
     if stop is not None and stop < start:
         raise Refused(
-            f"--stop {stop} is before --start {start}; --stop is the event after the last one to"
-            " show"
+            f"--stop {stop} is before --start {start}; --stop is the event after the last"
+            " event to show"
         )
     wanted = selection(kinds, since=since, until=until)
     if not (kinds or every or as_json):

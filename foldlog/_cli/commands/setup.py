@@ -68,7 +68,8 @@ def run(
         files = [*(settings_without(chosen, record) if remove else changed)]
     except ValueError as error:
         raise Refused(
-            f"the settings of {program} were not changed: {error}; correct them"
+            f"the settings of {program} were not changed: {error}; correct this file, and"
+            " run the command again"
         ) from error
     except ImportError as error:
         needed = f"its settings need {error.name}, which is not installed: {install_command('mcp')}"

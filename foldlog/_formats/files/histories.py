@@ -301,7 +301,10 @@ class _File:
 
     def histories(self) -> Iterator[Found | ImportFinding]:
         if open_database(self._path) is not None:
-            raise NotAHistory(self._path, "belongs to a database that this program has open")
+            raise NotAHistory(
+                self._path,
+                "belongs to a database that this program has open; import a copy of the database",
+            )
         begin = _beginning(self._path)
         if (contained := _contained(self._root, self._path, self._recognize, begin)) is not None:
             return contained

@@ -163,7 +163,7 @@ def in_object(
     ``NotAHistory``.
     """
     if type(document.value.get(key)) is not list:
-        raise NotAHistory(path, f"holds no array under {key!r}, where its history would be")
+        raise NotAHistory(path, f"holds no array under {key!r}, where a history would be")
     other_fields = {field: value for field, value in document.value.items() if field != key}
     first = {field: other_fields.pop(field) for field in before if field in other_fields}
     last = []

@@ -326,7 +326,7 @@ def normal_path(path: str) -> str:
     normal = normpath(path.replace("\\", "/").lstrip("/"))
     if normal.split("/")[0] == "..":
         raise ValueError(
-            f"path {path!r} leads out of the conversation's files; give one that stays within"
+            f"path {path!r} leads out of the conversation's files; give a path without '..'"
         )
     return "" if normal == "." else normal
 
