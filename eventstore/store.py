@@ -100,13 +100,14 @@ class Store:
 
         ``expected_version`` is the version at which the caller decided to append. Pass 0 for a new
         conversation, or ``ANY_VERSION``. If this ``idempotency_key`` was used before for equal
-        events, nothing is appended. The events recorded then are returned, even if the expected
-        version is outdated. ``dedupe="origin"`` leaves out the events whose source id
-        (``origin.format`` and ``origin.id``) the conversation already has. The returned events are
-        then the appended events, possibly none. ``guard`` is called in the transaction if the
-        conversation exists. If ``guard`` raises an exception, ``append`` raises this exception and
-        appends nothing. Other writers wait while ``guard`` runs. ``generation`` names one of the
-        conversations that had this id. If that conversation is erased, the append raises
+        events, nothing is appended. If the key was used before for equal events, the events
+        recorded at that time are returned, even if the expected version is outdated.
+        ``dedupe="origin"`` leaves out the events whose source id (``origin.format`` and
+        ``origin.id``) the conversation already has. With ``dedupe``, the returned events are the
+        appended events, possibly none. ``guard`` is called in the transaction if the conversation
+        exists. If ``guard`` raises an exception, ``append`` raises this exception and appends
+        nothing. Other writers wait while ``guard`` runs. ``generation`` names one of the
+        conversations that had this id. If the named conversation is erased, the append raises
         ``ConversationErased``, even if a new conversation uses the id. ``together`` contains
         appends to other conversations, from ``Documents.prepare``. Either all these appends happen,
         or no append happens. If the idempotency key or ``dedupe`` leaves nothing to append, no
@@ -156,9 +157,11 @@ class Store:
 
         Raises ``HistoryDiverged`` if an event differs from the stored event, or if the stored event
         was redacted. Raises ``InvalidEvent``, ``ConversationErased``, ``StoreUnavailable``, and the
-        errors of the iterable. After an error, nothing is imported. For an existing conversation, a
-        first part of many new events may stay, and the next import continues after it. Durability:
-        the events are on disk when the method returns. Cost: reading all events of the history.
+        errors of the iterable. If an error interrupts the import of a new conversation, nothing is
+        imported. If an error interrupts the import of many new events into an existing
+        conversation, the first of these events may stay, and the next import continues after them.
+        Durability: the events are on disk when the method returns. Cost: reading all events of the
+        history.
         """
         history = self._encode_all(_in_order(events), "the history", finite=False)
         return Ingested(*ingest(self.database, conversation, history, self._project))

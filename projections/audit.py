@@ -25,9 +25,9 @@ class Finding:
 @dataclass(frozen=True, slots=True)
 class Audit:
     """The result of the audit of one conversation. ``missing`` is the number of revisions that are
-    not stored. A writer without the projection appended their events, or an earlier version of
-    foldlog stored them in an older form. A missing revision is not a finding, because the next
-    structural event stores all missing revisions.
+    not stored. Revisions are missing if a writer without the projection appended structural events,
+    or if an earlier version of foldlog stored revisions in an older form. A missing revision is not
+    a finding, because the next structural event stores all missing revisions.
     """
 
     conversation: str

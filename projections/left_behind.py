@@ -1,9 +1,8 @@
 """Find the events that are left behind. An event is left behind if a condensation forgot another
 event of its unit, but not the event itself.
 
-``left_behind_by_ids`` is the definition. Usually the forgotten events are one piece of the View
-that shares no unit with other events, so nothing is left behind. Then the units of the View need
-not be found.
+``left_behind_by_ids`` is the definition. Usually the forgotten events share no unit with other
+events of the View, so nothing is left behind, and the units need not be found.
 """
 
 from __future__ import annotations

@@ -336,8 +336,8 @@ class WaitingCalls:
 
 
 def fit_positions(view_units: Units) -> list[int]:
-    """Return the positions of the events that can be sent to a model, in ascending order. Parallel
-    calls are sent only if they are complete and answered, and loops only if they are complete.
+    """Return the ascending positions of the events that can be sent to a model. Parallel calls are
+    sent only if they are complete and answered, and loops only if they are complete.
 
     Events left behind, orphans, and parallel calls with an unanswered call are dropped. In several
     rounds, parallel calls and bonds that lost a member are dropped, until nothing changes. A loop

@@ -3,8 +3,8 @@ V0.
 
 A condensation from V0 contains ids of the *source*. A condensation from V0 forgets every event with
 one of its source ids, anywhere in the log, even a later event. A condensation from V0 also forgets
-condensations, requests and itself by their source ids. This matters if a source id occurs twice.
-Only the newest summary is shown, and every reading applies its offset again.
+condensations, requests and itself by their source ids. If a source id occurs twice, a condensation
+forgets both events. Only the newest summary is shown, and every reading applies its offset again.
 
 An import cannot translate a condensation of V0 into a native condensation. 59 of 440 recorded
 histories would show another View, because the summary moves with new events, and later events are

@@ -207,8 +207,8 @@ class View:
 
     def shared_messages(self, dialect: Dialect) -> list[Rendered]:
         """Return the messages of a dialect without marks for a prompt cache. Do not change these
-        messages, because the next View shares them. Cost: rendering the new events, and the events
-        from the last reply before them on.
+        messages, because the next View shares them. Cost: rendering the new events and the last
+        reply before them.
         """
         renderings = self.state.items.renderings
         # ``pop`` is atomic, so only one of several threads gets the cached rendering.

@@ -1,12 +1,12 @@
 """Views of stored conversations at any version. Loading a View costs as much as reading the events
 that it shows.
 
-To load a View, one read gets its last revision. A second read gets the events that the revision
-shows, and the later events. After ``store.register(views)``, the store calls ``Views.project`` in
-every transaction that appends structural events. A revision is stored together with its event. If a
-writer appends without ``Views.project``, readers continue the fold from the last stored revision.
-The next structural event, or ``rebuild``, stores the missing revisions, because a read writes
-nothing.
+To load a View, one read gets its last revision. A second read gets the events that the last
+revision shows, and the later events. After ``store.register(views)``, the store calls
+``Views.project`` in every transaction that appends structural events. A revision is stored together
+with its event. If a writer appends without ``Views.project``, readers continue the fold from the
+last stored revision. The next structural event, or ``rebuild``, stores the missing revisions,
+because a read writes nothing.
 """
 
 from __future__ import annotations
@@ -67,10 +67,10 @@ the shown events would need three queries.
 class _Latest:
     """The last View of a conversation, and the state of the conversation at its version.
 
-    If a transaction was rolled back, its View must not be used once other events have the same ids.
-    The head in ``state`` reveals such a View. If content of a View was redacted, the View must not
-    be used either. The number of redactions in ``state`` reveals such a View. ``missing`` contains
-    the revisions that were not stored.
+    If a transaction was rolled back, the View of its events must not be used, because other events
+    may have the same ids. The head in ``state`` reveals a View of events that were rolled back.
+    After a redaction of its content, a View must not be used. The number of redactions in ``state``
+    reveals a View with redacted content. ``missing`` contains the revisions that were not stored.
     """
 
     folded: ViewFold

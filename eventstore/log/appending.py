@@ -303,8 +303,8 @@ def append_all(
     database: Database, works: Sequence[Appending]
 ) -> list[Outcome[tuple[Recorded, ...]]]:
     """Run several prepared appends in their order, in as few transactions as possible. Return for
-    each append its result or its error, as ``Store.append`` would. A failed append does not change
-    the outcomes of other appends.
+    each append the result or the error of ``Store.append``. A failed append does not change the
+    outcomes of other appends.
     """
     outcomes = database.recorder.transact_all([(work, work.any_thread) for work in works])
     return [

@@ -30,7 +30,7 @@ class LastConversation(NamedTuple):
     and its codec.
 
     In SQLite, the writing connection remembers the state of one conversation until another program
-    commits. With this state, the next append to the conversation, and its View, need no query. On a
+    commits. After an append, the next append to the conversation, and its View, need no query. On a
     server, the next append expects this state. The server compares the expected state in the round
     trip of the append.
 

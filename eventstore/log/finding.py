@@ -66,13 +66,14 @@ def find_existing(
 
 @dataclass
 class Generation:
-    """A conversation among the conversations that had its id one after another. A writer always
-    appends to the conversation that its first append found. ``key`` is the key of this
-    conversation. Before the writer's first append, ``key`` is None.
+    """One of the conversations that had an id, one after another, because erased ids were used
+    again. A writer always appends to the conversation that its first append found. ``key`` is the
+    key of the writer's conversation. Before the writer's first append, ``key`` is None.
 
     If ``replaces_erased`` is true and the conversation is erased, the first append begins a new
-    conversation with its id. ``fence`` is called inside the transaction of each append, before the
-    rules of the append are checked. If ``fence`` raises an error, the append fails with this error.
+    conversation with the id of the erased conversation. ``fence`` is called inside the transaction
+    of each append, before the rules of the append are checked. If ``fence`` raises an error, the
+    append fails with this error.
     """
 
     key: int | None = None

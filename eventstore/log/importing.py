@@ -123,7 +123,7 @@ class StagedWriter:
     def publish(self, version: int, beside: Beside = lambda _: None) -> None:
         """Make a staged conversation visible, in one transaction with the writes of ``beside``.
         Discard all other staged imports of the conversation. If another staged import of the
-        conversation is still running, it then fails.
+        conversation is still running, that import fails.
         """
 
         def work(writing: WriteTransaction) -> None:

@@ -52,8 +52,9 @@ _MISSING = "it, or a later event that is shown or structural, cannot be found"
 class ReadTransaction:
     """One conversation in one transaction. Use this object only while the transaction is open.
 
-    Raises ``EventsNotMade`` if the conversation is archived. The store then restores the events and
-    runs the work again. A list of conversations reads only their rows, and restores nothing.
+    Raises ``EventsNotMade`` if the conversation is archived. After this error, the store restores
+    the archived events and runs the work again. A list of conversations reads only their rows, and
+    restores nothing.
     """
 
     def __init__(
@@ -103,8 +104,9 @@ class ReadTransaction:
 
     @property
     def lineage(self) -> tuple[Border, ...]:
-        """The ancestors of a fork, sorted from the oldest to the newest, with the versions at which
-        the fork's past leaves them. The fork itself begins at the version of the last ancestor.
+        """The ancestors of a fork, sorted from the oldest to the newest, each with the version up
+        to which the fork shares the ancestor's events. The fork itself begins at the version of the
+        last ancestor.
 
         The tuple is empty if the conversation is not a fork.
         """
@@ -112,9 +114,9 @@ class ReadTransaction:
 
     def origins(self) -> tuple[Border, ...]:
         """Return the conversations from which a fork comes, sorted from the oldest to the newest.
-        For each conversation, return the version up to which the fork has its events. The fork
-        shares these events with its ancestors. A detached or copied fork has copies of these
-        events.
+        Return each conversation with the version up to which the fork has the conversation's
+        events. A fork shares the events of its past with its ancestors. A detached or copied fork
+        has copies of the events of its past.
 
         Raises ``CorruptEvent`` if an entry of the ledger is unreadable. Cost: reading the ledger's
         entries of one conversation.

@@ -346,8 +346,8 @@ def not_erased(
 
 
 def begun(conversation: Conversation | None) -> Conversation | None:
-    """Return the conversation. Raises ``CorruptEvent`` if it has lost its events, because a damaged
-    conversation must not look like an empty conversation.
+    """Return the conversation. Raises ``CorruptEvent`` if the conversation has lost its events,
+    because a damaged conversation must not look like an empty conversation.
     """
     is_whole = conversation is not None and (conversation.head or conversation.pending)
     if conversation is None or (is_whole and conversation.erasure is None):

@@ -139,7 +139,7 @@ def back_up(
 @contextlib.contextmanager
 def _noted_part(database: Database, part: Path) -> Iterator[None]:
     """Store the path of the partial file, so that a later vacuum removes it if this process is
-    killed. If the store can no longer be written, the backup is made without this note.
+    killed. If the store can no longer be written, the backup is made without storing the path.
     """
     key = -secrets.randbits(62)
     is_noted = False

@@ -56,10 +56,10 @@ class RedactionReceipt(NamedTuple):
     ``event_ids`` are the redacted events, and ``hashes`` are the commitments to their former
     content, as in ``Redacted``. ``position`` is the position of the receipt for followers.
     ``position`` is None if all events were redacted before. ``quotes`` are the condensations whose
-    summaries may quote the events. ``History.redact`` adds the events of companion conversations
-    that may quote them. ``forks`` are the forks that share the redacted events, and show them
-    redacted. ``unconfirmed`` are the read models that have not reached this position, so they may
-    still contain the content. ``bytes_pending`` is true if only ``vacuum`` can complete the
+    summaries may quote the redacted events. ``History.redact`` adds the events of companion
+    conversations that may quote the redacted events. ``forks`` are the forks that share the
+    redacted events. ``unconfirmed`` are the read models that have not reached ``position``, so they
+    may still contain the content. ``bytes_pending`` is true if only ``vacuum`` can complete the
     redaction. ``documents_lost`` are the documents that lost their newest value, such as
     ``attributes``. ``History.redact`` sets ``documents_lost``.
     """

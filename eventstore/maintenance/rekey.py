@@ -166,9 +166,9 @@ class _Start(NamedTuple):
 
 def begin(transaction: Transaction, database: Database, key: int, *, decrypt: bool) -> bool:
     """Begin to store a conversation with the settings of this process. If ``decrypt`` is true,
-    store it as plain text. Return whether the conversation got another key.
+    store the conversation as plain text. Return whether the conversation got another key.
 
-    The key and the mark of the conversation change in this transaction. The rows change later, in
+    The key and the mark of the conversation change in ``transaction``. The rows change later, in
     ``change_all``, which finishes the unfinished operation ``rekey``. Raises ``CorruptEvent`` if
     the mark does not fit the conversation, and ``KeyUnavailable`` if the key is missing.
     """

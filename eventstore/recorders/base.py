@@ -119,7 +119,7 @@ class Reader(ABC):
         conversation with this key (a number). Return None if the conversation does not exist.
 
         A write transaction may return ``expected`` without a query. If ``expected`` is outdated,
-        the database then refuses every write, and the work is run again.
+        the database refuses every write of the transaction, and the work is run again.
         """
         if not isinstance(name, str | int):
             raise TypeError(f"the id of a conversation must be a text, not {name!r}")
@@ -459,10 +459,10 @@ class Transaction(Reader):
         """Begin a conversation, and return the conversation with its key. If the conversation is
         not ``visible``, it is staged, with an unfinished ``import``. Several staged conversations
         may have the same id. If the conversation ``replaces`` an erased conversation, it uses the
-        id of the erased conversation again. The tombstone can then be found only by its key. For a
-        staged conversation, this begins when the conversation is published. Raises ``taken``, here
-        or at the commit, if the id is taken. Raises ``taken`` too if the conversation to replace is
-        not erased, or was already replaced.
+        id of the erased conversation again. After ``begin``, the tombstone of the erased
+        conversation can be found only by its key. Until a staged conversation is published, its id
+        finds the tombstone. Raises ``taken``, here or at the commit, if the id is taken. Raises
+        ``taken`` also if the conversation to replace is not erased, or was already replaced.
         """
         if new.replaces is not None and new.visible:
             self._write("hide_tombstone", new.replaces)
@@ -499,8 +499,8 @@ class Transaction(Reader):
         """Delete at most ``limit`` rows of a staged or erased conversation. For any other
         conversation, delete the rows that an incomplete detachment has copied to it
         (``insert_past``). Return True if no row remains. If no row remains, all data beside the
-        rows is deleted, and the unfinished operation is removed. A staged conversation is then
-        deleted completely.
+        rows is deleted, and the unfinished operation is removed. A staged conversation without
+        remaining rows is deleted completely.
         """
         visible, erased = self._state(key)
         if visible and not erased:
@@ -887,7 +887,7 @@ class Recorder(ABC):
         """Remove the bytes of deleted and replaced rows. Bytes of rows that are deleted during the
         call stay ``bytes_pending``. A file is rewritten. Return False if only the owner of a
         server's tables can remove the bytes. Raises ``busy`` if an older reader needs the bytes for
-        ``patience_s`` seconds. The bytes then stay pending, and a file does not shrink.
+        ``patience_s`` seconds. After ``busy``, the bytes stay pending, and a file does not shrink.
         ``on_progress`` gets the number of finished tables and the number of all tables. A file is
         rewritten in one step.
 

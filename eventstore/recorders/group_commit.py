@@ -7,11 +7,11 @@ commit of a leader, the first thread that still waits becomes the leader.
 A leader runs the job of another thread only if the job calls nothing but foldlog's code. A guard or
 a projection needs the context of its own caller, and may take long. A thread whose job calls other
 code leads without a group. The main thread leads without a group too, because Python runs signal
-handlers in the main thread. An exception of a signal handler then ends only the job of the main
-thread.
+handlers in the main thread. An exception of a signal handler ends only the job of the main thread,
+never the jobs of other threads.
 
-Each waiting thread has its own lock, because one lock for all threads would be unfair. Some threads
-would then wait for seconds.
+Each waiting thread has its own lock, because with one lock for all threads, some threads would wait
+for seconds.
 """
 
 from __future__ import annotations
@@ -136,9 +136,9 @@ class Writing(Protocol):
 class CommitQueue:
     """Run jobs in groups.
 
-    A signal handler may raise an exception between any two steps of a thread. ``_leave`` then
-    continues from any state. A thread leads if, and only if, ``_leader`` is its job. A leader may
-    repeat any of its steps until the next leader is set.
+    A signal handler may raise an exception between any two steps of a thread. ``_leave`` continues
+    from any state that such an exception leaves behind. A thread leads if, and only if, ``_leader``
+    is its job. A leader may repeat any of its steps until the next leader is set.
     """
 
     def __init__(self, writing: Writing, *, database: str, name: str, patience_s: float) -> None:
@@ -333,7 +333,7 @@ class CommitQueue:
 
     def _run_jobs(self, jobs: Sequence[Job[Any]], leader: Job[Any]) -> Job[Any] | None:
         """Run jobs in the transaction. If a job fails before it writes, only this job fails. If a
-        job fails after it has written, return this job. The caller then rolls back, and runs the
+        job fails after it has written, return this job. The caller has to roll back, and to run the
         remaining jobs again.
         """
         for job in jobs:

@@ -315,8 +315,8 @@ class Conversation(NamedTuple):
     ``replaces`` is the key of the erased conversation whose id this conversation uses again.
     ``pending`` is the number of source records without events. For an archived conversation,
     ``pending`` is minus the number of archived events. ``redactions`` is the number of redacted
-    events. For a fork, redactions of shared events count since the fork began. While ``redactions``
-    does not change, events in memory are up to date.
+    events. For a fork, ``redactions`` counts only the redactions of shared events since the fork
+    began. While ``redactions`` does not change, events in memory are up to date.
     """
 
     key: int

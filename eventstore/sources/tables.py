@@ -7,7 +7,7 @@ same record.
 
 The index and the bytes of a block, and the texts about a source, are compressed. In an encrypted
 conversation, the index, the bytes and the texts are encrypted with the conversation's key. The
-encryption depends on the column and the row, so no other row can be put in their place.
+encryption depends on the column and the row, so a value cannot be moved to another column or row.
 """
 
 from __future__ import annotations

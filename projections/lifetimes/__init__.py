@@ -38,9 +38,9 @@ class Span(msgspec.Struct, frozen=True, gc=False):
     the event, ``stop`` is None.
 
     ``by`` is the id of the structural event that removed the event. While the View shows the event,
-    ``by`` is None. ``sent`` contains the versions at which the event enters the prompt and leaves
-    it, in turn. An action is sent only after its observation and the observations of its parallel
-    calls.
+    ``by`` is None. ``sent`` contains, in turn, the versions at which the event enters the prompt
+    and the versions at which the event leaves the prompt. An action is sent only after its
+    observation and the observations of its parallel calls.
 
     For a summary, ``place`` is its place in ``Lifetimes.order``. A summary of the V0 dialect has no
     place. Every reading of the View inserts such a summary at ``index``. If the next span continues
@@ -68,9 +68,9 @@ class Lifetime(msgspec.Struct, frozen=True, gc=False):
     """The versions at which the View shows one event, or one summary, which has a negative id.
     ``spans`` is empty if the View never shows the event. ``spans`` has several members if
     retractions removed the event and brought it back. ``tokens`` is the number of tokens by the
-    caller's count. Without a count, and for an event that was never shown, it is 0. ``returns``
-    contains pairs of a version and a reason. At this version, a retraction left the event hidden
-    for another reason than the reason of its last span.
+    caller's count. Without a count, and for an event that was never shown, ``tokens`` is 0.
+    ``returns`` contains pairs of a version and a reason: at the version, a retraction left the
+    event hidden for another reason than the reason of its last span.
     """
 
     id: int
@@ -100,8 +100,8 @@ class Lifetime(msgspec.Struct, frozen=True, gc=False):
 
 
 class Standing(NamedTuple):
-    """A place of a summary: its number, and the id of the event directly before the summary. The id
-    is -1 at the beginning.
+    """A place of a summary: its number, and the id of the event directly before the summary. If the
+    summary is the first item of the View, the id is -1.
     """
 
     summary: int

@@ -1,7 +1,7 @@
 """Compute, in one pass over a log, at which versions the View showed each event.
 
-The usual fold makes the View at each structural event. The Views before and after the structural
-event are then compared. Between structural events, events only join the end of the View.
+The usual fold makes the View at each structural event. The Views before and after a structural
+event are compared. Between structural events, events only join the end of the View.
 """
 
 from __future__ import annotations

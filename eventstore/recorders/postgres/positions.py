@@ -9,7 +9,7 @@ positions, and no other transaction gives these positions:
 Numbers rise in the order in which transactions *began* to write, but transactions commit in another
 order. Followers read only below the horizon, which is the first position of the oldest running
 transaction. Later commits have positions at or above the horizon, so no event can appear behind a
-follower. A writer gets its number when it holds the lock of the conversation. The positions of a
+follower. A writer gets its number only after it has locked the conversation. The positions of a
 conversation's events have the order of the events' ids.
 
 Only this file knows how positions are made. A database without xids would need its own version of
@@ -31,8 +31,8 @@ POSITIONS_MAX: Final = (1 << _BITS) - (1 << _START_BITS)
 
 
 class Part(NamedTuple):
-    """The part of a joined store that one store is: number ``number`` of ``of`` stores. ``of`` is a
-    power of two. ``number`` is the remainder when a conversation's key is divided by ``of``.
+    """One store as a part of a joined store. ``of`` is the number of stores, a power of two.
+    ``number`` is the remainder when the key of a conversation in the store is divided by ``of``.
     """
 
     number: int

@@ -1,12 +1,13 @@
 """The queries of one transaction, and a read transaction.
 
 Followers read only rows that the server will not lose. A commit becomes visible when a standby has
-confirmed it. There is one exception: after a crash and its recovery, a primary shows commits that
-no standby has confirmed. If this primary then fails permanently, a standby without these commits is
-promoted and gives their positions to other events. A follower that has passed these positions would
-miss the new events. Before a follower reads on a new connection, it commits a message and waits for
-its confirmation. Everything before the message is confirmed then too. A connection does not survive
-a crash, so one message for each connection is enough.
+confirmed it. After a crash and its recovery, however, a primary also shows commits that no standby
+has confirmed. If the primary fails permanently after its recovery, a standby without the
+unconfirmed commits is promoted, and gives their positions to other events. A follower that has
+passed the positions of unconfirmed commits would miss the new events at these positions. Before a
+follower reads on a new connection, it commits a message and waits for its confirmation. When a
+standby has confirmed the message, it has also confirmed everything before the message. A connection
+does not survive a crash, so one message for each connection is enough.
 """
 
 from __future__ import annotations

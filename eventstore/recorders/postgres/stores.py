@@ -3,7 +3,7 @@ itself, and each conversation is in one of the stores.
 
 A hash of a conversation's id gives the number of its store. A companion conversation (``ID/+NAME``)
 is in the store of ``ID``. A fork is in the store of its parent. If the hash of the fork's id gives
-another store, a fact in that other store names the parent's store. The remainder of a
+another store, a fact in the store of the hash names the parent's store. The remainder of a
 conversation's key, divided by the number of stores, is the number of its store. A query by id or by
 key goes to one store. All other queries go to all stores in one round trip, and the results of the
 stores are joined.

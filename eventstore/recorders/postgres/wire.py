@@ -68,8 +68,8 @@ cannot end an error, the error is raised immediately. If the message has another
 server counts as unreachable.
 """
 _NO_NUMBER: Final = "22P02"
-"""The state code of a foldlog statement whose check failed. A failing check converts a text to a
-number.
+"""The state code of a foldlog statement whose check failed. A foldlog statement fails on purpose by
+converting a text to a number.
 """
 _NO_RIGHT: Final = "42501"
 _NO_TABLE: Final = "42P01"

@@ -205,8 +205,9 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
 
     def _check_turn(self, conversation: Conversation) -> None:
         """Raise ``TryAgain`` if another writer appended to a conversation after this transaction
-        got its number. New events would then get positions before the events of that writer. The
-        transaction then runs again, and takes the locks of both conversations first.
+        got its number. New events of this transaction would get positions before the events of the
+        other writer. After ``TryAgain``, the transaction runs again, and takes the locks of both
+        conversations first.
         """
         [(newest,)] = self.ask("newest_position", conversation.key)
         if newest is not None and self._positions.precede(newest):

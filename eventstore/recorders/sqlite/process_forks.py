@@ -1,9 +1,9 @@
 """Close connections before a process forks, because SQLite must not be used across a fork.
 
 A forked child would rely on locks that only its parent holds. When the parent closes the file,
-SQLite treats it as the last process with the file. SQLite would then remove the write-ahead log
-with the events that the child has acknowledged. Every connection is therefore closed before a fork.
-Parent and child open new connections when they need them.
+SQLite believes that no other process has the file open. SQLite would therefore remove the
+write-ahead log with the events that the child has acknowledged. Every connection is therefore
+closed before a fork. Parent and child open new connections when they need them.
 """
 
 from __future__ import annotations

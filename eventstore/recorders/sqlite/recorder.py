@@ -45,8 +45,8 @@ _TO_WRITE = (
 
 
 class ReaderPool:
-    """Connections for readers. One thread at a time uses a connection. The connection is then kept
-    for the next reader.
+    """Connections for readers. Only one thread at a time uses a connection. After a read, the
+    connection is kept for the next reader.
 
     A signal handler may read while its thread executes any line of this class. The class has no
     lock, and each step changes only one list or set in a single operation.
@@ -301,9 +301,10 @@ class SQLiteRecorder(Recorder):
         """Wait for a running transaction, then close every connection. Later calls are refused.
 
         Raises ``StoreUnusable`` if this thread is inside a write. Raises ``StoreUnavailable`` if
-        another thread's write does not end within the patience. The recorder then closes when that
-        write ends. If the file was moved or replaced while its write-ahead log has events, a
-        message is logged. Another program may have opened the file under its new name.
+        another thread's write does not end within the patience. After this ``StoreUnavailable``,
+        the recorder closes when the other thread's write ends. If the file was moved or replaced
+        while its write-ahead log has events, a message is logged. Another program may have opened
+        the file under its new name.
         """
         outside(self._path, self._path)
         is_our_log = (

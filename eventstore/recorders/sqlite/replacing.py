@@ -2,10 +2,10 @@
 
 A process that has the former file open sees that the file has lost its name, and writes nothing
 more. The order of the steps matters, because the process may be killed between two steps. The
-former log must never be beside the new file. But it must be beside the former file while that file
-has the name. The former file and its log first get a second name, because no store opens a file
-with two names. The log is removed next, and the new file takes the name last. If the process is
-killed between two steps, the next process that opens the store finds the second name, and takes the
+former log must never be beside the new file. While the former file has the name, its log must stay
+beside it. The former file and its log first get a second name, because no store opens a file with
+two names. The log is removed next, and the new file takes the name last. If the process is killed
+between two steps, the next process that opens the store finds the second name, and takes the
 remaining steps.
 """
 
@@ -55,7 +55,7 @@ def check_replaceable(path: str) -> None:
 def replace(path: str, new: str, kept: str) -> str | None:
     """Replace the store at ``path`` by ``new``, a complete file in the store's folder. Keep the
     former file, with its log, under the name ``kept``. Return the name of the former file. If only
-    a log existed, return the name of the log. If neither existed, return None.
+    a log existed, return the name of the log. If neither a file nor a log existed, return None.
 
     During the replacement, no process acknowledges an append to the store. If another process has
     already replaced the file, nothing is done.

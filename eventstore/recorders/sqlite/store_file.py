@@ -119,15 +119,15 @@ class StoreFile:
         first connection.
         """
         self.index = -1
-        """SQLite's descriptor of the log's index. -1 without a writing connection, or if the system
-        does not list descriptors.
+        """SQLite's descriptor of the log's index, or -1 without a writing connection, or if the
+        system does not list descriptors.
         """
         self.closed_because: str | None = None
         """The reason why the recorder no longer reads and writes, or None."""
 
     @property
     def inode(self) -> int:
-        """The inode of the opened file as a number that SQLite can store. 0 before the first
+        """The inode of the opened file as a number that SQLite can store, or 0 before the first
         connection.
         """
         return self._opened[0] & _INTEGER_MAX if self._opened else 0
