@@ -77,7 +77,7 @@ _BESIDE = (
     ".aider.conf.yml",
     ".aider.llm.history",
 )
-"""The files that aider writes or reads in a project. The first file contains the chats."""
+"""The first of these files contains aider's chats."""
 _NO_CHAT = (
     "holds no chat with a model; aider writes its chats into .aider.chat.history.md, from '# aider"
     " chat started at' on"
@@ -132,8 +132,6 @@ def _sessions(path: Path) -> Iterator[tuple[int, int, int, str]]:
 
 
 class _Session:
-    """Reads the records of one session: the bytes from ``start`` to ``end`` of the file."""
-
     def __init__(self, path: Path, line: int, start: int, end: int) -> None:
         self._path = path
         self._line = line
@@ -165,7 +163,6 @@ class _Session:
             line += block.count("\n")
 
     def says_something(self) -> bool:
-        """Return whether the session has a message to or from a model, or an unreadable block."""
         decoder = FORMAT.reader(Options())
         return any(
             block.problem is not None or isinstance(decoder.events(block.value)[0], Message)
@@ -306,7 +303,7 @@ class _Decoder(FollowingDecoder):
 
 
 def _number_at(match: re.Match[str], group: int) -> int:
-    """Return a number of tokens, such as 2100 for ``2.1k``. Return 0 if the text has no number."""
+    """Read a number of tokens, such as 2100 for ``2.1k``."""
     if not match[group]:
         return 0
     thousands = 1_000 if match[group + 1] else 1
@@ -314,9 +311,7 @@ def _number_at(match: re.Match[str], group: int) -> int:
 
 
 def _usage_in(text: str, model: str | None) -> dict[str, Any]:
-    """Return the tokens and the cost of a reply as ``meta`` of an event. aider rounds tokens and
-    costs.
-    """
+    """aider rounds tokens and costs."""
     match = _TOKENS.search(text)
     if match is None:
         return {}

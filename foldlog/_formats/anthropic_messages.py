@@ -92,7 +92,6 @@ _OF_OTHERS = ("tool_calls", "messageId")
 like Anthropic's blocks.
 """
 _MILLISECONDS = 10**11
-"""A time above this number is in milliseconds."""
 
 
 # -- files
@@ -130,8 +129,8 @@ def _array(path: Path) -> tuple[str, list[Located]]:
 
 def _marks(path: Path) -> dict[int, list[Located]]:
     """Return the marks of deletions. The key of a mark is the number of the message before the
-    mark. Raises ``NotAHistory`` if the file is damaged: without the marks, the history would show
-    deleted messages.
+    mark. Raises ``NotAHistory`` if the file is damaged, because the history would show deleted
+    messages.
     """
     marks: dict[int, list[Located]] = {}
     before: Any = None
@@ -160,9 +159,8 @@ def _accepts(record: Any) -> bool:
 
 
 class AnthropicDecoder(FollowingDecoder):
-    """Makes events of the messages of one history, and of marks of deletions.
-
-    The tag of a shown event is the number of its message, and the truncation that hides the event.
+    """The tag of a shown event is the number of its message, and the truncation that hides the
+    event.
     """
 
     has_own_ids = True
@@ -196,9 +194,6 @@ class AnthropicDecoder(FollowingDecoder):
         return read
 
     def _condense(self, read: RecordEvents, record: dict[str, Any]) -> bool:
-        """Add the condensation of a summary, a truncation or a deletion. Return whether an event
-        was added.
-        """
         match record:
             case {"isSummary": True} if summary := _text(record):
                 # in 2025 Roo Code wrote the summary as an assistant message after the task, and
@@ -247,9 +242,7 @@ def _tell(read: RecordEvents, record: dict[str, Any]) -> None:
 
 
 def _known(content: Any) -> Any:
-    """Return a content whose blocks ``MessageReader`` accepts. Cline 4 stores a file in its own
-    format.
-    """
+    """Convert a file of Cline 4 into a text, and leave out empty texts."""
     if type(content) is list:
         return [part for block in content if (part := _part(block)) is not None]
     return content

@@ -35,12 +35,10 @@ _WHERE = (
     ("url", "image"),
 )
 HELD = frozenset(("source", "image_url", *_WHERE[0], *_WHERE[1], *_WHERE[2]))
-"""The fields that can contain the bytes, the type or the address of an image."""
 _Block = dict[str, Any]
 
 
 def kind_of(block: Any) -> str | None:
-    """Return the type of a content block, or None if the value is not a block."""
     kind = block.get("type") if type(block) is dict else None
     return kind if type(kind) is str else None
 
@@ -182,7 +180,6 @@ def content_of(blocks: Any) -> Content:
 
 
 def said_in(content: Any) -> list[_Block]:
-    """Return the parts of a content. The content may be a list of blocks or a single block."""
     if type(content) is list:
         blocks = content
     elif content is None:

@@ -39,9 +39,6 @@ _CALLS_MAX = 10_000
 
 
 def is_of_reply(action: Action, reply: Sequence[Action]) -> bool:
-    """Return whether an action belongs to the reply of the actions ``reply``. Return False if
-    ``reply`` is empty.
-    """
     return bool(reply) and action.response_id == reply[0].response_id is not None
 
 
@@ -131,9 +128,6 @@ class OpenCalls:
         return next((call for call in named if call.id in self._calls), None)
 
     def forget(self, event_ids: Container[int]) -> None:
-        """Drop the calls in the events ``event_ids``, because the View no longer shows these
-        events.
-        """
         self._wait_for([call for call in self.all() if call.id not in event_ids])
 
     def _read_past(self) -> None:

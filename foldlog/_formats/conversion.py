@@ -31,11 +31,8 @@ from foldlog.projections import Intervals, View, contains, intervals_kept
 from foldlog.projections.messages.turns import Dialect, turns, words_of
 
 ANY_HISTORY = "openai-chat"
-"""The format that can write every history."""
 _NATIVE = "openhands-v1"
-"""The default format of a history that was not imported."""
 _PLAIN: dict[str, Any] = {"cause": None, "origin": None, "redacted": None, "meta": {}, "extra": {}}
-"""Defaults of the event fields that a model never sees."""
 
 
 class OtherFormat(UnknownFormat):
@@ -212,7 +209,7 @@ def encode_view(view: View, format: str, notes: Callable[[str], None] | None) ->
 
 
 def _messages(dialect: Dialect, view: View) -> list[dict[str, Any]]:
-    """Return the messages of a View. Messages in OpenAI's dialect also get the model's thinking."""
+    """Messages in OpenAI's dialect also get the model's thinking."""
     if dialect == "openai":
         thinking = {
             turn.positions: turn.thinking for turn in turns(view.events, view.fit_positions)
@@ -285,9 +282,6 @@ def _records(
     kept_intervals: Intervals | None,
     stored: StoredRecords,
 ) -> Iterator[Any]:
-    """Yield the records of the events with ids in ``kept_intervals``. If ``kept_intervals`` is
-    None, yield the records of all events.
-    """
     counts = None if notes is None else ExportNotes(format)
     retracted = 0
     encoder = Encoder(
@@ -339,6 +333,5 @@ def format_of_history(store: Store, conversation: str) -> str:
 
 
 def check_origin(event: Event, format: str) -> None:
-    """Raise ``OtherFormat`` for an event that ``format`` cannot hold."""
     if event.origin is not None and event.origin.format != format and format != ANY_HISTORY:
         raise OtherFormat(format, event.origin.format)

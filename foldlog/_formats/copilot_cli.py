@@ -70,14 +70,12 @@ _KINDS = frozenset(
         "permission",
     )
 )
-"""The first words of the types of records."""
 _IN_WORDS = ("file", "directory", "selection", "github_reference", "omitted")
 """The text for the model already describes attachments of these types."""
 _SYSTEM = "system"
 """The tag of a system prompt. The tag of any other event is the id of its record."""
 
 _SIZES = {"preCompactionTokens": "tokens_before", "postCompactionTokens": "tokens_after"}
-"""Maps a field with the size of the prompt to its name in the metadata of a condensation."""
 
 _Part = dict[str, Any]
 
@@ -104,9 +102,7 @@ def _where(record: Any) -> _Part:
 
 
 class CopilotDecoder(FollowingDecoder):
-    """Makes events of the records of one session. The tag of a shown event is the id of its record,
-    or ``_SYSTEM``.
-    """
+    """The tag of a shown event is the id of its record, or ``_SYSTEM``."""
 
     has_own_ids = True
 
@@ -116,7 +112,6 @@ class CopilotDecoder(FollowingDecoder):
         self._prompt_id: int | None = None
         self._is_named = False
         self._begun: set[str] | None = None
-        """The ids of the records that were shown when the last compaction began."""
 
     def tag(self, event: Event, read: RecordEvents | None) -> str:
         if isinstance(event, SystemMessage) or read is None:

@@ -54,7 +54,6 @@ _Part = dict[str, Any]
 
 _USER = 1
 _AGENT = 2
-"""``_USER`` and ``_AGENT`` are the types of bubbles of a user and of the agent."""
 _KEPT = (
     "bubbleId",
     "type",
@@ -110,7 +109,6 @@ def _is_of_command_line(path: Path) -> bool:
 
 
 def _conversations_of_editor(path: Path, unread: list[Located]) -> Iterator[Contained]:
-    """Yield the conversations that have messages. The oldest conversation comes first."""
     conversations = list[tuple[str, float, str, list[str]]]()
     with opened(path) as database:
         for key, value in database.execute(_CONVERSATIONS):
@@ -219,7 +217,6 @@ def _names_of_blobs(root: bytes) -> Iterator[str]:
 
 
 def _varint(data: bytes, offset: int) -> tuple[int, int]:
-    """Return the variable-length number at an offset, and the offset after the number."""
     number = 0
     shift = 0
     for byte in data[offset : offset + 10]:

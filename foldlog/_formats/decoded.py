@@ -115,7 +115,6 @@ class DecodedRecords:
         return b""
 
     def left_of(self, record: bytes) -> bytes:
-        """Return the ids, time and kind of a record. A redaction does not delete these fields."""
         (value,) = values_of(iter((record,)))
         fields = dict_or_empty(value)
         kept = {

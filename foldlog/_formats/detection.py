@@ -50,9 +50,7 @@ _KEYS_NAMED = 6
 
 
 def _nothing_of_ours(records: Iterable[Any]) -> str:
-    """Return the message for a history without a known format. The message describes the first
-    record that no format matches.
-    """
+    """Describe the first record that no format matches, for the message about an unknown format."""
     looked_at = list(islice(records, LOOK_AT))
     odd = next(
         (record for record in looked_at if _match(record) is None),
@@ -83,7 +81,6 @@ def _reader_of(path: Path, begin: bytes) -> Format | None:
 
 
 def format_of(records: Iterable[Any]) -> Format | None:
-    """Return the format of a history by its first records. Return None if no format is found."""
     looked_at = [
         record
         for record in islice(records, LOOK_AT)
@@ -105,7 +102,6 @@ def format_of(records: Iterable[Any]) -> Format | None:
 
 
 def _count(format: Format, counts: Mapping[Format, int], owners: Container[str]) -> int:
-    """Return how many records match a format or the format that this format ``looks_like``."""
     count = counts.get(format, 0)
     if not format.looks_like or format.looks_like in owners:
         return count
@@ -152,9 +148,6 @@ def _readable_records(lines: Sequence[bytes]) -> Iterator[Any]:
 
 
 def _match(record: Any) -> Format | None:
-    """Return the format of a record. Return None if no format matches, or if the matching format
-    refuses the record.
-    """
     format = next((format for format in each_format() if format.matches(record)), None)
     return None if format is None or format.refuses(record) else format
 

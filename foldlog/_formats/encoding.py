@@ -91,7 +91,6 @@ class Encoder:
         """
         self._waiting = WaitingCalls()
         self._calls_of_user = set[int]()
-        """The ids of the waiting calls that the user made."""
         self._passed: list[tuple[Sequence[Event], Any]] = []
         """Stored records that the writer must follow before the writer writes the next record."""
 
@@ -154,7 +153,6 @@ class Encoder:
 
     @property
     def _numbered(self) -> int:
-        """The number of events in ``_group`` that have a place in their record."""
         return sum(not is_step_aside(event) for event in self._group)
 
     def _as_sent(self, event: Event) -> Event | None:
@@ -187,9 +185,7 @@ class Encoder:
         return event
 
     def _may_answer_earlier(self, result: Observation) -> bool:
-        """Return whether the call of a result may come before the first exported event. A result
-        without a cause may answer any earlier call.
-        """
+        # a result without a cause may answer any earlier call
         first = self._first or 0
         return first > 0 if result.cause is None else result.cause < first
 
@@ -284,9 +280,6 @@ class Encoder:
         return self._with_head(records) if records else []
 
     def _with_head(self, records: Sequence[Any]) -> list[Any]:
-        """Return the records of the writer. If the head of the history was not written yet, the
-        head comes first.
-        """
         if not records:
             return []
         head = self._head or ()
@@ -302,9 +295,7 @@ def _as_message(event: Event, source: Source, content: Content) -> Message | Non
 
 
 def _parts_in(record: Any, path: Sequence[str]) -> list[Any] | None:
-    """Return the parts under the keys ``path`` of a record. A text is a single part. Return None if
-    the record has no parts.
-    """
+    """Return the parts under the keys ``path`` of a record. A text is a single part."""
     value = within(record, *path)
     return [{"type": "text", "text": value}] if isinstance(value, str) else value
 
@@ -327,7 +318,7 @@ def in_json(event: Event) -> Event:
 
 
 def _sendable(event: Event) -> Event:
-    """Return an event in which a question mark replaces each half of a surrogate pair."""
+    """Replace each half of a surrogate pair by a question mark."""
     containers = (value if isinstance(value, dict) else [value] for _, value in values_in(event))
     replacements = {
         text: sendable(text) for texts in containers for text in texts if isinstance(text, str)
@@ -345,9 +336,7 @@ def _replace_changed(event: Event, fields: dict[str, Any]) -> Event:
 
 
 def _without_bytes(event: Event) -> Event:
-    """Return an event without bytes. The bytes of an image or a file become a data URL. Bytes
-    outside of an image or a file become base64.
-    """
+    """Write the bytes of an image or a file as a data URL, and all other bytes as base64."""
     containers = {
         name: value
         for name, value in asdict(event).items()
@@ -366,7 +355,6 @@ def _without_bytes(event: Event) -> Event:
 
 
 def _with_url(part: dict[str, Any]) -> dict[str, Any]:
-    """Return a part in which a data URL replaces the bytes of an image or a file."""
     for name, key in ("image_url", "url"), ("file", "file_data"):
         file = part.get(name)
         data = file.get(key) if isinstance(file, dict) else file

@@ -29,7 +29,6 @@ T = TypeVar("T")
 REDACTED = "[redacted]"
 """The text that replaces a redacted text, or a redacted value of a document."""
 OF_THE_STORE = (Retraction, Redaction, DocumentChanges)
-"""Events for which no format has a record."""
 NOT_WRITTEN = (CondensationAction, CondensationRequest, *OF_THE_STORE)
 """Events for which no format of messages has a record."""
 
@@ -58,9 +57,6 @@ def call_id_of(event: Action | Observation) -> str:
 
 
 def stamp_of(event: Event) -> dict[str, str]:
-    """Return the field ``timestamp`` of an event. If the event has no time, return an
-    empty dict.
-    """
     time = time_text(event.timestamp, event.origin)
     return {} if time is None else {"timestamp": time}
 
@@ -85,9 +81,6 @@ def parts_in(content: Content) -> Iterable[dict[str, Any]]:
 
 
 def parts_as(content: Content, text: Callable[[str], T], file: Callable[[str, str], T]) -> list[T]:
-    """Return the parts of a content in another format. ``text`` converts a text. ``file`` converts
-    the URL and the name of a file.
-    """
     if isinstance(content, str):
         return [text(content)]
     return [
@@ -103,7 +96,6 @@ def image_at(url: str) -> dict[str, Any]:
 
 
 def input_at(url: str, name: str) -> dict[str, Any]:
-    """Return a part of an item of OpenAI's Responses API, with an image or another file."""
     if data_in(url)[1] and not url.startswith("data:image/"):
         return {"type": "input_file", "filename": name or "file", "file_data": url}
     return {"type": "input_image", "image_url": url}
@@ -123,24 +115,18 @@ def data_url(media_type: Any, data: str) -> str:
 
 
 def data_in(url: str) -> tuple[str, str]:
-    """Return the media type and the base64 text of a data URL. Return empty texts if ``url`` is not
-    a data URL.
-    """
+    """Return empty texts if ``url`` is not a data URL."""
     head, is_held, data = url.partition(";base64,")
     return (head.removeprefix("data:"), data) if is_held and head.startswith("data:") else ("", "")
 
 
 def url_in(part: dict[str, Any]) -> str:
-    """Return the URL of a part with an image. Return an empty text for a part without an image."""
     image = part.get("image_url") if part.get("type") == "image_url" else None
     url = image.get("url") if isinstance(image, dict) else image
     return url if isinstance(url, str) else ""
 
 
 def file_in(part: dict[str, Any]) -> str:
-    """Return the URL of a part with an image or another file. Return an empty text for a part
-    without a file.
-    """
     if part.get("type") == "file":
         file_data = within(part, "file", "file_data")
     else:

@@ -31,8 +31,6 @@ _PARTS = {"image_url": "image", "file": "file", "server_tool": "call of a server
 
 
 class ExportNotes:
-    """Counts the events and fields that an export of one history leaves out."""
-
     def __init__(self, format: Format) -> None:
         self._lacks = format.lacks or frozenset()
         self._lost, self._hidden = Counter[str](), Counter[str]()
@@ -52,7 +50,6 @@ class ExportNotes:
             (self._hidden if hidden else self._lost)[_noun_of_event(event)] += 1
 
     def write(self, event: Event) -> None:
-        """Count the parts and fields of an event that its record cannot contain."""
         reply = event.meta.get("reply")
         is_counted = type(reply) is str and reply in self._replies
         self._lost.update(

@@ -64,7 +64,6 @@ _Part = dict[str, Any]
 
 _TYPES = ("user", "gemini", "info", "error", "warning")
 _STABLE = ("sessionId", "projectHash", "startTime", "kind")
-"""The fields of a session that never change."""
 _CHANGING = frozenset(("messages", "lastUpdated", "summary", "directories", "memoryScratchpad"))
 _READ_ELSEWHERE = frozenset(("text", "functionCall", "functionResponse"))
 
@@ -106,7 +105,6 @@ def shown_parts(parts: list[_Part]) -> list[_Part]:
 
 
 def said_parts(parts: list[_Part]) -> list[_Part]:
-    """Return the parts of a model's message, without its thinking."""
     return shown_parts([part for part in parts if part.get("thought") is not True])
 
 
@@ -215,7 +213,6 @@ def _calls_in(record: _Part) -> list[_Part]:
 
 
 def _results_in(record: _Part) -> dict[Any, Content]:
-    """Return the results in a message. The key of a result is the id of its call."""
     parts = parts_of(record.get("content"))
     results = {
         response.get("id"): [{"functionResponse": response}]
@@ -266,9 +263,7 @@ class _CurrentMessage(NamedTuple):
 
 
 class GeminiDecoder(FollowingDecoder):
-    """Makes events of the records of one session. All messages that the session did not take back
-    stay in memory.
-    """
+    """All messages that the session did not take back stay in memory."""
 
     has_own_ids = True
 
@@ -569,7 +564,7 @@ class GeminiDecoder(FollowingDecoder):
         *,
         is_error: bool = False,
     ) -> None:
-        """Add a result. A View does not show a second result of a call."""
+        # a View does not show a second result of a call
         content, has_failed = result_of(result, call_id)
         flags = {} if self.calls.is_open(call_id) else {"shown": False}
         read.answer(call_id, content, is_error=is_error or has_failed, tool=tool, **flags)

@@ -36,7 +36,6 @@ class HashSet:
         )
 
     def add(self, full_hash: bytes) -> bool:
-        """Return whether the hash is new."""
         bucket = _bucket_of(full_hash)
         part = full_hash[self._part]
         pages = self._buckets.get(bucket)

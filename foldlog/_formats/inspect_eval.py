@@ -240,7 +240,6 @@ def _read_block(read: RecordEvents, block: Any) -> None:
 
 
 def _read_sample(read: RecordEvents, sample: dict[str, Any]) -> None:
-    """Add an annotation for each model that the sample used, with the tokens of all its calls."""
     for model, usage in dict_or_empty(sample.get("model_usage")).items():
         counts = dict_or_empty(usage)
         read.tell(

@@ -64,9 +64,7 @@ def parse_stored(text: bytes) -> Any:
 
 
 def parsed(value: Any) -> Any:
-    """Return the value of a JSON text. Return None for a text that is not JSON. Return a value of
-    another type unchanged.
-    """
+    """Return None for a text that is not JSON. Return a value of another type unchanged."""
     try:
         return parse(value.encode()) if type(value) is str else value
     except (UnreadableJson, UnicodeEncodeError):
@@ -110,9 +108,7 @@ def check_depth(value: Any) -> None:
 
 
 def value_of(text: str) -> Any:
-    """Return the value of a text of strict JSON. Return a text unchanged if it is not
-    strict JSON.
-    """
+    """Return a text unchanged if it is not strict JSON."""
     try:
         return _strict.decode(text)
     except (ValueError, RecursionError):
@@ -130,7 +126,6 @@ def bytes_of(value: Any) -> bytes:
 
 
 def json_text(value: Any) -> str:
-    """Return a text unchanged. Return the JSON text of a value that is not a text."""
     return value if isinstance(value, str) else json_of(value).decode()
 
 

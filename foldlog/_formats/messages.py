@@ -81,7 +81,6 @@ OUTPUTS: Final = frozenset(
     (*(f"{kind}_output" for kind in _TYPES), "tool_search_output", "mcp_approval_response")
 )
 IDS: Final = ("call_id", "approval_request_id", "id")
-"""The fields of an item that may hold the id of a call."""
 _ARGUMENTS = ("arguments", "action", "operation")
 _OF_PLAIN = dict.fromkeys(("function_call_output", "custom_tool_call_output"), ("type",))
 _OF_ITEMS = ("type", "id", "name", "status")
@@ -371,8 +370,8 @@ class MessageReader:
     def anthropic(
         self, message: Part, response_id: str | None = None, meta: Part | None = None
     ) -> list[Event]:
-        """Return the events of one of Anthropic's messages. In a user's message the results come
-        first. A model's message with only thinking has no events.
+        """In a user's message the results come first. A model's message with only thinking has no
+        events.
         """
         description = f"the {message['role']} message"
         blocks = self.parts(message.get("content") or [], description)
@@ -470,9 +469,7 @@ READER: Final = MessageReader()
 
 
 def calls_in(message: Part) -> list[Any]:
-    """Return the calls of a chat message. In OpenAI's earlier format, a message had a single call
-    of a function.
-    """
+    """In OpenAI's earlier format, a message had a single call of a function."""
     calls = message.get("tool_calls")
     function = message.get("function_call")
     if not calls and function:
@@ -497,9 +494,6 @@ def _content(parts: Sequence[Part]) -> Content:
 
 
 def _part(part: Part) -> Part:
-    """Return a text or an image in the format of OpenAI's chat. Return a part of another type
-    unchanged.
-    """
     if part.get("type") == "refusal" and isinstance(part.get("refusal"), str):
         return {"type": "text", "text": part["refusal"]}
     converted = part_of(part)

@@ -123,7 +123,6 @@ def parts_of_others(record: Any) -> list[str]:
 
 
 def _is_of_another(record: Any) -> bool:
-    """Return whether a message has a role, parts or an id that no chat message has."""
     is_message = _has_role(record) and "content" in record
     return is_message and (
         not accepts(record) or "messageId" in record or bool(parts_of_others(record))
@@ -192,10 +191,6 @@ def alike(one: Any, other: Any) -> bool:
 
 
 class OpenAIChatDecoder(FollowingDecoder):
-    """Makes events of the messages of one history: an event for each message, or for each call that
-    a message makes or answers.
-    """
-
     keeps_shown = False
 
     def given(self, message: dict[str, Any]) -> Sequence[dict[str, Any]]:
@@ -297,9 +292,6 @@ def message_of(events: Sequence[Event]) -> dict[str, Any] | None:
 
 
 def thought(thinking: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the field of a message with the model's thinking. Return an empty dict if there is no
-    thinking.
-    """
     if thinking and all(block.keys() == {"type", "thinking"} for block in thinking):
         return {"reasoning_content": "\n".join(str(block["thinking"]) for block in thinking)}
     return {"thinking_blocks": list(thinking)} if thinking else {}

@@ -132,9 +132,9 @@ def _is_of_unknown(record: Any) -> bool:
 
 class ResponsesDecoder(FollowingDecoder):
     def tag(self, event: Event, read: RecordEvents) -> bool:
-        """Return whether an event stays after a compaction of the server. System prompts and
-        messages of the user stay. Only a requested compaction keeps the user's messages, but an
-        item does not say whether its compaction was requested.
+        """Return whether an event stays after a compaction of the server. Only a requested
+        compaction keeps the user's messages, but an item does not say whether its compaction was
+        requested.
         """
         return isinstance(event, SystemMessage) or (
             isinstance(event, Message) and event.source == "user"
@@ -217,9 +217,7 @@ def _is_custom(call: Action) -> bool:
 
 
 class _Encoder(RepliesEncoder):
-    """Writes events as the items that a client would send. A summary becomes a message of
-    the user.
-    """
+    """A summary becomes a message of the user."""
 
     def __init__(self) -> None:
         super().__init__()

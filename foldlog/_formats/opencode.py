@@ -87,9 +87,7 @@ _USAGE = {
 
 
 class _Decoder(FollowingDecoder):
-    """Makes events of the records of one session. The tag of a shown event is the id of its
-    message.
-    """
+    """The tag of a shown event is the id of its message."""
 
     has_own_ids = True
 
@@ -134,9 +132,6 @@ class _Decoder(FollowingDecoder):
         read.close(str(role), None)
 
     def _condense(self, read: RecordEvents, info: _Part, parts: list[_Part]) -> bool:
-        """Add the condensation for a summary, if OpenCode continues from this summary. Return
-        whether a condensation was added.
-        """
         parent = text_or_empty(info.get("parentID"))
         _, asked = self._messages.get(parent, (0, None))
         done = info.get("summary") is True and info.get("finish") and not info.get("error")
@@ -155,9 +150,7 @@ class _Decoder(FollowingDecoder):
 
 
 def _read_response(read: RecordEvents, parts: list[_Part]) -> None:
-    """Add the model's texts, calls and results of each step. Thinking at the end of a step belongs
-    to the next step.
-    """
+    """Thinking at the end of a step belongs to the next step."""
     name = read.response
     steps = 0
     for are_calls, some in groupby(parts, lambda part: part.get("type") == "tool"):
@@ -194,9 +187,6 @@ def _told(parts: list[_Part]) -> list[_Part]:
 
 
 def _result(state: _Part) -> _Part:
-    """Return the result of a call as a model gets the result, and whether the result is an
-    error.
-    """
     match state:
         case {"status": "completed", "time": {"compacted": int() | float()}}:
             return {"content": "[Old tool result content cleared]"}

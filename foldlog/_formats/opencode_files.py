@@ -39,7 +39,6 @@ from foldlog._open_files import SQLITE
 
 _Part = dict[str, Any]
 Read = Callable[[str, str], Iterator[Located]]
-"""A function that reads the rows of a session or a message in a table."""
 
 _SESSIONS = (
     """SELECT id, time_created,
@@ -124,9 +123,7 @@ def _sessions_in(path: Path) -> str:
 
 
 def _in_storage(storage: Path) -> Iterator[Contained]:
-    """Yield the sessions of a storage folder. Messages of a deleted session are not read, because
-    OpenCode does not read them either.
-    """
+    """Messages of a deleted session are not read, because OpenCode does not read them either."""
     database = storage.absolute().parent / "opencode.db"
     moved = {name for name, _ in rows_in(database, _sessions_in(database))}
     for session in sorted((storage / "session").glob("*/*.json")):
@@ -177,9 +174,7 @@ def _reading(path: Path, database: sqlite3.Connection) -> Read:
 def _rows(
     path: Path, database: sqlite3.Connection, select: _Part, table: str, of: str
 ) -> Iterator[Located]:
-    """Yield rows in the format of an export. For example, ``parent_id`` becomes ``parentID``, and
-    ``time_created`` becomes ``created`` in ``time``.
-    """
+    """Yield rows in the format of an export."""
     for row in map(dict, database.execute(select[table], (of,)) if table in select else ()):
         told: _Part = {}
         data = parsed(str(row.pop("data", "{}")).encode(), 0, 0, f"{path}, {table} {row['id']}")
@@ -193,16 +188,11 @@ def _rows(
 
 
 def _session(read: Read, session: str) -> Located | None:
-    """Return the stored row of a session. If both versions of OpenCode stored the session, return
-    the row of the newer version.
-    """
+    """If both versions of OpenCode stored the session, return the row of the newer version."""
     return next((row for table in ("session_v2", "session") for row in read(table, session)), None)
 
 
 def _records(read: Read, session: str) -> Iterator[Located]:
-    """Yield the records of a session: the session with its stable fields, its messages with their
-    readable parts, and the first reverted message.
-    """
     about = _session(read, session)
     if about is not None:
         yield about if about.problem else about._replace(value=session_record(about.value))
@@ -238,9 +228,6 @@ def session_record(info: Any) -> _Part:
 
 
 def revert_record(info: Any) -> _Part | None:
-    """Return the record that names the first reverted message. Return None if the session is not
-    reverted.
-    """
     fields = dict_or_empty(info)
     if type(fields.get("revert")) is not dict:
         return None
@@ -321,7 +308,6 @@ def _text(text: Any) -> _Part:
 
 
 def _answer(part: _Part) -> _Part:
-    """Return a part of an answer: a text, thinking, or a call with its result."""
     if part.get("type") == "reasoning":
         return {**part, "metadata": {"anthropic": part.get("native", part.get("state"))}}
     if part.get("type") != "tool":
@@ -335,9 +321,6 @@ def _answer(part: _Part) -> _Part:
 
 
 def _file(file: _Part) -> _Part:
-    """Return a file as a part. A file with text becomes a text part. A text part is returned
-    unchanged.
-    """
     kind, data, name = (text_or_empty(file.get(key)) for key in ("mime", "data", "name"))
     if file.get("type") == "text":
         return file

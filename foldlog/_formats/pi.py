@@ -97,19 +97,14 @@ _ENVELOPE = ("type", "id", "parentId", "timestamp")
 
 
 class _Place(NamedTuple):
-    """An entry. ``number`` counts the records before the entry. ``version`` is the version after
-    the entry. ``above`` is the parent entry.
-    """
-
     number: int
     version: int
     above: _Place | None
 
 
 class PiDecoder(FollowingDecoder):
-    """Makes events of the entries of one session. The View shows the branch of the newest entry.
-    The tag of a shown event is the number of its entry. A compaction of pi never keeps an earlier
-    summary, and always keeps system messages.
+    """The View shows the branch of the newest entry. The tag of a shown event is the number of its
+    entry. A compaction of pi never keeps an earlier summary, and always keeps system messages.
     """
 
     has_own_ids = True
@@ -158,7 +153,7 @@ class PiDecoder(FollowingDecoder):
         self._count += 1
 
     def _followed(self, record: dict[str, Any]) -> _Place | None:
-        """Return the parent entry of a record. Return None for the first entry of a new tree."""
+        """Return None for the first entry of a new tree."""
         parent = record.get("parentId", self)
         if parent is None and self._newest is not None and type(record.get("id")) is str:
             return None
@@ -169,9 +164,6 @@ class PiDecoder(FollowingDecoder):
     def _read_message(
         self, read: RecordEvents, kind: str, message: dict[str, Any], above: _Place | None
     ) -> None:
-        """Read the content of an entry. ``message`` is the message of the entry, or the entry
-        itself.
-        """
         source: Source = "environment"
         content = message.get("content")
         summary = message.get("summary")
@@ -250,9 +242,7 @@ class PiDecoder(FollowingDecoder):
 
 
 def _thinking(block: dict[str, Any], *, is_signed: bool) -> dict[str, Any]:
-    """Return thinking as a block of Anthropic's, because events store thinking in Anthropic's
-    format. Signatures of other providers are left out.
-    """
+    """Signatures of other providers are left out."""
     if is_signed:
         signature = text_or_empty(block.get("thinkingSignature"))
     else:

@@ -44,7 +44,6 @@ _Part = dict[str, Any]
 
 _TYPES = ("user", "assistant", "tool_result", "system")
 _BY_USER = (None, "mid_turn_user_message", "cron")
-"""The subtypes of messages that a user wrote."""
 _NOT_SENT = ("realtime_message", "code_mode_tool_result")
 """Qwen Code does not send the contents of lines with these subtypes to a model."""
 _FAILED = ("error", "cancelled")
@@ -89,7 +88,6 @@ class _Decoder(FollowingDecoder):
         this line.
         """
         self._tip = 0
-        """The version after the branch that is shown."""
         self._is_sidechain: bool | None = None
         self._said: tuple[int, str] | None = None
         """If the last line is a message of a user: the version before the line, and the text of the

@@ -68,7 +68,6 @@ class Located(NamedTuple):
 
 
 def at(source: str, value: Any, problem: str | None = None) -> Located:
-    """Return a value, or a problem, at a place that ``source`` describes."""
     return Located(0, 0, value, problem, source)
 
 
@@ -135,14 +134,14 @@ def has(**types: type) -> Callable[[Any], bool]:
 
 
 def within(record: Any, *names: str) -> Any:
-    """Return the value at a path of names in nested objects. Return None if a name is missing."""
+    """Return None if a name is missing."""
     for name in names:
         record = record.get(name) if type(record) is dict else None
     return record
 
 
 def strings_in(value: Any) -> list[str]:
-    """Return the texts in an array. Return an empty list for a value that is not an array."""
+    """Return an empty list for a value that is not an array."""
     if type(value) is list:
         return [item for item in value if type(item) is str]
     return []
@@ -193,7 +192,7 @@ def read_time(text: Any) -> SourceTime:
 
 
 def dicts_in(value: Any) -> list[dict[str, Any]]:
-    """Return the objects in an array. Return an empty list for a value that is not an array."""
+    """Return an empty list for a value that is not an array."""
     if type(value) is list:
         return [item for item in value if type(item) is dict]
     return []
@@ -263,9 +262,8 @@ def _counts_by_our_names(
 
 
 def time_at(number: Any, units_per_second: int = 1) -> datetime | None:
-    """Return the time that is ``number`` units after 1970. The default unit is a second. Return
-    None for a value that is not a number. Return None for 0, because programs write 0 for a missing
-    time.
+    """Return the time that is ``number`` units after 1970. Return None for a value that is not a
+    number. Return None for 0, because programs write 0 for a missing time.
     """
     if type(number) not in (int, float) or number == 0:
         return None

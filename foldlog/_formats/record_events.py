@@ -65,7 +65,6 @@ TimeAndId = tuple[SourceTime, Any]
 
 
 def time_and_id_of(rules: Format, record: Any) -> TimeAndId:
-    """Return the time and the id of a record. A missing time or a missing id is None."""
     time = (None, None) if rules.time is None else rules.time(record)
     return time, rules.source_id(record)
 
@@ -124,7 +123,6 @@ class FollowingDecoder(RecordDecoder):
         return self._response or f"response-{version}"
 
     def tag(self, event: Event, read: RecordEvents) -> Any:
-        """Return the tag of an event of the record that ``read`` collects."""
         return read.tag
 
     def events(self, record: Any) -> list[Event]:
@@ -159,12 +157,10 @@ class FollowingDecoder(RecordDecoder):
         """Handle the end of a record. A subclass may override ``end_record``."""
 
     def check(self, record: Any) -> None:
-        """Raise ``NotAnEvent`` for a value that is not a record."""
         if not self.rules.accepts(record):
             raise refused(self.rules.expected, record)
 
     def begin_record(self, record: dict[str, Any], time_and_id: TimeAndId) -> RecordEvents:
-        """Return an empty ``RecordEvents`` with the id and the time of the record."""
         (timestamp, time), source_id = time_and_id
         return RecordEvents(
             self, Origin(format=self.rules.name, id=source_id, time=time), timestamp
@@ -210,11 +206,9 @@ class RecordEvents:
         self.origin = origin
         self.timestamp = timestamp
         self.is_empty = True
-        """Whether the record, or its last begun part, has no event yet."""
 
     @property
     def version(self) -> int:
-        """The version of the history after the events so far."""
         return self._decoder.next_id + len(self.events)
 
     def add(self, kind: Any, **fields: Any) -> Any:
@@ -356,6 +350,5 @@ class RecordEvents:
             self.add(partial(replace, change))
 
     def close(self, name: str, data: Any) -> None:
-        """Add an annotation if the record has made no event."""
         if self.is_empty:
             self.add(Annotation, name=name, data=data)

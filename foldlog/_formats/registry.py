@@ -75,9 +75,7 @@ their formats are here too.
 
 @cache
 def _load(name: str) -> Format:
-    """Return one of foldlog's formats. The module of the format is imported here, because most
-    processes need only one or two formats.
-    """
+    # imported here, because most processes need only one or two formats
     if name in _OF_ADAPTERS:
         room = "foldlog.adapters._records"
     else:
@@ -176,9 +174,7 @@ def each_format() -> Iterator[Format]:
 
 
 def _load_packages() -> list[str]:
-    """Register the formats of installed packages, once. Return the reasons why formats were
-    refused.
-    """
+    """Return the reasons why formats were refused."""
     global _refused
     if _refused is None:
         from importlib.metadata import entry_points  # most processes read only foldlog's formats

@@ -47,9 +47,7 @@ class Repeats:
         return self._is_timed and self._again > 0
 
     def has(self, key: int, at: datetime | None) -> bool:
-        """Return whether the record with this ``key`` repeats an earlier record. ``at`` is the time
-        of a record without its own id.
-        """
+        """``at`` is the time of a record without its own id."""
         return key in self._keys_with_id or (self._is_timed and self._repeated_place(key, at) > 0)
 
     def add(self, key: int, at: datetime | None, *, is_own: bool, is_timed: bool) -> bool:
@@ -91,8 +89,8 @@ class Repeats:
 
 
 def key_of(record: Any) -> int:
-    """Return a number that is equal for equal records in this process. Raises ``NotAnEvent`` for a
-    record that is nested too deep.
+    """Return a number that is equal for equal records. Raises ``NotAnEvent`` for a record that is
+    nested too deep.
     """
     try:
         return hash(bytes_of(record))

@@ -17,7 +17,6 @@ WRITTEN_AGAIN = "the source has this again"
 
 
 def is_replacing(event: Event) -> bool:
-    """Return whether an event is a retraction of events that the source contains again."""
     if not isinstance(event, Retraction) or event.origin is None:
         return False
     return event.reason == WRITTEN_AGAIN

@@ -71,7 +71,6 @@ class RepliesEncoder(RecordEncoder):
         return None if isinstance(event, NOT_WRITTEN) else ()
 
     def say(self, event: Event, *, ends_reply: bool) -> Sequence[Any]:
-        """Return the records that are complete after a message."""
         if ends_reply:
             self._reply = []
         self._held.append([event])

@@ -24,7 +24,6 @@ from foldlog.eventstore.sources.blocks import HASH_BYTES, each_hash
 UNNAMED_TOOL = "(not named)"
 _KEY_BYTES: Final = 5
 _SHOWN_MAX: Final = 300
-"""The largest number of characters of a title in lists."""
 ENDS_WITH = {"agent": "answer", "user": "request"}
 """Maps the source of the last message to the state of the conversation."""
 LAST_TOOLS = ("finish",)
@@ -116,7 +115,6 @@ def state_after(tool: str | None, *, failed: bool) -> str:
 
 
 def beginning_of(text: str) -> str:
-    """Return the beginning of an error's text, on one line."""
     return " ".join(text[: 10 * _ERROR_MAX].split())[:_ERROR_MAX]
 
 
@@ -293,9 +291,8 @@ class Skeleton(ABC):
     def happened(
         self, at: str | None, *, is_activity: bool = True, is_answer: bool = False
     ) -> None:
-        """Count the time of a record. ``is_activity`` is False for a record in which no agent or
-        user did anything, such as a compaction. ``is_answer`` is True for a record of a model or a
-        tool.
+        """``is_activity`` is False for a record in which no agent or user did anything, such as a
+        compaction. ``is_answer`` is True for a record of a model or a tool.
         """
         state = self.state
         day = at[:10] if at else NO_DAY
@@ -311,7 +308,6 @@ class Skeleton(ABC):
             state.reached = at
 
     def part(self, kind: str) -> None:
-        """Count a part of a record. ``kind`` is the label of the part's event."""
         self._count_kind(kind)
         self.state.last = ENDS_WITH.get(kind, self.state.last)
 
@@ -339,7 +335,6 @@ class Skeleton(ABC):
             self.state.said = self.state.said or whole_text[:_SHOWN_MAX]
 
     def located(self, cwd: str | None, branch: str | None = None, model: str | None = None) -> None:
-        """Store the folder if no folder was stored before, and store the branch and the model."""
         where = self.state.where
         is_known = (cwd is None or "cwd" in where) and branch in (None, where.get("branch"))
         # most records repeat the values, so a new dictionary is rarely needed

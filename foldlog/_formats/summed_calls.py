@@ -83,7 +83,6 @@ def calls_in(call: ModelCall, *, is_run: bool = False) -> Calls:
 
 
 def hash_of_reply(reply: str, calls: Calls) -> int:
-    """Return a hash that is equal for all copies of a reply."""
     # Some servers use one id for many replies, so the hash includes the model and the tokens. An id
     # of several parts, such as a message and its request, is already unique.
     text = repr(reply if " " in reply else (reply, calls.model, sorted(calls.usage.items())))
@@ -184,8 +183,8 @@ class ReplyCounter:
             self._counted_hashes.add(state.hashes[start : start + HASH_BYTES])
 
     def add_line(self, key: str, at: str | None, model: str, usage: dict[str, int]) -> None:
-        """Note the usage in a line of a reply. The new usage replaces the usage of earlier lines,
-        because a line has the usage of the reply so far.
+        """Replace the usage of earlier lines of a reply, because a line has the usage of the reply
+        so far.
         """
         if key not in self._open and len(self._open) >= _OPEN_MAX:
             oldest = next(iter(self._open))
@@ -193,7 +192,6 @@ class ReplyCounter:
         self._open[key] = at, model, usage
 
     def add(self, call: ModelCall) -> None:
-        """Count a complete reply. A complete reply gets no further line."""
         calls = calls_in(call)
         self._note_prompt(calls)
         reply_hash = self._hash_to_count(call.reply, calls)

@@ -31,7 +31,6 @@ _KEPT = ("role", "is_demo")
 
 class _Decoder(OpenAIChatDecoder):
     _last: dict[str, Any] | None = None
-    """The last message, or None before the first message."""
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
         read.is_copy = bool(record.get("is_demo"))

@@ -155,10 +155,9 @@ _NO_PARENT = object()
 
 
 class TreeDecoder(FollowingDecoder):
-    """Makes events of messages. If a record does not follow the last record, a retraction first
-    takes back the abandoned branch. If the parent of a message is missing, the message follows the
-    last message. But if the parent of the first message is missing too and has this id, the message
-    begins a new tree.
+    """If a record does not follow the last record, a retraction first takes back the abandoned
+    branch. If the parent of a message is missing, the message follows the last message. But if the
+    parent of the first message is missing too and has this id, the message begins a new tree.
     """
 
     keeps_shown = False

@@ -80,7 +80,6 @@ def begins_call(event: Event, before: Event | None) -> bool:
 
 
 def is_copy(event: Event) -> bool:
-    """Return whether an imported event is a copy from another history."""
     return event.origin is not None and event.meta.get(COPIED) is True
 
 
@@ -269,7 +268,6 @@ class Accumulated:
 
 
 def inner(value: Any, *names: str) -> Mapping[str, Any]:
-    """Return the object at a path of names in nested objects, or an empty object."""
     return dict_or_empty(within(value, *names))
 
 

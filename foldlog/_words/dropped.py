@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from foldlog._documents import DroppedDocument, DroppedTermDocument
 
 _NAMED = 5
-"""The maximum number of terms that a sentence names."""
 
 
 def dropped_words(found: DroppedDocument) -> str:
@@ -28,9 +27,6 @@ def dropped_words(found: DroppedDocument) -> str:
 
 
 def needed_words(terms: Sequence[DroppedTermDocument]) -> str:
-    """Return a text about the terms that the agent needed again, with the names of the first terms.
-    Return an empty text if the agent needed no terms.
-    """
     again = sorted((term.needed_in, term.term) for term in terms if term.needed_in is not None)
     named = ", ".join(f"{term} (event {event})" for event, term in again[:_NAMED])
     if again:

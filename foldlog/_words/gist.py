@@ -20,11 +20,9 @@ if TYPE_CHECKING:
     from foldlog._documents import SpentDocument
 
 _SHELL = ("-c", "-lc")
-"""The option of a shell before the command to run."""
 UNLIMITED = sys.maxsize
 """The length of a line that is never cut."""
 INTERVALS_MAX = 6
-"""The maximum number of intervals of ids in a line of limited length."""
 
 
 def gist(event: Event, length_max: int) -> str:
@@ -82,7 +80,6 @@ def _document(name: str, change: dict[str, Any]) -> str:
 
 
 def _thought(data: Any) -> str:
-    """Return the model's reasoning in an annotation: its blocks of thinking, or their summary."""
     blocks = data.get("summary") if isinstance(data, dict) else data
     blocks = blocks if isinstance(blocks, list) else []
     texts = (
@@ -181,7 +178,6 @@ def spent_words(spent: SpentDocument) -> str:
 
 
 def number_words(number: int | None) -> str:
-    """Return a number as text for people, or ``unknown`` for None."""
     return "unknown" if number is None else f"{number:,}"
 
 
@@ -194,7 +190,6 @@ def calls_words(spent: SpentDocument) -> str:
 
 
 def compact(value: Any) -> str:
-    """Return a value as JSON, a text unchanged, and None as an empty text."""
     if value is None:
         return ""
     if isinstance(value, str):

@@ -65,7 +65,6 @@ def because(
 
 
 def _in_words(code: str, told: Mapping[str, Any]) -> str:
-    """Return a reason with the figures that the condensation recorded."""
     before = told.get(f"{code}_before")
     most = told.get(f"{code}_max")
     if type(before) is int and type(most) is int:

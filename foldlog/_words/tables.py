@@ -16,10 +16,8 @@ from foldlog.projections import Difference, View, Why
 
 T = TypeVar("T")
 _LENGTH = 160
-"""The maximum length of the text of an event, in characters."""
 _HEAD = 10
 _TAIL = 20
-"""A long table shows ``_HEAD`` events at its beginning and ``_TAIL`` events at its end."""
 
 
 class Table(NamedTuple):

@@ -54,7 +54,6 @@ def text_of(event: Event) -> str:
 
 
 def thinking_texts(event: Event) -> list[str]:
-    """Return the texts of the model's thinking in a message or an action, without signatures."""
     if isinstance(event, events.Action | events.Message):
         blocks = event.thinking
     else:
@@ -64,7 +63,6 @@ def thinking_texts(event: Event) -> list[str]:
 
 
 def _unsigned(block: Any) -> Any:
-    """Return a block of thinking without its signature and its encrypted parts."""
     if not isinstance(block, dict):
         return block
     if block.get("type") == "redacted_thinking":

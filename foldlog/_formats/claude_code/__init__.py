@@ -71,9 +71,7 @@ def _matches(record: Any) -> bool:
 
 
 def _session(record: Any) -> str | None:
-    """Return the session that a line names. A sub-agent's line also names the sub-agent. Return an
-    empty text if the sub-agent is unknown.
-    """
+    """Return the session that a line names. Return an empty text if the sub-agent is unknown."""
     session = text_or_none(within(record, "sessionId")) or None
     if session is None or record.get("isSidechain") is not True:
         return session

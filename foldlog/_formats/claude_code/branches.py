@@ -91,7 +91,6 @@ class Switches:
 
     def __init__(self) -> None:
         self.is_of_side = False
-        """Whether the shown chain belongs to a sub-agent."""
         self._names_parents = False
         self._groups: dict[str, _Group | None] = {}
         self._responses: dict[str, _Group] = {}
@@ -151,7 +150,6 @@ class Switches:
         return left
 
     def grow(self, version: int) -> None:
-        """Set the version after the events of the line that ``follow`` read last."""
         if self._newest is not None:
             self._newest.version = version
 
@@ -183,7 +181,6 @@ class Switches:
 
 
 def _is_below(place: _Group | None, group: _Group | None) -> bool:
-    """Return whether ``place`` is ``group``, or comes after ``group`` on the same branch."""
     while place is not None and place is not group:
         place = place.above
     return place is group

@@ -34,7 +34,6 @@ ENVELOPE = (
     "slug",
     "agentId",
 )
-"""Fields that every line repeats."""
 
 
 def is_boundary(record: dict[str, Any]) -> bool:
@@ -107,7 +106,6 @@ class Kept(NamedTuple):
         return parent in self.ids or parent == self.last
 
     def among(self, names: list[str | None]) -> set[str | None]:
-        """Return the ids of the kept messages. ``names`` are the ids of all messages of a View."""
         kept: set[str | None] = {*self.ids}
         if self.first is not None and self.last is not None and {self.first, self.last} <= {*names}:
             kept.update(names[names.index(self.first) : len(names) - names[::-1].index(self.last)])
@@ -115,7 +113,6 @@ class Kept(NamedTuple):
 
 
 TOOL = {"name": "name", "description": "description", "schema": "parameters"}
-"""Maps the fields of a tool in a snapshot to their names in OpenAI's format."""
 
 
 def words_of(record: dict[str, Any]) -> Content:

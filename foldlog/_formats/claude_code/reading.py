@@ -41,7 +41,6 @@ _RESPONSES_MAX = 100
 so the lines of several responses may alternate.
 """
 _TAKEN = frozenset(("type", "uuid", "parentUuid", "timestamp", *ENVELOPE))
-"""An Annotation of a line does not repeat these fields of the line."""
 
 _NAMED_MAX = 5
 _CLEARED = (
@@ -51,9 +50,8 @@ _CLEARED = (
 
 
 class ClaudeCodeDecoder(FollowingDecoder):
-    """Makes events of the lines of one history. The View shows one chain: the chain of the session,
-    or the chain of a sub-agent. The first line with a message decides which chain is shown. The tag
-    of a shown event is its line.
+    """The View shows one chain: the chain of the session, or the chain of a sub-agent. The first
+    line with a message decides which chain is shown. The tag of a shown event is its line.
     """
 
     def __init__(self, options: Options) -> None:
@@ -115,8 +113,8 @@ class ClaudeCodeDecoder(FollowingDecoder):
             self._name_session(record.get("sessionId"), begins=left == 0)
 
     def _name_session(self, session: Any, *, begins: bool) -> None:
-        """Remember the session of a shown line. If a line begins another session, the View hides
-        all earlier lines. A finding tells the user about the second session.
+        """If a line begins another session, the View hides all earlier lines. A finding tells the
+        user about the second session.
         """
         if begins and session != self._session:
             self.options.findings.append(
@@ -178,7 +176,6 @@ class ClaudeCodeDecoder(FollowingDecoder):
         read.say("agent" if is_agent else user, as_text=is_agent or type(content) is str, **flags)
 
     def _begin_response(self, read: RecordEvents, message: dict[str, Any]) -> None:
-        """Restore the thinking from earlier lines of a response."""
         response = message.get("id")
         line = read.origin.id if type(read.origin.id) is str else None
         read.response = response if type(response) is str else line
@@ -186,9 +183,7 @@ class ClaudeCodeDecoder(FollowingDecoder):
             read.thinking = [*self._thinking.get(read.response, ())]
 
     def _tell(self, read: RecordEvents, record: dict[str, Any]) -> None:
-        """Store the title of the session and the usage of the response in ``meta``. The first event
-        of a sub-agent also names the session that started the sub-agent.
-        """
+        # the first event of a sub-agent also names the session that started the sub-agent
         title = self._titles.of(record)
         read.meta = self._usage_in(record.get("message"), record.get("requestId"))
         if title is not None:
@@ -207,7 +202,6 @@ class ClaudeCodeDecoder(FollowingDecoder):
         return {**self._usage}
 
     def _condense(self, read: RecordEvents, summary: str) -> None:
-        """Forget all shown events except the messages that the boundary keeps."""
         boundary = self._boundary
         self._boundary = {}
         kept = Kept.by(boundary)

@@ -21,7 +21,6 @@ from foldlog._formats.record import dicts_in, strings_in, text_or_empty, text_or
 from foldlog.eventstore import Content
 
 ENVELOPES = frozenset(("session_meta", "turn_context", "response_item", "event_msg", "compacted"))
-"""Types of lines with a payload."""
 
 
 CONTEXT = re.compile(r"\s*(?:<(\w+)[ >].*</\1>\s*$|# AGENTS\.md instructions)", re.DOTALL)
@@ -36,9 +35,7 @@ class Line(NamedTuple):
 
 
 def line_of(record: dict[str, Any]) -> Line | None:
-    """Return the type and the payload of a record. Return None if the record is not a line of a
-    rollout.
-    """
+    """Return None if the record is not a line of a rollout."""
     kind = record.get("type")
     if type(kind) is str:
         is_bare = "payload" not in record and kind not in ENVELOPES
@@ -63,9 +60,7 @@ def is_session(record: dict[str, Any]) -> bool:
 
 
 def parent_of(session: Any) -> str | None:
-    """Return the session that started ``session`` as a sub-agent. Return None if ``session`` is not
-    a sub-agent.
-    """
+    """Return the session that started ``session`` as a sub-agent."""
     spawned = within(session, "source", "subagent", "thread_spawn", "parent_thread_id")
     return text_or_none(within(session, "parent_thread_id") if spawned is None else spawned) or None
 
@@ -157,7 +152,6 @@ def has_failed(output: Any) -> bool:
 
 
 def unmarked(output: Any) -> Any:
-    """Return an output without the header that foldlog wrote to mark a failure."""
     if type(output) is list and texts_in(output[:1]) == [FAILED_HEADER]:
         return output[1:]
     return output.removeprefix(FAILED_HEADER) if type(output) is str else output

@@ -37,7 +37,6 @@ from foldlog.eventstore import (
 )
 
 _ITEMS = ("response_item", "event_msg")
-"""The types of records whose payload has its own type."""
 _REPEATS = {
     "user_message": ("message", "images"),
     "agent_message": ("message",),
@@ -50,7 +49,6 @@ _INSTRUCTIONS = {
     "session_meta": ("base_instructions", "instructions"),
     "turn_context": ("base_instructions", "developer_instructions", "user_instructions"),
 }
-"""The keys under which a record may have instructions."""
 
 _OTHER, _TURN, _INSTRUCTED, _BASE = range(4)
 """The roles of shown events. A message of the user begins a turn (``_TURN``). A condensation never
@@ -65,7 +63,6 @@ message from one agent to another begins a turn, like a message of the user.
 _SHOWN = ("response_item", "inter_agent_communication")
 _SECRET = "encrypted_content"
 _SAID_MAX = 20
-"""The decoder searches this number of recent texts for instructions."""
 
 _NO_SESSION = (
     "begins without the session_meta line that names the session, so an earlier import of this"
@@ -93,7 +90,6 @@ class CodexDecoder(FollowingDecoder):
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self._numbered: list[tuple[int, int]] = []
-        """Pairs of the number of a record and the version after the record."""
         self._returns_to = 0
         """The lowest version to which a rollback may return. A return to a lower version would take
         back instructions, or events that did not come from the rollout.
@@ -145,7 +141,6 @@ class CodexDecoder(FollowingDecoder):
             self._numbered.append((number, read.version))
 
     def _go_on_from(self, read: RecordEvents, end: int, session: Any) -> None:
-        """Take back all events after the newest record with a number below ``end``."""
         records = reversed(self._numbered)
         newest = next(records, (-1, 0))
         last, version = next((each for each in chain((newest,), records) if each[0] < end), (-1, 0))
@@ -230,7 +225,6 @@ class CodexDecoder(FollowingDecoder):
         return unsaid[:1] if line == "session_meta" else unsaid
 
     def _is_said(self, text: str) -> bool:
-        """Return whether the base instructions, or another recent text, contain ``text``."""
         room = _SAID_MAX
         for _, known in self.shown.newest_first():
             if (known.role == _BASE or room > 0) and any(text in each for each in known.texts):
@@ -280,7 +274,6 @@ class CodexDecoder(FollowingDecoder):
 
 
 def _read_item(read: RecordEvents, payload: dict[str, Any]) -> bool:
-    """Add the event of an item that a model sees. Return whether an event was added."""
     if payload.keys() >= _AGENTS and payload.get("type", _SAYS) == _SAYS:
         content = payload.get("content") or [{"type": _SECRET, _SECRET: payload.get(_SECRET)}]
         read.take(Message(source="user", content=READER.content(content, "what an agent says")))

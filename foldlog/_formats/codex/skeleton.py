@@ -180,7 +180,6 @@ class CodexSkeleton(Skeleton):
             self.part("annotation")
 
     def _spend(self, at: str | None, payload: _Payload | None) -> None:
-        """Count the usage of the last call, unless the record repeats the last count."""
         info = dict_or_empty(payload and payload.info)
         extra = self.state.extra
         last = info.get("last_token_usage")
@@ -201,7 +200,6 @@ _decode_number = msgspec.json.Decoder(_Numbered).decode
 
 
 def _base_of(session: _Payload) -> tuple[str, int] | None:
-    """Return the thread that a rollout continues, and the number of records before the rollout."""
     base = dict_or_empty(session.history_base)
     end = base.get("end_ordinal_exclusive")
     thread = base.get("thread_id")
@@ -219,9 +217,7 @@ def _turns_rolled_back(kind: str, payload: _Payload | _Line) -> int:
 
 
 def _begins_turn(kind: str, payload: _Payload | _Line) -> bool:
-    """Return whether a record begins a turn. A message of another agent begins a turn, like a
-    message of the user.
-    """
+    # a message of another agent begins a turn, like a message of the user
     if kind == "response_item" and payload.type == "message":
         return payload.role == "user" and not _is_context(payload)
     is_told = isinstance(payload, _Payload) and UNSET not in (payload.author, payload.recipient)

@@ -68,7 +68,6 @@ class Totals(Struct):
     falls: int = 0
 
     def named(self, call: ModelCall, total: Mapping[str, Any], ancestor: str | None) -> ModelCall:
-        """Return the next call ``call`` with a reply id."""
         tokens = tokens_of(total)
         self.falls += tokens <= self.tokens
         self.tokens = tokens

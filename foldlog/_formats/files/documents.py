@@ -41,9 +41,7 @@ class DocumentRecords:
 
 
 def read_document(path: Path) -> Located:
-    """Return the value of a JSON file, with the file's bytes. Raises ``OSError``, or
-    ``UnreadableJson`` with the line of the problem.
-    """
+    """Parse a JSON file. Raises ``OSError``, or ``UnreadableJson`` with the line of the problem."""
     return document_in(path.read_bytes(), str(path))
 
 
@@ -59,7 +57,6 @@ def document_in(data: bytes, source: str, line: int = 1) -> Located:
 
 
 def text_of(data: bytes) -> str:
-    """Decode UTF-8. Raises ``UnreadableJson`` for bytes that are not UTF-8."""
     try:
         return data.decode()
     except UnicodeDecodeError as error:
@@ -85,8 +82,8 @@ def elements(text: str, source: str, start: int = 0, line: int = 1) -> Iterator[
 
 
 def array_in(path: Path) -> tuple[str, list[Located]]:
-    """Return the text of a file that is an array, and the elements of the array. Raises
-    ``UnreadableJson`` with the line of the problem.
+    """Parse a JSON file that is an array. Raises ``UnreadableJson`` with the line of the
+    problem.
     """
     document = read_document(path)
     if type(document.value) is not list:
@@ -127,7 +124,6 @@ def _start_of(text: str, key: str) -> int:
 
 
 def _skip(text: str, start: int) -> int:
-    """Return the offset of the next character that is not white space."""
     space = _space.match(text, start)
     assert space is not None  # an empty text matches
     return space.end()

@@ -68,9 +68,7 @@ def leads_on(root: str | PathLike[str], folder: str | PathLike[str], seen: set[s
 
 
 def files_below(path: str | PathLike[str]) -> Iterator[str]:
-    """Yield the file at a path, or all files in a folder and below it. Links are followed, and each
-    folder is read once.
-    """
+    """Links are followed, and each folder is read once."""
     if os.path.isfile(path):
         yield str(path)
     seen = set[str]()

@@ -18,13 +18,11 @@ import msgspec
 from foldlog._formats.json_text import UnreadableJson, parse
 
 KEY = "frame"
-"""The key of the frame in the stored fields of a source."""
 TITLE = "title"
 """The key of a title that a program stores outside of the records. An import replaces this title,
 and the first redaction erases the title.
 """
 WHERE = "where"
-"""The key of the folder, the branch and the model of a source, according to its records."""
 REDACTED = "redacted"
 """The key that marks a source whose frame and title were redacted. A later import of the
 conversation must not store a frame or a title.

@@ -48,7 +48,6 @@ from foldlog._formats.record import ImportFinding, Located, RecordReader, descri
 from foldlog._open_files import SQLITE, is_store, open_database, parts_of
 
 CONTAINER_KEYS = ("events", "history", "trajectory", "messages", "traj")
-"""The keys under which an object may have the records of a history."""
 _KEYS = frozenset(CONTAINER_KEYS)
 
 _SUFFIXES = frozenset((".json", ".jsonl", ".ndjson", ".traj"))
@@ -328,9 +327,6 @@ class _File:
         )
 
     def _in_rows(self, lines: JsonLines) -> Iterator[Found | ImportFinding]:
-        """Yield the history whose records are the lines of the file, or the history of
-        each line.
-        """
         format = self._recognize.format_of(
             row.value for row in _first_of(lines) if row.problem is None
         )
@@ -363,9 +359,6 @@ class _File:
             raise NotAHistory(self._path, _NOT_JSON if begin else _EMPTY)
 
     def _in_array(self) -> Iterator[Found | ImportFinding]:
-        """Yield the history whose records are the elements of an array, or the history of each
-        element.
-        """
         try:
             text, rows = array_in(self._path)
         except UnreadableJson as error:

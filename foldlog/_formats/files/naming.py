@@ -99,9 +99,7 @@ def _conversation_in(container: Mapping[str, Any]) -> str | None:
 
 
 def _task_in(container: Mapping[str, Any]) -> str | None:
-    """Return the task that an object names. A task does not name a conversation, because other runs
-    have the same task.
-    """
+    # a task does not name a conversation, because other runs have the same task
     task = container.get("instance_id")
     if type(task) is str and task:
         return task

@@ -74,9 +74,8 @@ def on_lines(path: Path, least: int = 2) -> bool:
 
 
 def _has_two_lines(path: Path) -> bool:
-    """Return whether at least two lines are not blank. The file is not mapped into memory: if
-    another program emptied a mapped file, this process would crash.
-    """
+    # the file is not mapped into memory: if another program emptied a mapped file, this process
+    # would crash
     with path.open("rb") as file:
         # a part is a whole line, or a piece of a long line
         begun = dropwhile(bytes.isspace, iter(partial(file.readline, 2**16), b""))
@@ -102,7 +101,7 @@ def opened(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def rows_in(path: Path, query: str) -> list[Any]:
-    """Return the rows of a query of a SQLite database. Return no rows if the query fails."""
+    """Return no rows if the query fails."""
     try:
         with opened(path) as database:
             return database.execute(query).fetchall()
@@ -159,9 +158,6 @@ def in_object(
     before: Sequence[str],
     after: str = "",
 ) -> Contained:
-    """Return the history in a document that is an object: see ``in_document``. Raises
-    ``NotAHistory``.
-    """
     if type(document.value.get(key)) is not list:
         raise NotAHistory(path, f"holds no array under {key!r}, where a history would be")
     other_fields = {field: value for field, value in document.value.items() if field != key}
@@ -175,7 +171,7 @@ def in_object(
 
 
 def object_in(path: Path) -> Located:
-    """Return the object in a JSON file. Raises ``NotAHistory`` if the file is not an object."""
+    """Parse a JSON file. Raises ``NotAHistory`` if the file is not an object."""
     try:
         document = read_document(path)
     except UnreadableJson as error:

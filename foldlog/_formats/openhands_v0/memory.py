@@ -50,9 +50,7 @@ class WrittenCall(NamedTuple):
 
 
 def call_of(metadata: Any) -> WrittenCall | None:
-    """Return the call that ``tool_call_metadata`` names. Return None if the model's response in the
-    metadata does not contain the call.
-    """
+    """Return None if the model's response in the metadata does not contain the call."""
     fields = dict_or_empty(metadata)
     choices = dict_or_empty(fields.get("model_response")).get("choices")
     message = dict_or_empty(
@@ -122,7 +120,6 @@ def text_of_observation(name: str, content: str, extras: dict[str, Any], *, by_u
 
 
 def text_of_ending(metadata: dict[str, Any]) -> str:
-    """Return the text that the model gets about the place and the end of a command."""
     lines = []
     for key, label in (
         ("working_dir", "Current working directory"),
@@ -146,9 +143,6 @@ class Recollection:
         """Maps the name of a piece of knowledge to the id of its record."""
 
     def tell(self, extras: dict[str, Any], source_id: Any) -> tuple[str, dict[str, Any]]:
-        """Return the text of one observation, and ``extras`` without the long texts of the
-        observation.
-        """
         lines = list[str]()
         extras = dict(extras)
         if extras.get("recall_type") == "workspace_context":
@@ -181,9 +175,6 @@ class Recollection:
 
 
 def _tell_workspace(extras: dict[str, Any], lines: list[str]) -> None:
-    """Add the facts about the workspace in ``extras`` to ``lines``, and remove the long texts from
-    ``extras``.
-    """
     for key, label in _FACTS:
         if text_or_empty(extras.get(key)):
             lines.append(f"{label}: {extras[key]}")

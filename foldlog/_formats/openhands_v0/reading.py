@@ -44,7 +44,6 @@ NAME = "openhands-v0"
 
 _SOURCES: dict[str, Source] = {"user": "user", "agent": "agent", "environment": "environment"}
 _OBSERVED_BOOKKEEPING = frozenset({"null", "agent_state_changed"})
-"""Observations that are bookkeeping in a stream."""
 _BOOKKEEPING = _OBSERVED_BOOKKEEPING | {"change_agent_state"}
 _STRUCTURAL = frozenset({"condensation", "condensation_request"})
 _OWN = frozenset({"recall", "loop_recovery"})
@@ -80,10 +79,6 @@ _OBSERVED = _ENVELOPE | {"content", "success"}
 
 
 class OpenHandsV0Decoder(FollowingDecoder):
-    """Makes events of the records of one history. A record becomes one event, and an array of two
-    objects becomes two events.
-    """
-
     keeps_shown = False
     repeat = "events"
 
@@ -231,9 +226,7 @@ class OpenHandsV0Decoder(FollowingDecoder):
 def _done(
     name: str, args: dict[str, Any], record: dict[str, Any], fields: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the fields of an action with a tool. If the record has the call that the model wrote,
-    return the fields of this call.
-    """
+    """If the record has the call that the model wrote, return the fields of this call."""
     metadata = record.get("tool_call_metadata")
     fields["call_id"], fields["response_id"] = call_id, _ = _call(metadata)
     call = call_of(metadata)
@@ -332,7 +325,6 @@ def _forgets(args: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _call(metadata: Any) -> tuple[str | None, str | None]:
-    """Return the id of the tool call, and the id of the model's response that contains the call."""
     call_id = text_or_none(dict_or_empty(metadata).get("tool_call_id"))
     if call_id is None:
         return None, None
@@ -340,9 +332,7 @@ def _call(metadata: Any) -> tuple[str | None, str | None]:
 
 
 def members_of(record: Any) -> Sequence[Any]:
-    """Return the objects of a record. In the oldest files a record is an array of an action and its
-    observation.
-    """
+    """In the oldest files a record is an array of an action and its observation."""
     return record if type(record) is list else (record,)
 
 

@@ -54,7 +54,6 @@ def metrics_in(state: Any) -> dict[str, dict[str, Any]]:
 
 
 def _beside(state: Mapping[str, Any], _: Sequence[Any]) -> Beside:
-    """Return the accumulated usage in ``base_state.json``, separately for each use of a model."""
     told: list[dict[str, Any]] = []
     for use, each in metrics_in(state).items():
         tokens = each.get("accumulated_token_usage")

@@ -26,9 +26,6 @@ _COMMAND_FAILED = "[There was an error during command execution.]\n"
 
 
 def content_of(blocks: Any) -> Content:
-    """Return content blocks as content. A single text block becomes a text. Several blocks become
-    parts.
-    """
     if type(blocks) is not list:
         return blocks if type(blocks) is str else ""
     parts: list[dict[str, Any]] = []

@@ -78,10 +78,6 @@ class ShownEvent(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """A step of the source. ``version`` is the version after the step. ``requested`` is true if a
-    condensation is requested at this version.
-    """
-
     version: int
     requested: bool
 
@@ -90,7 +86,7 @@ accepts = has(kind=str)
 
 
 class OpenHandsV1Decoder(FollowingDecoder):
-    """Makes events of the records of one history. A record takes about 100 bytes of memory.
+    """A record takes about 100 bytes of memory.
 
     A log is a tree: the ``parent_id`` of an event names the parent step. In old logs the parent of
     an event is the event in the line before. A step whose parent is not the newest step begins
@@ -107,7 +103,6 @@ class OpenHandsV1Decoder(FollowingDecoder):
         self._event_ids: Recent[str, int] = Recent(_CAUSES_MAX)
         self._is_requested = False
         self._last: Any = None
-        """The last event that is shown or changes the View."""
 
     def follow(self, event: Event) -> None:
         super().follow(event)
@@ -241,8 +236,8 @@ class OpenHandsV1Decoder(FollowingDecoder):
         return read.add(Annotation, name=kind, data=data, source=source)
 
     def _said_before(self, read: RecordEvents, action: dict[str, Any]) -> dict[str, Any]:
-        """Return the fields of an action. If the message directly before the action has the text of
-        the reply, the action gets no thought.
+        """If the message directly before the action has the text of the reply, the action gets no
+        thought.
         """
         reply = action["call_id"]
         if (
@@ -283,9 +278,8 @@ class OpenHandsV1Decoder(FollowingDecoder):
         )
 
     def _condensation(self, read: RecordEvents, record: dict[str, Any], source: Source) -> Any:
-        """Add the condensation with the ids of foldlog's events. The condensation forgets every
-        earlier event whose id in the source is forgotten. The id "X-summary" stands for the summary
-        of the condensation X.
+        """Forget every earlier event whose id in the source is forgotten. The id "X-summary" stands
+        for the summary of the condensation X.
         """
         forgotten = record.get("forgotten_event_ids")
         if type(forgotten) is list:

@@ -30,7 +30,6 @@ ANSWERS = {
     "UserRejectObservation": "rejection_reason",
     "AgentErrorEvent": "error",
 }
-"""Maps the kind of an observation to the field with its result."""
 
 REJECTION_SOURCE = "rejection_source"
 """The field of a rejection that says whether the user or a hook rejected the call."""
@@ -43,7 +42,7 @@ SUMMARY = "-summary"
 
 
 class OpenHandsV1Encoder(RecordEncoder):
-    """Makes a record for each event of one history. Each record gets a new id."""
+    """Each written record gets a new id."""
 
     def __init__(self) -> None:
         self.source_ids: dict[int, Any] = {}

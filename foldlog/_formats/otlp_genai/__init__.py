@@ -116,7 +116,6 @@ class _Decoder(FollowingDecoder):
         super().__init__(options)
         self._traces: dict[str, Trace] = {}
         self.sent: list[SentMessage] = []
-        """The last messages that were sent to the model, and the model's reply."""
         self._condensed_at = -1
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
@@ -249,9 +248,8 @@ def _result(answer: Any) -> Content:
 
 
 def _block(part: dict[str, Any]) -> dict[str, Any]:
-    """Return a part as a block. A text or an image becomes a block of its type. A file that is not
-    an image becomes a text with the address of the file. A part of an unknown type is returned
-    unchanged.
+    """Convert a text or an image into a block of its type. A file that is not an image becomes a
+    text with the address of the file. Return a part of an unknown type unchanged.
     """
     kind = text_or_empty(part.get("type"))
     modality = text_or_empty(part.get("modality"))

@@ -19,15 +19,11 @@ from foldlog._usage import count_of
 _PHOENIX = re.compile(rb'"context"\s*:\s*\{[^{}]*"trace_id"')
 _LANGFUSE = re.compile(rb'"type"\s*:\s*"(?:GENERATION|SPAN|EVENT|AGENT|TOOL|CHAIN)"')
 _DOES = {"GENERATION": "chat", "AGENT": "invoke_agent", "TOOL": "execute_tool"}
-"""Maps the type of an observation of Langfuse to its operation."""
 _SEVERAL = ("data", "observations")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def is_export(begin: bytes) -> bool:
-    """Return whether a file with the first bytes ``begin`` may contain spans of Phoenix, Langfuse
-    or the console exporter.
-    """
     is_langfuse = b'"traceId"' in begin and _LANGFUSE.search(begin) is not None
     return begin.lstrip()[:1] in (b"[", b"{") and (
         is_langfuse or _PHOENIX.search(begin) is not None
@@ -35,7 +31,6 @@ def is_export(begin: bytes) -> bool:
 
 
 def requests_in(value: Any, **of_trace: Any) -> Iterator[dict[str, Any]]:
-    """Yield a request to a collector for each span in a document, an array or a line."""
     if type(value) is list:
         for item in value:
             yield from requests_in(item, **of_trace)
@@ -100,9 +95,7 @@ def _request_of_langfuse(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _messages(value: Any, role: str) -> list[Any]:
-    """Return the messages of an input or an output. The value may be a list, a message, an object
-    with messages, or a text.
-    """
+    # the value may be a list, a message, an object with messages, or a text
     content = parsed(value) or value
     if type(content) is dict and "role" not in content:
         content = content.get("messages", content.get("choices", content))

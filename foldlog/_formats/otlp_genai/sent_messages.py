@@ -63,7 +63,6 @@ def gist(message: dict[str, Any]) -> bytes:
 
 
 def is_compaction(message: dict[str, Any]) -> bool:
-    """Return whether a message from ``alone`` is a compaction."""
     return kind_of(next(iter(message["parts"]), None)) == "compaction"
 
 
@@ -94,7 +93,6 @@ def summary_in(compaction: dict[str, Any]) -> str:
 
 
 def compacted(sent: Sequence[SentMessage], event: CondensationAction) -> list[SentMessage]:
-    """Return the messages of the prompt after a condensation of foldlog."""
     forgotten = frozenset(event.forgotten_event_ids or ())
     kept = [each for each in sent if not each.ids or not forgotten.issuperset(each.ids)]
     if not event.summary:

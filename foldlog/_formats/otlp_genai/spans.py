@@ -24,7 +24,6 @@ _KEYS = (
     ("gen_ai.output.messages", "output"),
     ("gen_ai.completion", "output"),
 )
-"""The attributes of spans, and of events of spans, that contain parts or messages as JSON."""
 _OF_MODELS = ("", "chat", "text_completion", "generate_content", "invoke_agent")
 """The events of a span with one of these operations are messages of a model. The events of a tool's
 span are its arguments and its result.
@@ -45,7 +44,6 @@ _SENT = ("input", "output")
 _has_parts = has(parts=list)
 _LEVELS = ("resourceSpans", "scopeSpans", "spans")
 _SIGNALS = {"resourceSpans", "resourceMetrics", "resourceLogs"}
-"""A request of a collector has one of these keys."""
 
 
 def span_of(record: Any) -> dict[str, Any] | None:
@@ -81,9 +79,6 @@ class TracedSpan:
         self.is_ours = any(key.startswith(("gen_ai.", "llm.")) for key in self.attributes)
 
     def messages(self) -> dict[str, list[Any]]:
-        """Return the messages of the span in the format of the conventions: its instructions, its
-        input and its output.
-        """
         events = [
             (event.get("name"), _pairs(event.get("attributes")))
             for event in dicts_in(self.fields.get("events"))
@@ -182,9 +177,8 @@ def _call(call: dict[str, Any]) -> dict[str, Any]:
 
 
 def _parts(content: Any) -> list[dict[str, Any]]:
-    """Return a content as parts. The content may be a text, parts of a chat, Bedrock's blocks, or
-    the JSON text of such parts or blocks.
-    """
+    # the content may be a text, parts of a chat, Bedrock's blocks, or the JSON text of such parts
+    # or blocks
     is_json = type(content) is str and content.startswith("[{")
     blocks = parsed(content) if is_json else content
     if type(blocks) is not list:
@@ -229,9 +223,8 @@ class SpanFiles(FileReader):
         )
 
     def histories(self, path: Path) -> Iterator[Contained]:
-        """Yield the histories with their names. An unreadable record may belong to any history, so
-        each history gets all problems. The spans of models, tools and agents stay in memory.
-        """
+        # An unreadable record may belong to any history, so each history gets all problems. The
+        # spans of models, tools and agents stay in memory.
         model_spans: list[TracedSpan] = []
         traces: dict[str, Trace] = {}
         problems: list[Located] = []
@@ -334,9 +327,6 @@ class Trace:
         an empty text if the trace has several conversations.
         """
         self._reports: list[tuple[str, int, Collection[str]]] = []
-        """Spans with messages or usage. A row has the id of the span, when the span began, and
-        whether the span has messages or usage.
-        """
 
     def add(self, span: TracedSpan, tells: Collection[str] = ()) -> None:
         self._above[span.id] = span.parent
