@@ -193,7 +193,7 @@ def _said(kind: str, content: Record) -> str:
 
 
 def _part(part: Any) -> str:
-    """A part that only refers to a file becomes a text with the reference."""
+    # a part that only refers to a file becomes a text with the reference
     if type(part) is not dict:
         return text_or_empty(part)
     if type(part.get("text")) is str:
