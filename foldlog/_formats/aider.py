@@ -19,9 +19,9 @@ has the bytes of the block under ``raw``. The texts of all records, one after an
 
 A line of the model may begin like a line of aider or of the user. But aider ends its own lines and
 the user's lines with two spaces. The first line of aider or of the user in a session shows whether
-the session has these spaces. In a session with these spaces, a line without two spaces at its end
-belongs to the model if a blank line stands before the line. Without a blank line before it, the
-line continues a text of aider with several lines.
+the session has these spaces. If so, a line without two spaces belongs to the model if the line
+stands after a blank line. Without a blank line before it, the line continues a text of aider with
+several lines.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ _NO_CHAT = (
 
 class _Files(FileReader):
     """Reads each session of a file as a history. The name of a history consists of the folder and
-    the time of the session. Sessions that sent nothing to a model are left out, because a file has
-    many of them.
+    the time of the session. Sessions that sent nothing to a model are left out, because many
+    sessions of a file are empty.
     """
 
     def holds(self, path: Path, begin: bytes) -> bool:
@@ -174,8 +174,8 @@ def _blocks(text: str) -> Iterator[tuple[str, str]]:
     """Yield the kind and the text of the blocks of a session, in order. When a session grows, all
     blocks except the last stay unchanged.
 
-    A blank line belongs to the block before it if the block is a model's text or the first line of
-    the session. Otherwise the blank line belongs to the block after it.
+    A blank line after a model's text, or after the first line of the session, belongs to the block
+    before it. Otherwise the blank line belongs to the block after it.
     """
     kind = "start"
     block = ""

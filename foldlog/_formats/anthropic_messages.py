@@ -21,11 +21,11 @@ The messages, and the events that they become:
     a mark of Cline's deletions     CondensationAction
     a message without content       Annotation
 
-The file ``ui_messages.json`` in the folder of a task contains the texts that the user sees. In this
-file, Cline marks which messages it no longer sends to the model. A mark becomes a record if the
-mark differs from the mark before it. The record comes after the messages that the mark deletes. The
-record has the time of the mark, and the number of the newest message at that time. foldlog reads
-nothing else in ``ui_messages.json``, because its texts repeat the messages.
+The file ``ui_messages.json`` in the folder of a task contains the texts that the user sees. In
+``ui_messages.json``, Cline marks the messages that are no longer sent to the model. A mark becomes
+a record if the mark differs from the mark before it. The record comes after the messages that the
+mark deletes. The record has the time of the mark, and the number of the newest message at that
+time. foldlog reads nothing else in ``ui_messages.json``, because its texts repeat the messages.
 """
 
 from __future__ import annotations

@@ -143,8 +143,8 @@ def known_of(block: Any) -> _Block | None:
 
 def with_results(blocks: Iterable[_Block], *, singles: bool = False) -> list[_Block]:
     """Return the blocks of a model's message. A call that Anthropic's server answered becomes one
-    part with its results, because the server refuses a call with only some of its results. If
-    ``singles`` is true, a part is also made of a block that only Anthropic's server knows.
+    part with its results. The server refuses a call with only some of its results. If ``singles``
+    is true, a part is also made of a block that only Anthropic's server knows.
     """
     found: dict[Any, _Block] = {}
     for place, block in enumerate(blocks):

@@ -113,10 +113,10 @@ class OpenCalls:
         """Return the call that a result without an id answers. The returned value is a ``key`` for
         ``close``. If the result has an id, return the id.
 
-        If the result names its tool, it answers the first open call of this tool in the newest
-        reply. If the result names no tool, it answers the first open call whose id equals the name
-        of its tool. Return None if no call fits. An id that equals the name of the tool counts as
-        no id. If the history has no reply yet, return the name of the tool.
+        If the result names its tool, return the first open call of this tool in the newest reply.
+        If the result names no tool, return the first open call whose id equals the name of its
+        tool. Return None if no call fits. An id that equals the name of the tool counts as no id.
+        If the history has no reply yet, return the name of the tool.
         """
         if call_id not in (None, tool):
             return call_id

@@ -66,13 +66,13 @@ def lacking(number: int, what: str, before: int) -> str:
 
 def version_of_tip(store: Store, conversation: str, source_id: str | int) -> int:
     """Return the version after the last event with the id ``source_id`` in its source. The View at
-    the returned version shows the branch that ends in the record with this id, even if the source
-    switched to another branch later. ``"7"`` finds the source's ids ``"7"`` and ``7``.
+    this version shows the branch of this event, even if the source switched to another branch
+    later. ``"7"`` finds the source's ids ``"7"`` and ``7``.
 
-    The events of one record, the actions of one response and their observations are one group. If
-    later events of the group directly follow the last event, the version is after these events, so
-    that no call stays open. If a record has both a result and the model's next text, the version is
-    before this record.
+    The events of one record, the actions of one response and their observations are one group. The
+    version is after all events of the group that directly follow the last event, so that no call
+    stays open. If a record has both a result and the model's next text, the version is before this
+    record.
 
     Raises ``InvalidArgument`` if no event has this id, and ``ConversationNotFound``. The function
     reads the events from the last event with this id to the end. For a call or a result, the
@@ -104,8 +104,8 @@ def _is_named(event: Event, source_id: str | int) -> bool:
 
 
 def _after_its_group(store: Store, conversation: str, event: Event) -> int:
-    """Return the version after ``event`` and the directly following events of its group: other
-    events of its record, other calls of its response, and the results of the calls.
+    """Return the version after ``event`` and the directly following events of its group. The group
+    has the events of one record, the calls of one response, and the results of these calls.
 
     Only whole records count. Between two records of the group, there may only be bookkeeping.
     """

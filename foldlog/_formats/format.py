@@ -44,7 +44,7 @@ class UnusableFormat(EventStoreError, TypeError):
 class RecordDecoder(ABC):
     """Turns the records of one history into events, one record after another.
 
-    A decoder reads one history from the first record on, so it may remember facts for later
+    A decoder reads one history from the first record on. The decoder may remember facts for later
     records, such as the ids of calls. A decoder never looks ahead: the events of a record depend
     only on this record and the records before it. Equal records must always give equal events,
     because a grown source is decoded again and only the new events are stored. ``next_id`` is the
@@ -78,8 +78,8 @@ class RecordEncoder(ABC):
     """Writes records for the events of one history that were not imported.
 
     The records of imported events are written unchanged, and ``follow`` is called with each of
-    these records. If a redaction deleted a part of an event's record, the encoder writes a new
-    record of the event with the id from the source.
+    these records. If a redaction deleted a part of a record, the encoder writes a new record with
+    the id from the source.
     """
 
     rules: Any
@@ -132,11 +132,11 @@ class Options:
     does not use.
 
     ``as_history``  whether the records are the agent's history, not a stream with other events
-                    (OpenHands V0)
-    ``prefix``      the text before the names of conversations, also in links to conversations
+                    (OpenHands V0).
+    ``prefix``      the text before the names of conversations, also in links to conversations.
     ``findings``    the list to which a decoder adds problems of records that the decoder could
-                    still read
-    ``format``      the format of the records; ``Format.reader`` sets this field
+                    still read.
+    ``format``      the format of the records; ``Format.reader`` sets this field.
     """
 
     as_history: bool = False
@@ -148,10 +148,10 @@ class Options:
 class Contained(NamedTuple):
     """One history in a file or folder.
 
-    ``name``     the name of the history in the file or folder, or None
-    ``others``   other files that are read for the history
+    ``name``     the name of the history in the file or folder, or None.
+    ``others``   other files that are read for the history.
     ``title``    the present title of the history, if the program stores the title outside of the
-                 records
+                 records.
     """
 
     name: str | None
@@ -161,8 +161,8 @@ class Contained(NamedTuple):
 
 
 class FileReader(ABC):
-    """Reads files that are not a sequence of JSON values, such as a database, Markdown, an archive,
-    or a folder with parts of records.
+    """Reads files that are not a sequence of JSON values: databases, Markdown, archives, and
+    folders with parts of records.
 
     A reader must not change or lock a file of another program: open SQLite read-only and immutable.
     """
@@ -190,72 +190,72 @@ class Format:
 
     ``name``          the name in ``--format`` and in ``origin.format``. The name never changes,
                       because it is stored. A name has no white space, does not begin with ``-``,
-                      and is not ``auto``
+                      and is not ``auto``.
 
     These attributes recognize the format:
 
     ``matches``       whether a JSON value is a record of this format and of no other format, by
-                      more than one field: see ``detection.py``
+                      more than one field: see ``detection.py``.
     ``refuses``       whether a JSON value comes from another program with similar records. A
-                      history with such a record has no format unless the user names a format
+                      history with such a record has no format unless the user names a format.
     ``looks_like``    the name of a second format. A record that matches both formats counts for
                       this format, if the history has a record that matches only this format, and no
-                      ``own`` record of the second format
+                      ``own`` record of the second format.
     ``own``           whether a matching record is of this format even if another format
-                      ``looks_like`` this format
+                      ``looks_like`` this format.
     ``files``         the reader of the format's files, if these files are not a sequence of JSON
-                      values
+                      values.
     ``kept_in``       where the format's program stores histories, for ``foldlog import --from``:
-                      folders and files, with ``~`` and variables of the environment as in a shell
+                      folders and files, with ``~`` and variables of the environment as in a shell.
 
     These attributes count records without making events:
 
     ``skeleton``      the fields of a record for lists and figures. A redaction does not delete
-                      these fields. If ``skeleton`` is None, the events of ``decoder`` are counted
-    ``conversation``  the name of the conversation in the first records, or None
+                      these fields. If ``skeleton`` is None, the events of ``decoder`` are counted.
+    ``conversation``  the name of the conversation in the first records, or None.
     ``where``         the fields of a record that say where the record was written: ``cwd``,
                       ``branch``, ``model``. If the format has a skeleton, the skeleton reads these
-                      fields instead
-    ``marks_errors``  whether records of the format's program mark failed calls
+                      fields instead.
+    ``marks_errors``  whether records of the format's program mark failed calls.
 
     These attributes read records:
 
     ``decoder``       the decoder of a history. A record becomes at least one event, an
                       ``Annotation`` if no model reads the record. Compactions become condensations.
-                      Branches become retractions. The store keeps the record itself
+                      Branches become retractions. The store keeps the record itself.
     ``accepts``       whether a JSON value can be a record when the user names this format. The
-                      decoder refuses other values
-    ``expected``      a description of a record, for the error about a refused value
+                      decoder refuses other values.
+    ``expected``      a description of a record, for the error about a refused value.
     ``source_id``     the id of a record in its source, or None. The id becomes the ``origin.id`` of
-                      the first event of the record
+                      the first event of the record.
     ``time``          the time of a record, as ``read_time`` returns the time. If no record of the
                       format has a time, ``time`` is None. Then an imported event has no time, and a
-                      live event has the time of its recording
+                      live event has the time of its recording.
     ``beside``        reads the object that holds the records. The arguments are the object, and the
                       first 50 records with the last record. The function returns further records,
                       and the usage of models: per call with the id of its ``reply``, or as a sum
-                      over the whole run
-    ``recorded_usage``    how events of the format record the calls of models
+                      over the whole run.
+    ``recorded_usage``    how events of the format record the calls of models.
     ``says_again``    whether a record of a compaction also has the events that stay in the prompt.
-                      These events are copies, and come before the condensation
+                      These events are copies, and come before the condensation.
     ``repeats``       whether each record contains all earlier messages, like a request to a model.
-                      After a redaction, no later record of a source in this format is imported
-    ``note``          a sentence about every history of this format. An import prints the sentence
+                      After a redaction, no later record of a source in this format is imported.
+    ``note``          a sentence about every history of this format. An import prints the sentence.
 
     These attributes write records of events. An imported record is exported unchanged:
 
     ``encoder``       the writer of events that were not imported, or whose record was redacted. An
                       adapter sends events with this writer. If ``lacks`` is set, an export can
-                      write any history with this writer
+                      write any history with this writer.
     ``lacks``         the kinds of events that the format cannot hold, by the nouns of
                       ``export_notes``. If ``lacks`` is None, an export in this format needs a
                       history that was imported from this format, and notes the events that were
-                      appended after the import
-    ``dialect``       the dialect of ``View.to_messages`` whose messages are records of this format
+                      appended after the import.
+    ``dialect``       the dialect of ``View.to_messages`` whose messages are records of this format.
     ``document``      returns the content of a file with the given records, as a text or a JSON
-                      value. If ``document`` is None, the file has a line for each record
+                      value. If ``document`` is None, the file has a line for each record.
     ``parts``         the keys that lead to a list in a record of several events. The list has one
-                      part per event. After a redaction, the remaining parts become one record
+                      part per event. After a redaction, the remaining parts become one record.
     """
 
     name: str
@@ -297,11 +297,11 @@ class Format:
 class Recognize(NamedTuple):
     """Functions that recognize the histories of one format, or of any format.
 
-    ``format_of``    returns the format of a history by its first records, or None
+    ``format_of``    returns the format of a history by its first records, or None.
     ``reader_of``    returns the format whose ``files`` reads a file or folder, or None. The second
-                     argument has the first bytes of the file
+                     argument has the first bytes of the file.
     ``nothing``      returns a message for a file without a history. The argument has the first
-                     records of the file
+                     records of the file.
     """
 
     format_of: Callable[[Iterable[Any]], Format | None]

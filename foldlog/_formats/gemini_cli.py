@@ -21,9 +21,9 @@ message, follow the Retraction. The View at every version is the prompt that Gem
 If the new message equals the old message, the record makes no event.
 
 A resumed chat begins with a second record of the session. Gemini CLI then sets the messages twice:
-first to its context alone, and next to all messages, with new times and in another form. A message
-with an equal content stays. A context with a new text replaces the earlier context, like a system
-prompt.
+first to its context alone, and next to all messages. The messages have new times and another form,
+but a message with an equal content stays. A context with a new text replaces the earlier context,
+like a system prompt.
 """
 
 from __future__ import annotations
@@ -367,10 +367,10 @@ class GeminiDecoder(FollowingDecoder):
         )
 
     def _count_same(self, messages: Sequence[_Part]) -> tuple[int, int]:
-        """Compare the beginning of ``messages`` with the current messages. Return how many current
-        messages are repeated, and how many of ``messages`` repeat current messages.
-
-        The two numbers may differ, because results may be in separate messages.
+        """Compare the beginning of ``messages`` with the current messages. Return two numbers. The
+        first number counts the current messages that ``messages`` repeat. The second number counts
+        the repeating messages in ``messages``. The two numbers may differ, because results may be
+        in separate messages.
         """
         index = 0
         known_results: dict[Any, Content] = {}

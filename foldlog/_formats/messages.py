@@ -177,8 +177,8 @@ def spoken(role: str, content: Content) -> Event:
 
 class MessageReader:
     """Reads messages for an import. The reader never raises an error: it reads malformed values as
-    far as possible. A block that only Anthropic's server knows is not sent back to this server,
-    because in an import the block may come from another program.
+    far as possible. In an import, a block of an unknown type may come from any program. The reader
+    therefore never sends the block back to Anthropic's server.
     """
 
     of_replies = False
@@ -188,8 +188,8 @@ class MessageReader:
     """
 
     def refuse(self, problem: str) -> None:
-        """Handle a malformed value. A subclass may raise an error here. If no error is raised, the
-        JSON text replaces the malformed value.
+        """Handle a malformed value. A subclass may raise an error in ``refuse``. If no error is
+        raised, the JSON text replaces the malformed value.
         """
 
     def arguments(self, arguments: Part | str | None) -> Part | str | None:

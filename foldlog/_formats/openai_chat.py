@@ -12,8 +12,8 @@ The messages, and the events that they become:
 
 A message with an unknown role is not read, because its author is unknown. A call without an id gets
 the name of its tool as its id. A result without an id answers the first open call of its tool in
-the newest reply. If several calls have one id, a result answers the first open call with this id in
-the newest reply that has this id.
+the newest reply. If several replies have calls with the id of a result, the newest reply counts. In
+a reply, the first open call with this id counts.
 
 A message may have a time. An assistant's message may have ``model``, ``usage`` and ``cost``.
 mini-SWE-agent writes ``cost``, the whole response, and the exit code of a command into ``extra``.
@@ -113,7 +113,7 @@ _PARTS = frozenset(
 
 
 def parts_of_others(record: Any) -> list[str]:
-    """Return the types of parts in a message that chat messages never have, such as the calls of
+    """Return the types of a message's parts that chat messages never have, such as the calls of
     other programs.
     """
     if not _has_role(record) or is_message_of_anthropic(record):

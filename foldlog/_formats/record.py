@@ -19,7 +19,7 @@ INCOMPLETE = "incomplete"
 """The attribute whose text says which records of an imported source could not be read."""
 UNREAD = "unread records"
 """The document about unreadable records. A row of the document has the number of readable records
-before the unreadable record, and the id of the event after the unreadable record.
+before an unreadable record, and the id of the event after it.
 """
 
 _encode = msgspec.json.Encoder().encode
@@ -33,8 +33,8 @@ class NotAnEvent(EventStoreError, ValueError):
 
 class ImportFinding(NamedTuple):
     """A part of a source that could not be imported: its ``place``, and the ``problem``. For an
-    unreadable record, ``before`` has the number of readable records before this record, and the id
-    of the event after this record.
+    unreadable record, ``before`` has the number of readable records before it, and the id of the
+    event after it.
     """
 
     place: str
@@ -49,10 +49,10 @@ class Located(NamedTuple):
     """A JSON value with its place, or the problem at this place.
 
     ``source``   the file that has the value on a ``line``. If there is no line, ``source`` is a
-                 text that describes the place
-    ``value``    the value. If there is a problem, the readable part of the value
+                 text that describes the place.
+    ``value``    the value. If there is a problem, the readable part of the value.
     ``text``     the bytes of the value at ``offset`` in the file, or in the text of its document.
-                 Empty if the bytes are unknown
+                 Empty if the bytes are unknown.
     """
 
     line: int
@@ -172,8 +172,8 @@ are times in 1973. In seconds, ``_MILLISECONDS_LEAST`` would be a time in the ye
 _NO_TIMES = datetime.fromtimestamp(0, UTC), datetime(1970, 1, 1)
 """Programs write one of these times, with or without a zone, for a missing time."""
 SourceTime = tuple[datetime | None, str | None]
-"""The time of a record in the form of an event: a timestamp if the source names the zone of the
-time, or else the text for ``origin.time``.
+"""The time of a record in the form of an event. The first value is the time, if the source names
+its zone. The second value is the text for ``origin.time``, if the source names no zone.
 """
 
 
@@ -218,10 +218,10 @@ def usage_meta(
     cost: Any = None,
     **others: Any,
 ) -> dict[str, Any]:
-    """Return the ``meta`` of a response with its usage, its ``cost`` in US dollars, and the filled
-    fields ``model``, ``reply`` and ``calls`` of ``others``. Return an empty dict for a response
-    without tokens and without a cost. If a program writes the cost 0 for a model without a price,
-    the caller must leave out the cost.
+    """Return the ``meta`` of a response: its usage, its ``cost`` in US dollars, and ``model``,
+    ``reply`` and ``calls`` from ``others``. Return an empty dict for a response without tokens and
+    without a cost. If a program writes the cost 0 for a model without a price, the caller must
+    leave out the cost.
 
     ``counts`` are the tokens: see ``usage_of``. ``named`` maps foldlog's name of a count to the
     name in the source, or to several names whose counts are added up.

@@ -91,9 +91,9 @@ class FollowingDecoder(RecordDecoder):
     repeat: ClassVar[Literal["records", "logs", "events"]] = "records"
     """Which repetitions make no events:
 
-    ``records``  a repeated record with its own id, and a repetition of the whole log
-    ``logs``     only a repetition of the whole log
-    ``events``   no repetition; an equal record makes its events again
+    ``records``  a repeated record with its own id, and a repetition of the whole log.
+    ``logs``     only a repetition of the whole log.
+    ``events``   no repetition; an equal record makes its events again.
     """
 
     has_own_ids: ClassVar[bool] = False
@@ -175,11 +175,11 @@ class RecordEvents:
     """Collects the events of a record while it is read, and the text and thinking for the next
     event.
 
-    ``shown``     whether the next events are shown
-    ``tag``       the tag of the next events: see ``FollowingDecoder``
-    ``response``  the model's response to which the next calls belong
-    ``parts``     the parts of text for the next call or message
-    ``thinking``  the thinking for the next call or message
+    ``shown``     whether the next events are shown.
+    ``tag``       the tag of the next events: see ``FollowingDecoder``.
+    ``response``  the model's response to which the next calls belong.
+    ``parts``     the parts of text for the next call or message.
+    ``thinking``  the thinking for the next call or message.
     """
 
     def __init__(

@@ -24,9 +24,9 @@ class Repeats:
     """Recognizes records that repeat an earlier record.
 
     An equal record with its own id is a repetition. In a log with times, a repetition also begins
-    with a record that equals the first record, and with a record that is older than the newest
-    record and equals an earlier record. A repetition goes on as long as the records come in their
-    earlier order.
+    with a record that equals the first record. An equal record that is older than the newest record
+    begins a repetition too. A repetition goes on as long as the records come in their earlier
+    order.
 
     A record takes about 100 bytes of memory.
     """

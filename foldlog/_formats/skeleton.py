@@ -39,33 +39,33 @@ class SourceState(Struct):
     """The counts of a source, made without making its events. The counts are stored with the
     source, and continued when the source grows.
 
-    ``conversation``  the name of the conversation in the records
-    ``parent``        the session that started this session
-    ``title``         the title that the program gave to the session
-    ``asked``         the first request of a user
-    ``said``          the first text of a user, for a source without a request
-    ``first_at``      the earliest time in the records
-    ``last_at``       the latest time in the records
-    ``longest_wait_s``  the longest time, in seconds, before a record of a model or a tool
-    ``reached``       the time of the last record
-    ``kinds``         the number of parts by kind
-    ``days``          the number of records by day
-    ``tools``         the number of calls by tool
-    ``tool_errors``   the number of failed calls by tool
-    ``waiting``       the tools of calls without a result, by the ids of the calls
-    ``last``          the kind of the last part: see ``Counts.state``
-    ``first_error``   the beginning of the first error
-    ``replies``       the usage of the replies of models
-    ``where``         the folder (``cwd``), the ``branch`` and the ``model`` of the program
-    ``extra``         fields that only the format uses
-    ``records``       how many records are counted
+    ``conversation``  the name of the conversation in the records.
+    ``parent``        the session that started this session.
+    ``title``         the title that the program gave to the session.
+    ``asked``         the first request of a user.
+    ``said``          the first text of a user, for a source without a request.
+    ``first_at``      the earliest time in the records.
+    ``last_at``       the latest time in the records.
+    ``longest_wait_s``  the longest time, in seconds, before a record of a model or a tool.
+    ``reached``       the time of the last record.
+    ``kinds``         the number of parts by kind.
+    ``days``          the number of records by day.
+    ``tools``         the number of calls by tool.
+    ``tool_errors``   the number of failed calls by tool.
+    ``waiting``       the tools of calls without a result, by the ids of the calls.
+    ``last``          the kind of the last part: see ``Counts.state``.
+    ``first_error``   the beginning of the first error.
+    ``replies``       the usage of the replies of models.
+    ``where``         the folder (``cwd``), the ``branch`` and the ``model`` of the program.
+    ``extra``         fields that only the format uses.
+    ``records``       how many records are counted.
 
     Fields for ``Seen``, the class that recognizes repeated records:
 
-    ``newest``        the latest time of a record
+    ``newest``        the latest time of a record.
     ``again``         the place after the earlier record that the last record repeats, or 0 if the
-                      last record was new
-    ``is_timed``      whether the first record has a time, and so every record has a time
+                      last record was new.
+    ``is_timed``      whether the first record has a time, and so every record has a time.
     """
 
     conversation: str | None = None
@@ -195,8 +195,8 @@ class Skeleton(ABC):
     """Reads the skeletons of one source, one record after another, and counts the records in
     ``state``.
 
-    A format defines the Struct of its records (``record``), how a record counts (``count``) and
-    which fields of a record are texts (``blank``).
+    A format defines the Struct of its records in ``record``. ``count`` defines how a record counts.
+    ``blank`` defines which fields of a record are texts.
     """
 
     record: ClassVar[type[Struct]]

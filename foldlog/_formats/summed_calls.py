@@ -149,11 +149,11 @@ class CountedReplies(Struct):
     """The stored usage of the replies of models in a source.
 
     ``open``         the time, model and tokens of the last replies. An open reply may get further
-                     lines
-    ``calls``        the sums of all complete replies
-    ``hashes``       eight bytes for each complete reply, to recognize the reply in other sources
-    ``last_prompt``  the tokens of the last prompt
-    ``context``      the tokens of all prompts
+                     lines.
+    ``calls``        the sums of all complete replies.
+    ``hashes``       eight bytes for each complete reply, to recognize the reply in other sources.
+    ``last_prompt``  the tokens of the last prompt.
+    ``context``      the tokens of all prompts.
     """
 
     open: dict[str, tuple[str | None, str, dict[str, int]]] = {}

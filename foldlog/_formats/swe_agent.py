@@ -1,8 +1,7 @@
 """The history of SWE-agent: chat messages with the agent's name, its thought and its action.
 
-A ``.traj`` file has the messages that the model saw in ``history``, the steps with the state of the
-shell in ``trajectory``, and the usage of the whole run in ``info``. The records are the items of
-``history``.
+A ``.traj`` file has the messages of the model in ``history``, the steps in ``trajectory``, and the
+usage of the whole run in ``info``. The records are the items of ``history``.
 
 A message becomes the events that ``openai_chat`` makes. These fields have a special meaning:
 

@@ -41,13 +41,13 @@ class Exports(FileReader):
     """Reads files with an array of conversations, with a single conversation, or with a
     conversation on each line.
 
-    ``begins``  sets of keys: a file begins with the keys of one of these sets
-    ``named``   keys of a conversation: the first key with a text has the conversation's name
-    ``held``    the key of the array with the messages
-    ``id``      the key of a message's id
-    ``title``   the key of the title
-    ``newest``  the key of the id of the newest shown message
-    ``about``   the fields that a record of the conversation has besides its name and ``newest``
+    ``begins``  sets of keys: a file begins with the keys of one of these sets.
+    ``named``   keys of a conversation: the first key with a text has the conversation's name.
+    ``held``    the key of the array with the messages.
+    ``id``      the key of a message's id.
+    ``title``   the key of the title.
+    ``newest``  the key of the id of the newest shown message.
+    ``about``   the fields that a record of the conversation has besides its name and ``newest``.
     """
 
     begins: Sequence[frozenset[bytes]]
@@ -208,11 +208,11 @@ class TreeDecoder(FollowingDecoder):
 class TreeFormat(Format):
     """A format of exports of chats.
 
-    ``is_about``   whether a record describes the conversation, and is not a message
-    ``id``         the key of a message with its own id
-    ``parent``     the key of a message with the id of its parent
-    ``title``      the key of a conversation with its title
-    ``newest``     the key of a conversation with the id of the newest shown message
+    ``is_about``   whether a record describes the conversation, and is not a message.
+    ``id``         the key of a message with its own id.
+    ``parent``     the key of a message with the id of its parent.
+    ``title``      the key of a conversation with its title.
+    ``newest``     the key of a conversation with the id of the newest shown message.
     """
 
     is_about: Callable[[Any], bool]

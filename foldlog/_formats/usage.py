@@ -27,16 +27,16 @@ OF_CONDENSER = "condenser"
 class ModelCall(NamedTuple):
     """One or more calls of a model.
 
-    ``at``            the time of the calls; a time without a zone counts as UTC
-    ``usage``         the recorded tokens: see ``usage_of``
-    ``cost``          the recorded cost in US dollars, or None if no cost is recorded
+    ``at``            the time of the calls; a time without a zone counts as UTC.
+    ``usage``         the recorded tokens: see ``usage_of``.
+    ``cost``          the recorded cost in US dollars, or None if no cost is recorded.
     ``calls``         the number of calls, or 0 if the source records only the sum of an unknown
-                      number of calls
-    ``reply``         the id of the reply, if other histories may contain copies of the reply
-    ``by_condenser``  whether a condenser made the calls, and not the agent
+                      number of calls.
+    ``reply``         the id of the reply, if other histories may contain copies of the reply.
+    ``by_condenser``  whether a condenser made the calls, and not the agent.
     ``event_id``      the event that records the calls, or -1 if the source records the calls
-                      outside of its events
-    ``is_total``      whether the source adds up all calls of the run
+                      outside of its events.
+    ``is_total``      whether the source adds up all calls of the run.
     """
 
     at: datetime | None
@@ -54,9 +54,9 @@ class ModelCall(NamedTuple):
 class RecordedUsage:
     """How the events of a format record the calls of models.
 
-    ``calls``      returns the calls in events. None if each reply has its own usage in ``meta``
+    ``calls``      returns the calls in events. None if each reply has its own usage in ``meta``.
     ``is_copied``  whether the format's program forks a history by copying replies under new ids.
-                   The time, tokens and cost of a copied reply stay the same
+                   The time, tokens and cost of a copied reply stay the same.
     """
 
     calls: Callable[[Iterable[Event]], Iterator[ModelCall]] | None = None
@@ -226,9 +226,9 @@ def at_total(call: ModelCall, total: Mapping[str, Any]) -> ModelCall:
 class Accumulated:
     """Computes single calls from the tokens and cost that a program adds up.
 
-    If the sum falls a little, a part of the sum was lost at a restart of the agent, and the tokens
-    of the calls since the restart are unknown. If the sum falls below half, the program began again
-    at 0. If a call records its ``own`` usage, the call has at least these tokens.
+    A small fall of the sum means that a restart of the agent lost a part of the sum. The tokens of
+    the calls since the restart are unknown. If the sum falls below half, the program began again at
+    0. If a call records its ``own`` usage, the call has at least these tokens.
     """
 
     def __init__(self) -> None:

@@ -31,7 +31,7 @@ def because(
     events``. The text is safe to print. The text is empty if no reason is recorded.
 
     ``requests`` are the requests that the condensation answers: see ``requests_before``. With
-    ``brief``, the text has no figures and no words of a request, so all reasons of one kind have an
+    ``brief``, the text has no figures and no words of a request. Reasons of one kind then have an
     equal text.
     """
     # imported here, because the help of a command needs no condenser

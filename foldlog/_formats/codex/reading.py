@@ -42,8 +42,8 @@ _REPEATS = {
     "agent_message": ("message",),
     "agent_reasoning": ("text",),
 }
-"""Fields of bookkeeping that repeat other records. The stored record has these fields, and its
-event does not have them.
+"""Fields of bookkeeping that repeat other records. Only the stored record has these fields, and not
+its event.
 """
 _INSTRUCTIONS = {
     "session_meta": ("base_instructions", "instructions"),
@@ -190,11 +190,11 @@ class CodexDecoder(FollowingDecoder):
             )
 
     def _roll_back(self, read: RecordEvents, turns: int) -> None:
-        """Retract the last turns. A turn begins with a message of the user.
+        """Retract the last turns. A turn begins with a message of the user. A condensation forgets
+        the turns if no retraction is possible.
 
-        A condensation forgets the turns if no retraction is possible. A retraction cannot return to
-        a version before the newest compaction, before a line that names the session again, or
-        before events that did not come from the rollout.
+        A retraction cannot return to a version before the newest compaction, or before a line that
+        names the session again. It also cannot take back events that did not come from the rollout.
         """
         members = self.shown.all()
         begins = [place for place, (_, known) in enumerate(members) if known.role == _TURN][-turns:]

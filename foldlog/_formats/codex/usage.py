@@ -27,9 +27,9 @@ def calls_of_events(events: Iterable[Event]) -> Iterator[ModelCall]:
     names the model.
 
     An edited log repeats calls with their totals. A forked log begins with its own
-    ``session_meta``. The next lines of a forked log are copies of all lines of the parent log with
-    new times, including the ``session_meta`` of the parent. Copied calls therefore have equal
-    totals in both logs.
+    ``session_meta``, followed by copies of all lines of the parent log with new times. The copies
+    include the ``session_meta`` of the parent. Copied calls therefore have equal totals in both
+    logs.
     """
     model = UNNAMED
     seen = inner(None)

@@ -8,8 +8,8 @@
                 files and folders below it, also behind links
 
 A container is an object with records and further fields (metrics, a task, a patch). An import reads
-only some of the further fields: the name of the history, its active branch, and the fields for
-``Format.beside``, such as an answer and the usage of models.
+the name of the history and its active branch from the further fields. ``Format.beside`` reads an
+answer and the usage of models from the further fields.
 """
 
 from __future__ import annotations

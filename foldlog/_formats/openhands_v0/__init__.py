@@ -70,9 +70,8 @@ _NAMES = frozenset(
     )
 )
 _KEYS_OF_ACTIONS = frozenset(("args", "thought", "wait_for_response"))
-"""Every action has at least one of these keys. In the oldest files the arguments of an action are
-keys of the action itself, and an action has ``thought`` or ``wait_for_response`` instead of
-``args``.
+"""Every action has at least one of these keys. In the oldest files an action has its arguments as
+keys of the action itself, and ``thought`` or ``wait_for_response`` instead of ``args``.
 """
 
 

@@ -1,9 +1,9 @@
 """Rebuild the texts that the agent of OpenHands V0 sent to its model. The text in a record may
 differ from the text that the model got.
 
-The model gets the action of a tool as the call that the model itself wrote. ``tool_call_metadata``
-has the call of the model. The model also gets the user's actions and their results, inside texts of
-V0. A model that continues an imported history therefore reads the texts that V0's model read.
+V0 sent the action of a tool in the words of the model, from ``tool_call_metadata``. V0 also sent
+the user's actions and their results, inside texts of V0. A model that continues an imported history
+therefore reads the texts that V0's model read.
 
 V0 recalled knowledge about the workspace, and knowledge that a word of the user triggered. Recalled
 knowledge becomes one text. This text has the content of V0's text in other words.

@@ -156,8 +156,7 @@ class OpenHandsV1Decoder(FollowingDecoder):
 
     def _go_to(self, read: RecordEvents, place: _Place | None) -> None:
         """Add the retraction to ``place``, if ``place`` is on another branch. If a condensation is
-        requested only on the old branch, also add a condensation that declines the request, because
-        the request would stay open on the new branch.
+        requested only on the old branch, also add a condensation that declines the request.
         """
         if place is self._newest:
             return

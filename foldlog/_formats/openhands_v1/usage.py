@@ -18,8 +18,8 @@ from foldlog.eventstore import Annotation, Event
 
 
 def calls_of_events(events: Iterable[Event]) -> Iterator[ModelCall]:
-    """Yield a call for each difference between two ``stats`` of the state. The ``stats`` accumulate
-    separately for each use of a model.
+    """Yield a call for each rise of the ``stats``. The ``stats`` accumulate separately for each use
+    of a model.
     """
     counters: dict[str, Accumulated] = defaultdict(Accumulated)
     for event in events:

@@ -159,9 +159,7 @@ class _Decoder(FollowingDecoder):
     def _follow_prompt(
         self, read: RecordEvents, prompt: list[dict[str, Any]], because: Cause | None
     ) -> None:
-        """Change the View so that it shows the messages of ``prompt``. New messages get
-        new events.
-        """
+        """Change the View to the messages of ``prompt``. New messages get new events."""
         prompt = effective(prompt)
         sent_before = self.sent
         gists_before = [sent_message.gist for sent_message in sent_before]

@@ -1,8 +1,8 @@
 """Convert spans of Phoenix, Langfuse and OpenTelemetry's console exporter into requests to a
 collector.
 
-If the conventions have no attribute for a field, the field becomes an attribute with the name of
-its program, so that the conversion loses no field.
+The conversion loses no field: a field without an attribute in the conventions becomes an attribute
+with the name of its program.
 """
 
 from __future__ import annotations

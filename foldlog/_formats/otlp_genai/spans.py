@@ -56,12 +56,12 @@ def span_of(record: Any) -> dict[str, Any] | None:
 class TracedSpan:
     """The span of a record.
 
-    ``began``    when the span began, in nanoseconds
-    ``ended``    when the span ended, in nanoseconds
+    ``began``    when the span began, in nanoseconds.
+    ``ended``    when the span ended, in nanoseconds.
     ``place``    the time by which spans are sorted: the beginning of the span. The place of an
-                 agent's span is its end, so that the span comes after the spans below the agent
-    ``is_ours``  whether the span has attributes of models
-    ``text``     the line that is the record, if the record is a line
+                 agent's span is its end, so that the span comes after the spans below the agent.
+    ``is_ours``  whether the span has attributes of models.
+    ``text``     the line that is the record, if the record is a line.
     """
 
     def __init__(self, record: Any, text: bytes = b"") -> None:
@@ -345,8 +345,8 @@ class Trace:
         return path
 
     def history_of(self, span: str) -> str:
-        """Return the conversation of a span. If another agent called the span's agent in the same
-        conversation, the name of the conversation ends with the id of the inner agent.
+        """Return the conversation of a span. If another agent of the conversation called the span's
+        agent, the name ends with the id of the called agent.
         """
         path = self.upwards(span)
         agents = [index for index, span_id in enumerate(path) if span_id in self._agents]
