@@ -1,5 +1,5 @@
-"""The interface of condensers. A condenser reads a View. Then the condenser returns the View that
-the agent uses next, or a condensation to append.
+"""The interface of condensers. A condenser reads a View. A condenser then returns the View that the
+agent uses next, or a condensation to append.
 
 The method ``step`` of a condenser is the functional core: it returns a ``Step`` and never changes
 the View. The method ``condense`` calls ``step`` and leaves out the reports. A condenser uses models
@@ -208,9 +208,7 @@ class AgentModel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Overrun:
-    """The token counts of a prompt that has more tokens than ``limit``. ``sums`` are the counts
-    that ``counter.token_sums`` returned for the prompt.
-    """
+    """The token counts of a prompt that has more tokens than ``limit``."""
 
     sums: Sequence[int]
     limit: int
@@ -272,15 +270,12 @@ define these methods with the View as their only argument.
 def model_is_optional(
     method: Callable[[_Self, View, AgentModel | None], _Result],
 ) -> Callable[Concatenate[_Self, View, ...], _Result]:
-    """Let a strategy define the decorated method with or without the argument ``agent_llm``. Type
-    checkers accept a definition without the argument. The callers always pass the argument.
-    """
+    """Let a strategy define the decorated method with or without the argument ``agent_llm``."""
     _WITH_OPTIONAL_MODEL.add(method.__name__)
     return method
 
 
-def _taking_a_model(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method that accepts the agent's model, also if ``method`` accepts only a View."""
+def _accept_model(method: Callable[..., Any]) -> Callable[..., Any]:
     if not inspect.isfunction(method) or len(inspect.signature(method).parameters) != 2:
         return method
 
@@ -317,7 +312,7 @@ class Condenser:
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         for name in vars(cls).keys() & _WITH_OPTIONAL_MODEL:
-            setattr(cls, name, _taking_a_model(vars(cls)[name]))
+            setattr(cls, name, _accept_model(vars(cls)[name]))
 
     @classmethod
     def register_config(cls, config_type: builtins.type[BaseModel]) -> None:
@@ -495,11 +490,11 @@ def stepped(condenser: Condenser, view: View, agent_llm: AgentModel | None) -> S
     """Return the step of a condenser, with the condenser's metadata as a report.
 
     If the condenser returns a View with other events without reporting a rule, the step gets a
-    report with the rule ``None``. Without a rule, foldlog cannot make the same View again. The
-    condensation of the step never forgets an event that ``view`` must keep. If the condensation
-    then forgets no event, the step returns the View unchanged. Raises ``NoCondensationAvailable``
-    if the condensation cannot wait. Raises ``TypeError`` if the condenser returned neither a
-    condensation nor a View that was made from ``view``.
+    report with the rule ``None``. Without a rule, foldlog cannot make the View of a condenser
+    again. The condensation of the step never forgets an event that ``view`` must keep. If the
+    condensation then forgets no event, the step returns the View unchanged. Raises
+    ``NoCondensationAvailable`` if the condensation cannot wait. Raises ``TypeError`` if the
+    condenser returned neither a condensation nor a View that was made from ``view``.
     """
     condenser.take_metadata()  # The metadata may come from an earlier step that failed.
     try:

@@ -27,9 +27,7 @@ was empty, cut off or malformed.
 """
 
 OUT_OF_REACH: frozenset[Failure] = frozenset({"timeout", "rate_limited", "rejected", "unavailable"})
-"""The failures that do not depend on the prompt. After such a failure, the model would not answer a
-different prompt either.
-"""
+"""The failures after which the model would not answer a different prompt either."""
 
 
 class CondenserError(EventStoreError):
@@ -63,9 +61,9 @@ class NoCondensationAvailable(CondenserError):
 class ModelCallFailed(CondenserError):
     """The model gave no usable answer, after all retries that its configuration allows.
 
-    ``report`` contains the model, the failure and the problem. Its ``metrics`` contain the
+    ``report`` contains the model, the failure and the problem. ``report["metrics"]`` contains the
     attempts, the latency, the usage and the cost. ``reports`` contains the report on this call and
-    the reports on earlier calls of the same step.
+    the reports on earlier calls of the step.
     """
 
     def __init__(

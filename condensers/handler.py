@@ -69,7 +69,7 @@ class CondenseHandler:
     same time.
 
     The View must fit into the input limit of ``agent_llm``. Without ``agent_llm``, the handler
-    counts events. It estimates tokens if the condenser has a token limit.
+    counts events. If the condenser has a token limit, the handler also estimates tokens.
     """
 
     def __init__(
@@ -85,16 +85,16 @@ class CondenseHandler:
         )
 
     def with_agent(self, agent_llm: AgentModel) -> CondenseHandler:
-        """Return a handler for another model of the agent. Both handlers share their notes on a
-        conversation: see ``Remembered``.
+        """Return a handler for another model of the agent. The new handler shares the notes of this
+        handler on a conversation: see ``Remembered``.
         """
         handler = CondenseHandler(self._store, self._views, self._unbound_condenser, agent_llm)
         handler._remembered = self._remembered
         return handler
 
     def reading(self, store: Store, views: Views) -> CondenseHandler:
-        """Return a handler that uses another store and its views. Both handlers share their notes
-        on a conversation: see ``Remembered``.
+        """Return a handler that uses another store and its views. The new handler shares the notes
+        of this handler on a conversation: see ``Remembered``.
         """
         handler = copy(self)
         handler._store = store
@@ -114,7 +114,7 @@ class CondenseHandler:
         Raises ``NoCondensationAvailable`` if a condensation is required and impossible. Before it
         raises this error, the handler appends a condensation with the outcome ``declined``. The
         declined condensation closes the request, so the next step can go on. If the prompt is still
-        too long after a declined condensation, the next step raises the error again. Such a step
+        too long after a declined condensation, the next step raises the error again. It then
         appends only reports on calls that cost something. Raises the errors of the store, too.
         ``generation`` is an argument of ``Store.append``. When the method returns, the appended
         events are on disk. Cost: a step reads the View and runs the condenser.
@@ -146,7 +146,7 @@ class CondenseHandler:
             except NoCondensationAvailable as error:
                 tell_of_failures(conversation, self._condenser.type, error.reports)
                 error.may_go_on = self._may_go_on(view, error)
-                if self._declined(conversation, append, view, error):
+                if self._append_declined(conversation, append, view, error):
                     raise
                 continue
             finally:
@@ -201,8 +201,7 @@ class CondenseHandler:
     def _append(
         self, conversation: str, append: Append, view: View, action: CondensationAction
     ) -> CondensationAction:
-        """Append the condensation and return it as the store recorded it. Raises
-        ``NoCondensationAvailable`` if the condensation is no longer valid.
+        """Raise ``NoCondensationAvailable`` if the condensation is no longer valid.
 
         The transaction of the append looks for redactions and for the few events that came after
         the condenser made its plan.
@@ -269,7 +268,7 @@ class CondenseHandler:
         action: CondensationAction,
         seconds: float,
     ) -> None:
-        """Token counts that are missing in the condensation's metadata are estimated."""
+        # The metadata of a condensation may lack token counts, which are then estimated.
         if not is_told("foldlog.condensation.made"):
             return
         metadata = plan.metadata
@@ -293,11 +292,11 @@ class CondenseHandler:
             ms=round(seconds * 1_000),
         )
 
-    def _declined(
+    def _append_declined(
         self, conversation: str, append: Append, view: View, error: NoCondensationAvailable
     ) -> bool:
-        """Append that no condensation could be made. Returns False if another writer appended a
-        condensation first, because a second try of the step may then succeed.
+        """Return False if another writer appended a condensation first, because a second try of the
+        step may then succeed.
         """
         newest = _newest(view)
         is_recorded = (
@@ -332,10 +331,8 @@ class CondenseHandler:
         return True
 
     def _may_go_on(self, view: View, error: NoCondensationAvailable) -> bool:
-        """Return whether the agent may go on with the View although its request cannot be
-        fulfilled. The agent may go on if no model failed. If the newest condensation was declined
-        too, the agent must have taken a turn since then. The turn shows that the prompt was not too
-        long.
+        """If the newest condensation was declined too, the agent may go on only if it has taken a
+        turn since then. The turn shows that the prompt was not too long.
         """
         if not view.unhandled_condensation_request or any(
             "failure" in report for report in error.reports
@@ -356,8 +353,8 @@ class CondenseHandler:
         reports: tuple[Report, ...],
         remembered: Remembered,
     ) -> View | None:
-        """Append the reports of a step and return the View. Returns None if another writer appended
-        events before the new rules. The caller must then take the step again.
+        """Return None if another writer appended events before the new rules. The caller must then
+        take the step again.
         """
         rules = list(filter(is_standing, reports))
         outcomes = [report for report in reports if not is_standing(report)]
@@ -368,7 +365,7 @@ class CondenseHandler:
         batches: list[Sequence[Report]] = [outcomes] if outcomes else []
         if not rules and remembered.has_rules(self._store, view):
             batches.insert(0, ())  # An empty annotation ends the former rules.
-        elif rules and self._are_new(conversation, [*map(_rule, rules)], view.version):
+        elif rules and self._must_be_recorded(conversation, [*map(_rule, rules)], view.version):
             batches = [[*outcomes, *rules]]
         if not batches:
             return view
@@ -390,10 +387,7 @@ class CondenseHandler:
         # If the rules changed, a View with the former rules must not be sent: take the step again.
         return view if batches[0] is outcomes else None
 
-    def _are_new(self, conversation: str, rules: Sequence[str], version: int) -> bool:
-        """Return whether ``rules`` must be recorded: they differ from the newest rules in the log,
-        or those rules will soon expire.
-        """
+    def _must_be_recorded(self, conversation: str, rules: Sequence[str], version: int) -> bool:
         recorded_at, recorded = newest_rules(self._store, conversation, version)
         return version - recorded_at > RULES_COUNT_FOR // 2 or rules != [*map(_rule, recorded)]
 
@@ -409,13 +403,13 @@ def _newest(view: View) -> Mapping[str, Any]:
 
 
 def planned_before(action: CondensationAction, view: View, new_events: Sequence[Event]) -> View:
-    """Return ``view`` with ``new_events`` if the plan ``action``, made on ``view``, is still valid.
+    """Raise ``NoCondensationAvailable`` unless the plan ``action``, made on ``view``, is still
+    valid with ``new_events``.
 
-    Raises ``NoCondensationAvailable`` if the plan is no longer valid. A valid plan forgets only
-    events that the new View still shows and that may still be forgotten: see
-    ``selection.without_kept``. The summary of a valid plan still stands before the same event, at a
-    cut point. A retraction makes every plan invalid. A condensation makes a plan invalid if the
-    plan forgets no event, or forgets an event that the new View does not show. Cost: the check
+    A valid plan forgets only events that the new View still shows and that may still be forgotten:
+    see ``selection.without_kept``. The summary of a valid plan still stands before the same event,
+    at a cut point. A retraction makes every plan invalid. A condensation makes a plan invalid if
+    the plan forgets no event, or forgets an event that the new View does not show. Cost: the check
     copies the View and its units.
     """
     newer = view.then(new_events)
@@ -444,8 +438,8 @@ def planned_before(action: CondensationAction, view: View, new_events: Sequence[
 
 
 class Remembered:
-    """A handler's notes on a conversation. Without these notes, a handler would report the same
-    rules in each step, and would ask a failing model in each step.
+    """A handler's notes on a conversation. Without the notes of a handler, each step would report
+    the same rules again and ask a failing model again.
 
     If a model fails and the condensation can wait, the handler asks the model again at the version
     ``ask_again_at``. Each further failure doubles the wait. Several threads may use the notes of a
@@ -460,9 +454,8 @@ class Remembered:
         self.ask_again_at = 0
 
     def has_rules(self, store: Store, view: View) -> bool:
-        """Return whether rules in the log, from any handler, apply at the View's version. Only
-        these rules may have to be ended. Cost: a call reads the events since the last call. It
-        reads nothing if the View shows all these events.
+        """Cost: a call reads the events since the last call. If the View shows all these events,
+        the call reads no event.
         """
         # The View is of an earlier version than the notes.
         if self._rules_read_until > view.version:
@@ -484,14 +477,10 @@ class Remembered:
         return view.version <= self._rules_end
 
     def failed(self, version: int) -> None:
-        """Note that an optional condensation failed at ``version``, and that the model is asked
-        again later.
-        """
         self.ask_again_at = version + self._wait
         self._wait = min(2 * self._wait, _WAIT_MAX)
 
     def condensed(self) -> None:
-        """Note that a condensation was made, so that the next failure counts as the first."""
         self._wait = _WAIT
         self.ask_again_at = 0
 

@@ -2,8 +2,8 @@
 condenser did in a step, besides its decision.
 
 A ``Step``, the metadata of a condensation or an error passes reports on to the caller. If a step
-made a condensation, the condensation stores its reports. Otherwise an ``Annotation`` with the name
-``CONDENSER_METADATA_KEY`` stores the reports.
+made a condensation, the condensation stores its reports. Without a condensation, an ``Annotation``
+with the name ``CONDENSER_METADATA_KEY`` stores the reports of the step.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ CONDENSER_METADATA_KEY = OF_A_CONDENSER
 """
 
 Report = Mapping[str, Any]
-"""The report of a condenser on a step, as JSON. It contains, for example, the model, the usage, the
-cost or the reason of a failure.
+"""The report of a condenser on a step, as JSON, such as the model, the usage, the cost or the
+reason of a failure.
 """
 
 RULES_COUNT_FOR = 100
@@ -35,8 +35,8 @@ after half of this number of events.
 
 
 def is_standing(report: Report) -> bool:
-    """Return whether a report has a ``rule``, for example for a mask. Such a report is equal in
-    every step. So a handler records it only if the rule differs from the rules in the log.
+    """Return whether a report has a ``rule``, for example for a mask. A report with a rule is equal
+    in every step, so a handler records it only if the rule is new in the log.
     """
     return "rule" in report
 
@@ -66,23 +66,17 @@ def newest_rules(
 
 
 def cost_something(report: Report) -> bool:
-    """Return whether the model calls in a report cost money or may have cost money."""
     metrics = report.get("metrics", {})
     return bool(metrics.get("usage")) or metrics.get("cost", 0.0) != 0.0
 
 
 def annotation(reports: Iterable[Report], condenser: str = "") -> Annotation:
-    """Return the event that stores ``reports`` if a step made no condensation. A report that names
-    no condenser gets the name ``condenser``, unless ``condenser`` is empty.
-    """
+    # A report that names no condenser gets the name ``condenser``.
     named = {"condenser": condenser} if condenser else {}
     return Annotation(name=CONDENSER_METADATA_KEY, data=[{**named, **report} for report in reports])
 
 
 def with_reports(action: CondensationAction, reports: Iterable[Report]) -> CondensationAction:
-    """Return ``action`` with ``reports`` in its metadata, before the reports that the metadata
-    already has.
-    """
     reports = [dict(report) for report in reports]
     if not reports:
         return action
@@ -101,7 +95,6 @@ def reports_of(event: Event) -> list[Any]:
 
 
 def tell_of_failures(conversation: str, condenser: str, reports: Iterable[Report]) -> None:
-    """Log the failed model calls of a step that made no condensation."""
     for report in reports:
         if "failure" not in report:
             continue

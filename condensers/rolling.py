@@ -117,15 +117,12 @@ class RollingCondenser(Condenser, ABC):
             return Step(self._explained(view, agent_llm, self.get_condensation(view, agent_llm)))
         except NoCondensationAvailable as unavailable:
             if requirement is Requirement.SOFT:
-                return Step(view, unavailable.reports or self._above_size(view, str(unavailable)))
+                return Step(view, unavailable.reports or self._report_size(view, str(unavailable)))
             return reported(self._reset(view, agent_llm, unavailable), unavailable.reports)
 
     def _explained(
         self, view: View, agent_llm: AgentModel | None, condensation: Condensation
     ) -> Condensation:
-        """Return the condensation with a reason in its metadata. A reason that the strategy wrote
-        stays in the metadata.
-        """
         if not isinstance(condensation, Condensation):
             # ``stepped`` raises ``TypeError`` for a result that is not a condensation.
             return condensation
@@ -141,9 +138,9 @@ class RollingCondenser(Condenser, ABC):
         return condensation if action is condensation.action else Condensation(action)
 
     def _forgetting_summaries(self, view: View, action: CondensationAction) -> CondensationAction:
-        """Return ``action``. If the action has a summary, the result also forgets the earlier
-        summaries of the View. So a strategy that defines ``should_condense`` need not name the
-        summaries that its new summary replaces.
+        """If the action has a summary, the result also forgets the earlier summaries of the View. A
+        strategy that defines ``should_condense`` need not name the summaries that its new summary
+        replaces.
         """
         if action.summary is None:
             return action
@@ -207,9 +204,6 @@ class RollingCondenser(Condenser, ABC):
         max_size: int | None,
         outcome: str = "condensed",
     ) -> dict[str, Any]:
-        """Return the metadata of a condensation that leaves ``events_after`` events of ``view``. If
-        ``EVENTS`` is a reason, the View has more than ``max_size`` events.
-        """
         metadata = {
             "condenser": self.type,
             "outcome": outcome,
@@ -222,10 +216,7 @@ class RollingCondenser(Condenser, ABC):
             metadata["events_max"] = max_size
         return metadata
 
-    def _above_size(self, view: View, why: str) -> tuple[Report, ...]:
-        """Return the report that a View stays larger than ``max_size``. Return no report if the
-        strategy has no ``max_size``.
-        """
+    def _report_size(self, view: View, why: str) -> tuple[Report, ...]:
         max_size = getattr(self, "max_size", None)
         if max_size is None:
             return ()
@@ -253,9 +244,6 @@ class RollingCondenser(Condenser, ABC):
 
 
 def reasons_by_size(view: View, max_size: int | None) -> frozenset[Reason]:
-    """Return the reasons that do not depend on a model: a request, and a View with more than
-    ``max_size`` events.
-    """
     too_many = max_size is not None and len(view) > max_size
     due = {Reason.REQUEST: view.unhandled_condensation_request, Reason.EVENTS: too_many}
     return frozenset(reason for reason, is_due in due.items() if is_due)

@@ -2,8 +2,8 @@
 rule: a View may be cut only at *cut points*, which never separate a call from its result.
 
 A strategy chooses how many events it wants to keep at the beginning (the head) and at the end (the
-tail) of the View. This module moves the ends of the head and of the tail to cut points. Then it
-makes a condensation of the events between head and tail.
+tail) of the View. This module moves the ends of the head and of the tail to cut points. Between
+head and tail are the events that the condensation of this module forgets.
 """
 
 from __future__ import annotations
@@ -28,9 +28,6 @@ from foldlog.projections.units import is_unseen
 
 
 def next_cut(cut_points: Sequence[int], wanted: int) -> int | None:
-    """Return the smallest cut point at or after ``wanted``. Return None if there is no such cut
-    point.
-    """
     index = bisect_left(cut_points, wanted)
     return cut_points[index] if index < len(cut_points) else None
 
@@ -46,16 +43,11 @@ def first_kept_index(view: View) -> int:
 
 
 def last_cut(view: View) -> int:
-    """Return the last cut point before which every event may be forgotten. The cut point is
-    ``first_kept_index``, or the beginning of the unit around this index.
-    """
+    # The cut point is before the unit that contains ``first_kept_index``.
     return view.cut_points[bisect_right(view.cut_points, first_kept_index(view)) - 1]
 
 
 def describe_unseen(view: View) -> str:
-    """Return the end of an error message, which says how many events must stay. The text is empty
-    if every event may be forgotten.
-    """
     unseen = len(view) - first_kept_index(view)
     if unseen:
         return f"; its last {unseen} stay until a model has seen them: send the View to the model"
@@ -68,8 +60,8 @@ def middle(view: View, keep_first: int, keep_last: int) -> slice | None:
 
     The end of the head and the beginning of the tail move to the next cut point. So the head may
     grow to the end of a unit, and the tail may shrink to the beginning of a unit. The tail always
-    contains the events that must stay. It also contains calls without a result, because no cut
-    point follows such a call.
+    contains the events that must stay. The tail also contains calls without a result, because no
+    cut point follows such a call.
     """
     if keep_last < 0:
         return None
@@ -90,8 +82,8 @@ def events_to_forget(view: View, kept: Set[int], *, summaries: bool = False) -> 
 
     If a strategy keeps an event of a unit, the whole unit stays. Calls without a result and the
     events from ``first_kept_index`` on stay too. Summaries of forgotten events belong to no unit.
-    If ``summaries`` is true, summaries outside of ``kept`` are forgotten. Otherwise all summaries
-    stay.
+    If ``summaries`` is true, summaries outside of ``kept`` are forgotten. If it is false, all
+    summaries stay.
     """
     events: list[Event] = []
     points = view.cut_points
@@ -110,10 +102,11 @@ def events_to_forget(view: View, kept: Set[int], *, summaries: bool = False) -> 
 
 
 def without_kept(view: View, action: CondensationAction) -> CondensationAction:
-    """Return ``action`` without the events that must stay. These are the events from
-    ``first_kept_index`` on, calls without a result, and calls that may have run. If an event of a
-    unit must stay and the unit is sent to a model, the whole unit stays. A summary then stands in
-    the place of the first event that is still forgotten.
+    """Return ``action`` without the events that must stay.
+
+    The events from ``first_kept_index`` on, calls without a result, and calls that may have run
+    must stay. If an event of a unit must stay and the unit is sent to a model, the whole unit
+    stays. A summary then stands in the place of the first event that is still forgotten.
 
     Raises ``NoCondensationAvailable`` if no event of the log may be forgotten, or if the remaining
     events could not be sent to a model.
@@ -157,7 +150,6 @@ def without_kept(view: View, action: CondensationAction) -> CondensationAction:
 
 
 def _has_message(view: View) -> bool:
-    """Return whether the prompt of a View contains any text besides the system prompt."""
     sent = (
         event
         for event in map(view.__getitem__, view.fit_positions)
@@ -174,8 +166,8 @@ def spare_loop_ends(view: View, forgotten: Iterable[Event]) -> tuple[Event, ...]
 
     A tool loop ends at the next event that is neither an action nor an observation. If this next
     event is forgotten, the loop continues into the next calls. The prompt then drops a loop with an
-    abandoned call together with the next calls (docs/internals/decisions/0031-joined-loops.md). So
-    if joined loops would make the prompt lose an event, the event after every loop stays.
+    abandoned call together with the next calls (docs/internals/decisions/0031-joined-loops.md). If
+    joined loops would make the prompt lose an event, the event after every loop stays.
     """
     dropped = {event.id: event for event in forgotten}
     view_after = view.with_events(event for event in view.events if event.id not in dropped)
@@ -193,9 +185,7 @@ def spare_loop_ends(view: View, forgotten: Iterable[Event]) -> tuple[Event, ...]
 
 
 def after_system_prompt(view: View) -> int:
-    """Return the index after the first system prompt, which a model always needs. Return 0 if there
-    is no system prompt.
-    """
+    # A model always needs the first system prompt.
     return next(
         (index + 1 for index, event in enumerate(view.events) if isinstance(event, SystemMessage)),
         0,
@@ -204,7 +194,7 @@ def after_system_prompt(view: View) -> int:
 
 def stands_for_forgotten(event: Event) -> bool:
     """Return whether ``event`` is the summary of a condensation. A summary in an imported log is an
-    ordinary event. Such a log contains both the summary and the events that the summary replaces.
+    ordinary event, because the log also contains the events that the summary replaces.
     """
     return isinstance(event, CondensationSummary) and event.id < 0
 
@@ -214,7 +204,6 @@ def sent_ids(view: View) -> set[int]:
 
 
 def ids_named(action: CondensationAction, shown: Iterable[int]) -> set[int]:
-    """Return which ids in ``shown``, of events or of summaries, a condensation forgets."""
     intervals, summaries = action.forgotten
     return {
         event_id for event_id in shown if event_id in summaries or contains(intervals, event_id)
@@ -222,9 +211,7 @@ def ids_named(action: CondensationAction, shown: Iterable[int]) -> set[int]:
 
 
 def count_logged(events: Iterable[Event]) -> int:
-    """Count the events that are in the log. A summary of a condensation is not in the log, and has
-    a negative id.
-    """
+    # The summary of a condensation is not in the log, and has a negative id.
     return sum(event.id >= 0 for event in events)
 
 
@@ -235,11 +222,7 @@ def forget(
     summary: str | None = None,
     offset: int | None = None,
 ) -> CondensationAction:
-    """Return the condensation that forgets ``events``, which may include summaries.
-
-    If the ids are not consecutive, the condensation has a list of ids, because a range would
-    include events that stay.
-    """
+    # A range of ids would include events that stay, if the ids are not consecutive.
     ids = sorted(event.id for event in events)
     reference: dict[str, Any] = {"forgotten_event_ids": tuple(ids)}
     if len(ids) > 1 and ids[0] >= 0 and ids[-1] - ids[0] == len(ids) - 1:

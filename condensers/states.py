@@ -47,9 +47,6 @@ State = HistoryState | StoredHistory
 
 
 def view_of(state: State) -> View:
-    """Raise ``TypeError`` if ``state`` is neither a ``History`` nor an object with a list of
-    events. Cost: for a list of events, the function reads the whole list.
-    """
     if isinstance(state, HistoryState):
         return View.from_events(state.history)
     if not hasattr(state, "view"):
@@ -66,10 +63,8 @@ def view_of(state: State) -> View:
 
 
 def write_reports(state: State, reports: Sequence[Report]) -> None:
-    """Write reports into ``extra_data``, or into the log as an event. Reports with rules are equal
-    in every step. So they are written only into a log, and only if its last ``RULES_COUNT_FOR //
-    2`` events do not contain them.
-    """
+    # Reports with rules are equal in every step, so a log gets them only if its last
+    # ``RULES_COUNT_FOR // 2`` events do not contain them.
     to_write = [report for report in reports if not is_standing(report)]
     if isinstance(state, HistoryState):
         if to_write:

@@ -1,5 +1,5 @@
-"""Pydantic models for the tables of a configuration. Their errors list the allowed keys and
-values.
+"""Pydantic models for the tables of a configuration. The errors of these models list the allowed
+keys and values.
 """
 
 from __future__ import annotations
@@ -55,9 +55,7 @@ class StrictTable(BaseModel):
 
 
 def wrong_table(problems: Iterable[tuple[tuple[int | str, ...], str]]) -> ValidationError:
-    """Return the error for a table with ``problems``. A problem is a message and the keys that lead
-    to the wrong value.
-    """
+    # A problem is a message and the keys that lead to the wrong value.
     lines: list[InitErrorDetails] = [
         {
             "type": PydanticCustomError("wrong", "{problem}", {"problem": problem}),
@@ -70,9 +68,6 @@ def wrong_table(problems: Iterable[tuple[tuple[int | str, ...], str]]) -> Valida
 
 
 def configuration_error(error: ValidationError, path: str) -> InvalidCondenser:
-    """Return an error that lists all problems of the table at ``path``, with the paths of the wrong
-    keys.
-    """
     problems: list[str] = []
     for problem in error.errors(include_url=False, include_context=False, include_input=False):
         keys = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in problem["loc"])
@@ -81,9 +76,7 @@ def configuration_error(error: ValidationError, path: str) -> InvalidCondenser:
 
 
 def name_of_kind(value: Any) -> str:
-    """Return a name for the type of a value that should be a table. An error must not show the
-    value itself, because the value may be an API key.
-    """
+    # An error must not show the value itself, because the value may be an API key.
     kinds = {
         str: "a text",
         list: "a list",
@@ -97,9 +90,6 @@ def name_of_kind(value: Any) -> str:
 
 
 def suggestion(wrong: str, allowed: Iterable[str]) -> str:
-    """Return the end of an error about an unknown name: the most similar allowed name, if there is
-    a similar name, and all allowed names.
-    """
     allowed = sorted(allowed)
     similar = difflib.get_close_matches(wrong, allowed, n=1)
     guess = f" (did you mean {similar[0]!r}?)" if similar else ""

@@ -6,9 +6,9 @@ counts as shown if a later event notes the version of the View. No condenser for
 unseen events.
 
 If a prompt exceeds a token limit and no further event can be forgotten, the step shortens the
-longest texts of results and messages. It also shortens texts that a model has seen. The log keeps
-the full texts, and a report in the log names the shortened events. A later step shortens the texts
-again if the prompt still exceeds the limit.
+longest texts of results and messages. The step also shortens texts that a model has seen. The log
+keeps the full texts, and a report in the log names the shortened events. A later step shortens the
+texts again if the prompt still exceeds the limit.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from foldlog.eventstore import CondensationRequest, Event, Message, Observation,
 from foldlog.projections import View, begins_reply, with_texts
 
 _LENGTHS = tuple(int(400 * 1.05**step) for step in range(250))
-"""The lengths, in characters, to which texts are shortened. There are few lengths, so a shortened
-text rarely changes from step to step, and a provider's prompt cache stays valid.
+"""The lengths, in characters, to which texts are shortened. Because there are few lengths, a
+shortened text rarely changes from step to step. A provider's prompt cache then stays valid.
 """
 
 LENGTH = "length"
@@ -48,9 +48,9 @@ LENGTH = "length"
 
 
 def step(condenser: Condenser, view: View, agent_llm: AgentModel | None) -> Step:
-    """Return the step of ``condenser`` over ``view``. All unseen events stay. Their texts are
-    shortened if nothing else makes the prompt fit. If the View does not fit into the agent's model,
-    the condenser condenses it as if a condensation had been requested.
+    """Return the step of ``condenser`` over ``view``. All unseen events stay. The texts of unseen
+    events are shortened if nothing else makes the prompt fit. If the View does not fit into the
+    agent's model, the condenser condenses it as if a condensation had been requested.
 
     Raises ``NoCondensationAvailable`` if a condensation is required and impossible, and shorter
     texts would not help. Cost: the step runs the condenser and counts the View's tokens once. If
@@ -68,7 +68,7 @@ def step(condenser: Condenser, view: View, agent_llm: AgentModel | None) -> Step
             over = overrun_of(result, agent_llm, limit_of(agent_llm, margin_ratio=0))
         if over is None:
             return Step(view if result is guarded else result, reports)
-        return _requested(condenser, guarded, agent_llm, over, reports)
+        return _condense_requested(condenser, guarded, agent_llm, over, reports)
     except NoCondensationAvailable as error:
         error.reports = (*reports, *(report for report in error.reports if not is_standing(report)))
         over = over or condenser.overrun(view, agent_llm)
@@ -78,19 +78,16 @@ def step(condenser: Condenser, view: View, agent_llm: AgentModel | None) -> Step
             or any("failure" in report for report in error.reports)
         ):
             raise
-        return _shortened(condenser, shown, over, error)
+        return _shorten(condenser, shown, over, error)
 
 
-def _requested(
+def _condense_requested(
     condenser: Condenser,
     view: View,
     agent_llm: AgentModel | None,
     over: Overrun,
     reports: tuple[Report, ...],
 ) -> Step:
-    """Return the condensation of a View that does not fit into the agent's model. The result also
-    has ``reports``, the reports of the step so far.
-    """
     requested = replace(
         view.then((CondensationRequest(id=view.version),)), kept_from=view.kept_from, kept=view.kept
     )
@@ -109,11 +106,11 @@ def _requested(
 
 
 def _first_unseen(view: View) -> int:
-    """Return the id of the first event that no model was shown. Usually the first unseen event is
-    the first event of the agent's last turn. If the last turn answers an earlier View, the first
-    unseen event is an earlier event. If a later View was shown since the last turn, the first
-    unseen event is a later event. Returns 0 if the log records neither a turn nor a shown View.
-    Cost: the function reads only the events from the first unseen event on.
+    """Usually the first unseen event is the first event of the agent's last turn. If the last turn
+    answers an earlier View, the first unseen event is an earlier event. If a later View was shown
+    since the last turn, the first unseen event is a later event. Returns 0 if the log records
+    neither a turn nor a shown View. Cost: the function reads only the events from the first unseen
+    event on.
     """
     first: Event | None = None
     shown = 0
@@ -140,14 +137,9 @@ def _noted(event: Event, default: int = 0) -> int:
     return min(version, event.id) if isinstance(version, int) else default
 
 
-def _shortened(
+def _shorten(
     condenser: Condenser, view: View, over: Overrun, error: NoCondensationAvailable
 ) -> Step:
-    """Return the View with its texts cut to the largest length that the limit allows, and the
-    report on the cut texts.
-
-    Raises ``NoCondensationAvailable`` if even the shortest texts do not fit.
-    """
 
     def tokens(length: int) -> int:
         return over.counter.token_sums(shortened(view, length))[-1]
@@ -193,9 +185,7 @@ def _shortened(
 
 
 def shortened(view: View, length: int, ids: Container[int] | None = None) -> View:
-    """Return ``view`` with the texts of its results and messages cut to ``length`` characters. If
-    ``ids`` is not None, only texts of events with these ids are cut.
-    """
+    """If ``ids`` is not None, only texts of events with these ids are cut."""
     candidates = (
         (index, event)
         for index, event in enumerate(view.events)
@@ -211,9 +201,6 @@ def shortened(view: View, length: int, ids: Container[int] | None = None) -> Vie
 
 
 def _cut(event: Observation | Message, length: int) -> Event:
-    """Return an event with its texts cut to ``length`` characters. If all texts are short enough,
-    the event itself is returned.
-    """
     hint = f"; the log has all of event {event.id}"
     content = with_texts(event.content, lambda text: truncated(text, length, hint))
     meta = {**event.meta, MASKED: LENGTH}

@@ -3,8 +3,8 @@ it, such as the writes of a thread. Companions are erased, copied, redacted and 
 with their conversation.
 
 ``ID`` may also be a path above several conversations. A companion of such a path, for example the
-state of a user, belongs to all conversations below the path. It is not erased with one of these
-conversations.
+state of a user, belongs to all conversations below the path. The companion of a path is not erased
+with one of these conversations.
 """
 
 from __future__ import annotations
@@ -34,9 +34,8 @@ def companion(conversation: str, name: str) -> str:
 
 
 def companion_of(conversation: str) -> str:
-    """Return the id of the conversation that a companion belongs to. For a companion of a
-    companion, return the conversation at the beginning. For any other conversation, return an empty
-    text.
+    """For a companion of a companion, return the conversation at the beginning. For a conversation
+    that is not a companion, return an empty text.
     """
     owner, _, name = conversation.rpartition(_OWN)
     if not owner or "/" in name:
@@ -45,10 +44,7 @@ def companion_of(conversation: str) -> str:
 
 
 def companions(store: Store, *conversations: str) -> list[ConversationRow]:
-    """Return the companions of some conversations, and their companions, without repetition. Erased
-    companions are included. Cost: the function reads the companions, and looks up each
-    conversation.
-    """
+    """Return all companions, including erased companions and the companions of companions."""
     ids = dict.fromkeys(map(str, conversations))  # The store refuses an id that is not a text.
     starts = (companion(owner, "") for owner in ids)
     pairs = ((start, row) for start in starts for row in _beginning_with(store, start))
@@ -61,16 +57,12 @@ def companions(store: Store, *conversations: str) -> list[ConversationRow]:
 
 
 def and_companions(store: Store, conversations: Sequence[str]) -> list[str]:
-    """Return the ids of ``conversations`` and of their companions, without repetition. Erased
-    companions are included.
-    """
     # An id that is not a text is returned unchanged, so that the store refuses it.
     by_text = {str(conversation): conversation for conversation in conversations}
     return [*by_text.values(), *(row.id for row in companions(store, *conversations))]
 
 
 def with_companions(store: Store, rows: Iterable[ConversationRow]) -> list[ConversationRow]:
-    """Return the conversations in ``rows``, and their companions that are not erased."""
     rows = [*rows]
     return [
         *rows,
@@ -83,10 +75,8 @@ def with_companions(store: Store, rows: Iterable[ConversationRow]) -> list[Conve
 
 
 def sub_agents(store: Store, conversation: str) -> list[str]:
-    """Return the ids ``ID/…`` of the conversations of sub-agents. The first event of a sub-agent's
-    conversation names a parent, as in Claude Code, or cannot be read. Cost: the function reads the
-    rows of these conversations, and their first events.
-    """
+    # The first event of a sub-agent's conversation names a parent, as in Claude Code, or cannot be
+    # read.
     return [
         row.id
         for row in _beginning_with(store, f"{conversation}/")
@@ -111,9 +101,8 @@ def _is_begun_by_another(store: Store, conversation: str) -> bool:
 
 
 def ids_meant(store: Store, beginning: str) -> Iterator[str]:
-    """Yield the ids that the user may mean with ``beginning``: the id that is equal to
-    ``beginning``, or the ids that begin with it. If a session and its sub-agents
-    (``session/agent-1``) begin with ``beginning``, yield only the session.
+    """If a session and its sub-agents (``session/agent-1``) begin with ``beginning``, yield only
+    the session.
     """
     if not beginning:
         return
@@ -127,9 +116,8 @@ def ids_meant(store: Store, beginning: str) -> Iterator[str]:
 
 
 def _ids_from_parts(store: Store, beginning: str) -> Iterator[str]:
-    """Yield the ids that begin with ``beginning``. If there is no such id, split ``beginning`` at
-    its slash, and yield the ids whose parts begin with its parts.
-    """
+    # If no id begins with ``beginning``, the parts of an id must begin with the parts of
+    # ``beginning`` at its slash.
     name = None
     for name in ids_from(store, beginning):
         yield name
@@ -148,9 +136,7 @@ def ids_from(store: Store, beginning: str) -> Iterator[str]:
 
 
 def forked_from(store: Store, conversation: str) -> list[str]:
-    """Return the conversations from which a fork was begun. The companions of these conversations
-    may have content of the fork.
-    """
+    # The companions of the conversations from which a fork was begun may have content of the fork.
     with suppress(EventStoreError):  # The conversation may be erased, or its key may be missing.
         row = store.conversation(conversation, pending=True)
         if row.pending and not row.version:  # This is an import that was never used.

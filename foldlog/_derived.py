@@ -1,8 +1,8 @@
 """Tables outside a store that are derived from its events and follow it, such as an audit database.
 
 Removals come first: erased and redacted content is removed before the text of any event is read.
-Then the events are added. An event that cannot be added is left out and reported, and all other
-events are added.
+The events are added after the removals. An event that cannot be added is left out and reported, and
+all other events are added.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class OmittedEvent(NamedTuple):
 
 
 class Changes(NamedTuple, Generic[R]):
-    """The changes of a batch, in the order in which they are written."""
+    """The changes of a batch are written in the order of these fields."""
 
     conversations: frozenset[str]
     removals: Sequence[Removal]
@@ -82,12 +82,11 @@ class Changes(NamedTuple, Generic[R]):
 
 
 class Derived(ABC, Generic[R]):
-    """Tables that follow a store. A subclass makes the row of an event and writes rows. This class
-    decides the order of the changes.
+    """This class decides the order of the changes. A subclass makes the row of an event and writes
+    rows.
     """
 
     batch_size: int
-    """The largest number of events in a transaction."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -99,15 +98,14 @@ class Derived(ABC, Generic[R]):
 
     @abstractmethod
     def row_of(self, recorded: Recorded) -> R | None:
-        """Return the row of an event, or None if the event has no row. An event for which this
-        method raises an error is left out.
+        """Return None for an event without a row. An event for which this method raises an error
+        is left out.
         """
 
     @abstractmethod
     def write(self, changes: Changes[R], position: int, *, after: int) -> int | None:
-        """Remove rows, add rows (see ``add_each``), and set the position, in a single transaction.
-        Return the number of added rows. If the tables are not complete up to exactly ``after``,
-        change nothing and return None.
+        """If the tables are not complete up to exactly ``after``, change nothing and return
+        None.
         """
 
     @abstractmethod
@@ -127,7 +125,6 @@ class Derived(ABC, Generic[R]):
         """Handle an entry of the ledger before the batch with this entry is written."""
 
     def catch_up(self, on_events: Callable[[int], object] = lambda added: None) -> int:
-        """Apply the new events of the store, and return the number of added events."""
         added = 0
         while True:
             after = self.position
@@ -149,8 +146,7 @@ class Derived(ABC, Generic[R]):
     def apply(
         self, batch: Sequence[Recorded | CorruptEvent], position: int, *, after: int
     ) -> int | None:
-        """Apply the events of the store between two positions, and return the number of added
-        events. Return None if the tables are not complete up to ``after``, because another process
+        """Return None if the tables are not complete up to ``after``, because another process
         changed them or because they were emptied. Call ``catch_up`` then.
         """
         if self.position != after:
@@ -194,10 +190,7 @@ class Derived(ABC, Generic[R]):
         return Changes(frozenset(item.conversation for item in batch), removals, rows, left_out)
 
     def _current(self, recorded: Recorded, removals: Sequence[Removal]) -> Recorded | None:
-        """Return the present form of an event, or None if the event is erased. An event of the
-        batch may have been read before a later removal in the batch. ``removals`` are the removals
-        of its conversation.
-        """
+        # An event of the batch may have been read before a later removal in the batch.
         covering = [removal for removal in removals if removal.covers(recorded)]
         if any(removal.ids is None for removal in covering):
             return None
@@ -212,8 +205,8 @@ class Derived(ABC, Generic[R]):
 
 
 def followed(store: Store, position: int) -> Iterator[Recorded | CorruptEvent]:
-    """Yield all events of a store after a position. For a damaged event, yield its error instead.
-    Raises the errors of ``Store.follow``, except ``CorruptEvent`` with a position.
+    """For a damaged event, yield its error instead. Raises the errors of ``Store.follow``, except
+    ``CorruptEvent`` with a position.
     """
     while True:
         try:
@@ -227,7 +220,6 @@ def followed(store: Store, position: int) -> Iterator[Recorded | CorruptEvent]:
 
 
 def removals_of(batch: Iterable[Recorded | CorruptEvent]) -> list[Removal]:
-    """Return the removals that the entries and events of a batch require."""
     removals = []
     for item in batch:
         if isinstance(item, CorruptEvent):
@@ -246,8 +238,8 @@ def add_each(
     savepoint: Callable[[], AbstractContextManager[object]],
     refused: tuple[type[Exception], ...],
 ) -> list[OmittedEvent]:
-    """Add rows together. If the database refuses a row, add the rows singly, and return the refused
-    rows. ``refused`` are the classes of database errors that are about a row.
+    """If the database refuses a row, add the rows singly, and return the refused rows. ``refused``
+    are the classes of database errors that are about a row.
     """
     try:
         with savepoint():

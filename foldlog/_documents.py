@@ -46,7 +46,7 @@ class OfVersion(OfConversation, frozen=True, kw_only=True):
 class ConversationDocument(OfVersion, frozen=True, kw_only=True):
     """A conversation in a list. For ``foldlog fork``, it is the new conversation.
 
-    An erased conversation is a tombstone. Its ``version`` is the number of erased events. The
+    An erased conversation is a tombstone, and its ``version`` is the number of erased events. The
     fields from ``attributes`` on need the events of the conversation. The list of the server leaves
     these fields out for conversations that are not counted yet. A short list leaves out the figures
     of the View and of calls. An unknown figure is null. The figures of a fork count only its own
@@ -213,8 +213,8 @@ class FacetDocument(Document, frozen=True):
 
 
 class DayDocument(Document, frozen=True):
-    """The chosen conversations whose last activity was on a day: their number, the number of their
-    errors, and how many of them ended with an error.
+    """The chosen conversations whose last activity was on a day: the numbers of conversations, of
+    errors, and of conversations that ended with an error.
     """
 
     day: str
@@ -290,8 +290,8 @@ class FindDocument(Document, frozen=True, kw_only=True):
 
 
 class HitDocument(OfConversation, frozen=True, kw_only=True):
-    """An event that a search found. ``timestamp`` is the time when the event happened. It has no
-    zone if its source names no zone, and is null if the event has no time.
+    """An event that a search found. ``timestamp`` is the time when the event happened, and null if
+    the event has no time. ``timestamp`` has no zone if the source of the event names no zone.
     """
 
     event: int
@@ -638,8 +638,7 @@ class LineDocument(Document, frozen=True, kw_only=True):
 class RunDocument(OfVersion, frozen=True, kw_only=True):
     """A run in a comparison of two runs. ``replies`` is the number of the model's replies.
     ``calls`` is the number of calls in these replies, and ``tools`` has the number of calls by
-    tool. ``answer`` is the answer to the last request. It is null if the last request has no
-    answer.
+    tool. ``answer`` is the answer to the last request, and null if the last request has no answer.
     """
 
     requests: int
@@ -754,7 +753,7 @@ class AddedDocument(Document, frozen=True, kw_only=True):
 
 
 class SpendingDocument(Document, frozen=True, kw_only=True):
-    """The calls of a condenser's model. ``cost`` is in US dollars. It is null if no price is
+    """The calls of a condenser's model. ``cost`` is in US dollars, and null if no price is
     known.
     """
 
@@ -1081,7 +1080,7 @@ class ViewDocument(OfVersion, frozen=True, kw_only=True):
     """``foldlog view``: the ids of the View, and its events. An event has the ``role`` of its
     message and its ``state``, which is "sent" (to the model in full), "masked", "shortened",
     "hidden", "unknown", "pending" or "unsent". ``sent_events`` and ``sent_summaries`` are the
-    numbers of sent events and summaries. They are null if it is unknown which events are sent. The
+    numbers of sent events and summaries. Both are null if it is unknown which events are sent. The
     View is made without the ``damaged`` events.
     """
 
@@ -1360,9 +1359,9 @@ class StatsDocument(Document, frozen=True, kw_only=True):
     how many of the ``conversations`` do not mark errors. ``without_usage`` is how many have no call
     with its tokens. ``without_cost`` is how many have calls of the ``unpriced`` models, whose price
     is unknown. For a single conversation, ``peak_prompt_tokens`` are the tokens of the largest
-    prompt, at the version ``peak_prompt_version``. This version is unknown in an import that was
-    not used yet. ``max_input_tokens`` is the limit that the source or a condensation recorded, or
-    else the window of the model ``window_of``.
+    prompt, at the version ``peak_prompt_version``. ``peak_prompt_version`` is unknown in an import
+    that was not used yet. ``max_input_tokens`` is the limit that the source or a condensation
+    recorded, or else the window of the model ``window_of``.
     """
 
     conversation: str | UnsetType = UNSET

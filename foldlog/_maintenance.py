@@ -1,4 +1,4 @@
-"""The tasks of an administrator as methods. They call the functions of
+"""The tasks of an administrator as methods, which call the functions of
 ``foldlog.eventstore.maintenance``.
 """
 
@@ -188,7 +188,7 @@ class Maintenance:
 
         Lists, figures, versions and heads stay in the store. The first use of an archived
         conversation restores it. ``maintenance.archive.archive`` describes the errors, and the
-        conversations that stay. See also ``docs/how-to/archiving.md``. This method needs the extra
+        conversations that stay. See also ``docs/how-to/archiving.md``. Archiving needs the extra
         ``archive`` of the package.
         """
         if isinstance(older_than, datetime):
@@ -204,9 +204,6 @@ class Maintenance:
         return _all_results(outcomes, on_result)
 
     def _ago(self, span: timedelta) -> datetime:
-        """Return the moment that is ``span`` ago. Raises ``InvalidArgument`` if ``span`` is not a
-        timedelta or is negative.
-        """
         value: object = span
         if not isinstance(value, timedelta) or value < timedelta():
             raise InvalidArgument(
@@ -229,9 +226,9 @@ class Maintenance:
         ``dry_run``, nothing is erased, and the conversations that would be erased are returned.
 
         A conversation stays if it has a younger fork, a new event, or a worker with its lease.
-        ``stay`` of the result lists the reasons. A later call erases such a conversation.
-        ``detach_forks`` gives younger forks a copy of the shared events. If a reader prevents the
-        vacuum, ``bytes_pending`` is true: call ``vacuum`` later. Raises the errors of
+        ``stay`` of the result lists the reasons. A later call of ``expire`` erases a conversation
+        that stayed. ``detach_forks`` gives younger forks a copy of the shared events. If a reader
+        prevents the vacuum, ``bytes_pending`` is true: call ``vacuum`` later. Raises the errors of
         ``Histories.erase`` and ``Histories.list``. Durability: the conversations are erased in
         turn, and every finished erasure is permanent. Cost: the method reads the list of
         conversations, deletes the events of the erased conversations, and vacuums once.
@@ -276,10 +273,10 @@ class Maintenance:
         ``older_than`` selects events that were recorded longer ago. With ``dry_run``, nothing is
         redacted, and the events that would be redacted are returned.
 
-        The result lists the places where the store still contains the text. It also lists the
-        places that were searched, and the places that were not searched, such as other files and
-        encoded text. See ``History.redact`` for the events that are redacted with an event, and for
-        ``with_summaries``. In a SQLite file, the bytes stay until ``vacuum``. Raises
+        The result lists the places where the store still contains the text. The result also lists
+        the places that were searched, and the places that were not searched, such as other files
+        and encoded text. See ``History.redact`` for the events that are redacted with an event, and
+        for ``with_summaries``. In a SQLite file, the bytes stay until ``vacuum``. Raises
         ``InvalidArgument`` for an empty text. The same error is raised if the reason or ``by``
         contains the text, because the receipt stores them.
 
@@ -316,8 +313,8 @@ class Maintenance:
         ``maintenance.copy.copy_store``.
 
         ``damaged`` is the path of a file. With ``damaged``, a damaged history is copied up to its
-        first damaged event. Its later readable events become lines of JSON in this file. Only the
-        owner of this file can read it.
+        first damaged event. The later readable events of a damaged history become lines of JSON in
+        this file. Only the owner of this file can read it.
         """
         store = _store_of(source)
         names = and_companions(store, conversations)
@@ -355,9 +352,6 @@ def _all_results(
 
 
 def _with_plain_text(store: Store, results: Iterable[Rekeyed]) -> Generator[Rekeyed, None, None]:
-    """Yield the outcomes of a rekey. The last outcome lists all files and tables with unencrypted
-    texts.
-    """
     for result in results:
         is_last = result.bytes_pending is not None
         yield result._replace(plain=in_plain_text(store)) if is_last else result
@@ -366,9 +360,7 @@ def _with_plain_text(store: Store, results: Iterable[Rekeyed]) -> Generator[Reke
 def _write_the_rest(
     store: Store, new: Store, moved: Iterable[Moved], path: Path
 ) -> Generator[Moved, None, None]:
-    """Yield the outcomes, and write the readable events that could not be copied to a file. The new
-    store notes this file, because the damaged store may not be writable.
-    """
+    # The new store notes the file, because the damaged store may not be writable.
     with noted(new, "export", path), whole_file(path) as file:
         for outcome in moved:
             if outcome.damaged is None:
@@ -393,9 +385,8 @@ def _write_the_rest(
 
 
 def _readable_from(store: Store, conversation: str, start: int) -> Iterator[Logged]:
-    """Yield the readable events. A fork and its parent are read separately, so that damage in one
-    of them does not end the reading of the other.
-    """
+    # A fork and its parent are read separately, so that damage in one of them does not end the
+    # reading of the other.
     row = store.conversation(conversation)
     begins = max(start, row.parent_version or 0)
     for first, stop in ((start, begins), (begins, row.version)):
@@ -406,10 +397,7 @@ def finish_erasing(
     work: Iterable[tuple[ConversationRow, EventStoreError | None]],
     on_stay: Callable[[str], object] | None = None,
 ) -> tuple[ConversationRow, ...]:
-    """Read ``iter_erased`` to its end, and return the rows of the erased conversations. For a
-    conversation that stays, call ``on_stay`` with the reason. Without ``on_stay``, raise the last
-    error after all conversations.
-    """
+    """Without ``on_stay``, raise the last error after all conversations."""
     erased: list[ConversationRow] = []
     last_error: EventStoreError | None = None
     for row, error in work:
@@ -431,11 +419,10 @@ def conversations_with(
     *,
     and_shared: bool = False,
 ) -> list[ConversationRow]:
-    """Return the conversations that have all of ``attributes``, with their companions. With
-    ``before``, return only conversations without an event or an imported record after this moment.
-    Their companions must have no later event or record either.
+    """With ``before``, return only conversations without an event or an imported record after this
+    moment. The companions of a returned conversation have no later event or record either.
 
-    A companion may belong to all conversations below a path, such as ``app/user``. Such a shared
+    A companion may belong to all conversations below a path, such as ``app/user``. A shared
     companion is left out if any conversation below its path is left out. A shared companion is also
     left out if it does not have the attributes itself, unless ``and_shared`` is set.
     """
@@ -465,7 +452,7 @@ def conversations_with(
 
 
 def _paths_of(ids: Iterable[str]) -> set[str]:
-    """Return the ids and all paths above them: for ``a/b/c`` also ``a/b`` and ``a``."""
+    """For ``a/b/c``, return also ``a/b`` and ``a``."""
     paths = {path for name in ids for path in accumulate(name.split("/"), "{}/{}".format)}
     return paths - {""}
 
@@ -485,9 +472,6 @@ def ids_with(store: Store, attributes: Mapping[str, Any]) -> set[str]:
 def and_forks(
     store: Store, rows: Iterable[ConversationRow], except_ids: Container[str] = frozenset()
 ) -> list[ConversationRow]:
-    """Return conversations and their forks without repetition. The forks ``except_ids`` are left
-    out. Cost: the function looks up each conversation and each fork.
-    """
     rows_by_id = {row.id: row for row in rows}
     for name in [row.id for row in rows_by_id.values() if row.erased_at is None]:
         with suppress(ConversationErased):  # The conversation was erased after it was listed.
@@ -510,9 +494,8 @@ def erase_conversations(
     expected: Mapping[str, ConversationRow] | None = None,
     complete: bool = True,
 ) -> tuple[ConversationRow, ...]:
-    """Erase conversations with their companions, and return the tombstones: see ``iter_erased``. If
-    a conversation stays, all other conversations are erased first. Then the error of the last
-    conversation that stays is raised.
+    """If a conversation stays, all other conversations are erased first, and then the error of the
+    last conversation that stays is raised.
     """
     work = iter_erased(
         store,
@@ -538,12 +521,11 @@ def iter_erased(
     complete: bool = True,
     dry_run: bool = False,
 ) -> Iterator[tuple[ConversationRow, EventStoreError | None]]:
-    """Erase conversations while this iterator is read. Forks are erased before the conversations
-    whose events they share. Companions are erased after their conversations. For an erased
-    conversation, yield its tombstone and None. With ``with_forks``, this includes the erased forks.
-    For a conversation that stays, yield its row and the error. A conversation stays if it has a
-    newer event than its row in ``expected``, or if ``stays`` returns an error for it. With
-    ``dry_run``, erase nothing, and yield rows instead of tombstones.
+    """Forks are erased before the conversations whose events they share. For an erased
+    conversation, yield its tombstone and None. For a conversation that stays, yield its row and the
+    error. A conversation stays if it has a newer event than its row in ``expected``, or if
+    ``stays`` returns an error for it. With ``dry_run``, erase nothing, and yield rows instead of
+    tombstones.
     """
     if with_forks and detach_forks:
         raise InvalidArgument(
@@ -615,7 +597,6 @@ def iter_erased(
 
 
 def _depth(row: ConversationRow, rows: dict[str, ConversationRow]) -> int:
-    """Return how many ancestors of a fork are among ``rows``."""
     depth = 0
     while row.parent in rows:
         row = rows[row.parent]
@@ -624,9 +605,6 @@ def _depth(row: ConversationRow, rows: dict[str, ConversationRow]) -> int:
 
 
 def cleared(store: Store) -> bool:
-    """Vacuum the tables of a server once for all erasures. Return whether bytes are still
-    pending.
-    """
     _clear(store)
     return store.database.bytes_pending
 
@@ -636,9 +614,6 @@ def _clear(store: Store) -> None:
 
 
 def files_to_note(backup: str, former: str | None) -> set[str]:
-    """Return the names of files that may contain data that is later erased from a restored store.
-    They are the backup, and the files that the former store knows.
-    """
     names = {f"backup {os.path.abspath(backup)}"}
     if former is not None and os.path.exists(former):
         # If the former store is damaged and cannot be opened, its files are unknown.
@@ -648,10 +623,7 @@ def files_to_note(backup: str, former: str | None) -> set[str]:
 
 
 def in_plain_text(store: Store) -> tuple[str, ...]:
-    """Return the names of everything that may contain events of an encrypted store as plain text:
-    see ``holders``. Stores that are fully encrypted are left out. Cost: the function looks up each
-    name, and each conversation of the stores among these names.
-    """
+    """Cost: the function looks up all conversations of the stores among ``holders``."""
     names = holders(store, read_models(store))
     keys = store.database.settings.keys
     encrypted = {path for path in stores_in(names) if not _is_plain(path, keys)}
@@ -659,9 +631,7 @@ def in_plain_text(store: Store) -> tuple[str, ...]:
 
 
 def _is_plain(path: str, keys: KeyRing | None) -> bool:
-    """Return whether a store has unencrypted events or cannot be opened. Conversations whose keys
-    are missing are not checked.
-    """
+    # A store that cannot be opened counts as unencrypted.
     try:
         with open_store(f"{as_url(path)}?mode=ro", keys=keys) as store:
             return holds_plain_events(store)
@@ -670,8 +640,8 @@ def _is_plain(path: str, keys: KeyRing | None) -> bool:
 
 
 def holds_plain_events(store: Store) -> bool:
-    """Return whether a store has unencrypted events. Conversations whose keys are missing are not
-    checked. Cost: the function looks up each conversation.
+    """Conversations whose keys are missing are not checked. Cost: the function looks up each
+    conversation.
     """
     for conversation in rekey.named_or_all(store.database, ()):
         with suppress(KeyUnavailable):  # A conversation with a missing key is encrypted.
@@ -685,9 +655,6 @@ def holds_plain_events(store: Store) -> bool:
 
 
 def _store_of(source: Store | _Histories) -> Store:
-    """Return the store of ``source``. Raises ``TypeError`` if ``source`` is neither a store nor an
-    object that has a store.
-    """
     store = source if isinstance(source, Store) else getattr(source, "store", None)
     if not isinstance(store, Store):
         raise TypeError(f"source must be what foldlog.open(URL) returns, not {source!r:.60}")

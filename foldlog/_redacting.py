@@ -1,5 +1,5 @@
-"""This module redacts events and everything that repeats their content. It also finds the events of
-a store that contain a text, or that are old.
+"""This module redacts events and everything that repeats their content. The module also finds the
+events of a store that contain a text, or that are old.
 """
 
 from __future__ import annotations
@@ -62,10 +62,8 @@ NOT_SEARCHED = (
     " compressed or in a picture; text that is divided between fields or events, has markup in it"
     " or is spelled in another way; idempotency keys and the names of workers and followers"
 )
-"""The places that are not searched for a text."""
 
 _TOGETHER = 1_000
-"""The maximum number of events that are redacted in a transaction."""
 _IN_TOMBSTONE = (
     "the tombstone of the erased conversation {!r} contains the text, and stays in this store; copy"
     " the other conversations to a new one with foldlog store copy FROM TO ID …"
@@ -92,18 +90,12 @@ _IN_PATH = (
 
 
 class Problem(NamedTuple):
-    """A conversation that still contains the text, or that could not be searched, and the
-    problem.
-    """
-
     conversation: str | None
     problem: str
 
 
 class Chosen(NamedTuple):
-    """The events to redact.
-
-    ``named``    the events to redact by their conversations, including redacted events
+    """``named``    the events to redact by their conversations, including redacted events
     ``goes``     the events in ``named`` that still have content
     ``quotes``   the conversation and id of each event that may quote another event
     ``shown``    the events by the conversations that show them
@@ -144,12 +136,7 @@ class RedactionReport(NamedTuple):
 
 
 class Redacting:
-    """Finds the events of some conversations that contain a text or are older than ``before``, and
-    redacts them.
-
-    ``problems`` are the conversations that cannot be searched. ``everywhere`` is true if ``rows``
-    are all conversations of the store.
-    """
+    """``everywhere`` is true if ``rows`` are all conversations of the store."""
 
     def __init__(
         self,
@@ -165,8 +152,8 @@ class Redacting:
         self.holds = holds
         self.everywhere = everywhere
         self.store_of = cache(lambda name: bound_store(store, name)[1])
-        """Returns a store that is bound to the conversation that now has an id. So no later
-        conversation with this id is redacted.
+        """The returned store is bound to the present conversation, so no later conversation with
+        its id is redacted.
         """
         self.problems: dict[str, str] = {}
         self._before = before
@@ -174,9 +161,6 @@ class Redacting:
     def choose(
         self, named: Mapping[str, Sequence[Event]] | None = None, *, with_summaries: bool = False
     ) -> Chosen:
-        """Return the events to redact: the ``named`` events, or by default the events that a search
-        finds.
-        """
         unread: list[str] = []
         found = self._find_events() if named is None else named
         holding = with_copies(self.store, with_records(self.store, found), unread)
@@ -210,9 +194,9 @@ class Redacting:
         asked: Mapping[str, Sequence[int]] = {},
         on_events: Callable[[int], object] = lambda count: None,
     ) -> tuple[list[RedactionReceipt], list[Problem]]:
-        """Redact the chosen events. If ``asked`` contains a conversation, only the events with the
-        ids in ``asked`` are redacted in it. Return the receipts, and the events that stay. Raises
-        ``CannotRedact`` if ``chosen`` has only one event and this event cannot be redacted.
+        """If ``asked`` contains a conversation, only the events with the ids in ``asked`` are
+        redacted in it. Raises ``CannotRedact`` if ``chosen`` has only one event and this event
+        cannot be redacted.
 
         Events are redacted from the last to the first, because a document may be stored as a
         difference to an earlier event. Events of companions come first, because they are found by
@@ -248,8 +232,8 @@ class Redacting:
         return receipts, stay
 
     def look_again(self) -> list[Problem]:
-        """Return where the store still contains the text: parts of events that a redaction keeps,
-        ids, tombstones, and the paths of imported files.
+        """Return where the store still contains the text, such as ids, tombstones and paths of
+        imported files.
         """
         assert self.holds is not None
         rows = [*self.store.iter_conversations()] if self.everywhere else self.rows
@@ -270,9 +254,6 @@ class Redacting:
         return stay
 
     def sources(self) -> dict[str, list[str]]:
-        """Return the files from which the searched conversations were imported, including files of
-        erased conversations.
-        """
         names = [
             row.id for row in (self.store.iter_conversations() if self.everywhere else self.rows)
         ]
@@ -290,9 +271,7 @@ class Redacting:
         return {name: paths for name, paths in paths_by_name.items() if paths}
 
     def files(self) -> tuple[str, ...]:
-        """Return the known files that may contain the text: backups, exports, reports, former
-        files, and imported files. Return no files if no text is searched.
-        """
+        # Without a searched text, no file can contain it.
         if self.holds is None:
             return ()
         names = None if self.everywhere else {row.id for row in self.rows}
@@ -304,10 +283,8 @@ class Redacting:
         )
 
     def _find_events(self, *, redacted_too: bool = False) -> dict[str, list[Event]]:
-        """Return the events to redact. With ``redacted_too``, include events that were redacted. A
-        shared event of a fork is found in its own conversation, unless this conversation is not
-        searched.
-        """
+        # A shared event of a fork is found in its own conversation, unless this conversation is not
+        # searched.
         events_by_name: dict[str, list[Event]] = {}
         searched_ids = {row.id for row in self.rows}
         # Forks come first, because their documents may be differences to values that they share.
@@ -330,7 +307,6 @@ class Redacting:
         return events_by_name
 
     def _find_texts_beside(self) -> list[str]:
-        """Return the conversations whose sources contain the text beside their records."""
         names = dict[str, None]()
         if self.holds is None:
             return []
@@ -350,7 +326,6 @@ def _ids_of(chosen: Chosen) -> dict[str, list[int]]:
 
 
 def _batches(ids_of: Mapping[str, Sequence[int]]) -> Iterator[tuple[str, list[int]]]:
-    """Yield groups of events. A group is redacted in a single transaction."""
     for name in sorted(ids_of, key=lambda name: not companion_of(name)):
         ids = [*dict.fromkeys(ids_of[name])]
         for at in range(0, len(ids), _TOGETHER):
@@ -360,9 +335,6 @@ def _batches(ids_of: Mapping[str, Sequence[int]]) -> Iterator[tuple[str, list[in
 def redact_matching(
     redacting: Redacting, *, reason: str, by: str | None, with_summaries: bool, dry_run: bool
 ) -> RedactionReport:
-    """Find the events to redact, redact them unless ``dry_run`` is set, and search the text
-    again.
-    """
     chosen = redacting.choose(with_summaries=with_summaries)
     ids = {name: tuple(event.id for event in events) for name, events in chosen.goes.items()}
     receipts = list[RedactionReceipt]()
@@ -399,9 +371,8 @@ def redacted(
     with_summaries: bool,
     for_content: bool = True,
 ) -> RedactionReceipt:
-    """Redact events and everything that may repeat their content: see ``History.redact``. Without
-    ``for_content``, events are redacted because of their age. Then other histories may still import
-    equal records that have neither an id nor a time.
+    """Without ``for_content``, events are redacted because of their age. Without ``for_content``,
+    other histories may still import equal records that have neither an id nor a time.
     """
     by = check_text("by", _user() if by is None else by)
     reason = check_reason(reason, "receipt")
@@ -437,7 +408,7 @@ def redacted(
                 (name, event.id)
                 for name, events in events_by_name.items()
                 for event in events
-                if not _is_named(event)
+                if not _is_recognizable(event)
             }
         touched = {conversation}
         for name, ids in ids_by_name.items():
@@ -459,10 +430,8 @@ def redacted(
     return receipt._replace(unconfirmed=unconfirmed, documents_lost=lost)
 
 
-def _is_named(event: Event) -> bool:
-    """Return whether the record of an event has an id or a time. Such a record is never in another
-    history by chance.
-    """
+def _is_recognizable(event: Event) -> bool:
+    # A record with an id or a time is never in another history by chance.
     origin = event.origin
     return origin is not None and (
         origin.id is not None or origin.time is not None or event.timestamp is not None
@@ -470,9 +439,7 @@ def _is_named(event: Event) -> bool:
 
 
 def asked_for(store: Store, conversation: str, event_ids: Iterable[int]) -> list[Event]:
-    """Return the existing events with these ids, without repetition. The id of a summary stands for
-    its condensation.
-    """
+    # The id of a summary stands for its condensation.
     wanted_ids = dict.fromkeys(
         summary_of(event_id) if event_id < NOT_RECORDED else event_id for event_id in event_ids
     )
@@ -496,10 +463,9 @@ def all_that_goes(
     *,
     with_summaries: bool,
 ) -> dict[str, list[Event]]:
-    """Return these events and all events that must be redacted with them. They are the events of
-    the source records, and the copies of all these events: see ``with_copies``. With summaries,
-    also return the condensations that may quote the events, in the conversation and its forks, and
-    the copies of these condensations.
+    """Return also the events of the source records, and the copies of all these events. With
+    summaries, also return the condensations that may quote the events, in the conversation and its
+    forks, and the copies of these condensations.
     """
     goes = with_copies(store, with_records(store, events_by_name), unread)
     if not with_summaries:
@@ -517,7 +483,6 @@ def all_that_goes(
 def with_records(
     store: Store, events_by_name: Mapping[str, Sequence[Event]]
 ) -> dict[str, list[Event]]:
-    """Return these events, and all other events of their records: see ``events_of_records``."""
     all_ids = events_of_records(
         store, {name: [event.id for event in events] for name, events in events_by_name.items()}
     )
@@ -536,10 +501,7 @@ def with_records(
 def with_copies(
     store: Store, events_by_name: Mapping[str, Sequence[Event]], unread: list[str]
 ) -> dict[str, list[Event]]:
-    """Return these events, and the events of companions that repeat their content. ``unread`` gets
-    the names of the unreadable events of companions. Cost: the function reads the events of the
-    companions, and of the conversations that have companions.
-    """
+    """Return also the events of companions that repeat the content of these events."""
     result = {name: [*events] for name, events in events_by_name.items()}
     for name, events in events_by_name.items():
         row = store.conversation(name)
@@ -558,9 +520,6 @@ def with_copies(
 def _copies_beside(
     store: Store, row: ConversationRow, redacted_events: Sequence[Event], unread: list[str]
 ) -> Iterator[tuple[str, list[Event]]]:
-    """Yield the companions of a conversation with those of their events that repeat the content of
-    ``redacted_events``.
-    """
     if not redacted_events:
         return
     ids = {event.id for event in redacted_events}
@@ -577,16 +536,10 @@ def _copies_beside(
 
 
 def _readable(store: Store, row: ConversationRow, start: int, unread: list[str]) -> Iterator[Event]:
-    """Yield the readable events from ``start`` on. ``unread`` gets the names of the unreadable
-    events.
-    """
     return (each.event for each in sound(store, row.id, start, row.version, unread))
 
 
 def _user() -> str:
-    """Return the name of the user who runs this process. Return the number of a user without a
-    name.
-    """
     try:
         return getpass.getuser()
     except (KeyError, OSError):
@@ -594,9 +547,6 @@ def _user() -> str:
 
 
 def shown_by(store: Store, events_by_name: Mapping[str, Iterable[Event]]) -> dict[str, list[Event]]:
-    """Return the events by the conversations that show them: the conversation of an event, and the
-    forks that share it. Cost: the function looks up each event.
-    """
     shown: dict[str, list[Event]] = {}
     for name, events in events_by_name.items():
         begins = store.conversation(name).parent_version or 0
@@ -612,9 +562,8 @@ def holders(
     conversations: Container[str] | None = None,
     sources: Iterable[str] = (),
 ) -> tuple[str, ...]:
-    """Return the names of everything that may still contain erased content of these conversations,
-    by default of any conversation. They are the read models and files in ``unconfirmed``, the
-    former files of restores, and the existing files and folders in ``sources``.
+    """Return the read models and files in ``unconfirmed``, the former files of restores, and the
+    existing files and folders in ``sources``.
     """
     names = [
         name

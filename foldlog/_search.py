@@ -43,20 +43,14 @@ _ASCII = re.compile(rb"[!-\[\]-~]+")
 """Characters that JSON never escapes."""
 _BEFORE = 60
 _SNIPPET = 200
-"""The maximum number of characters of a snippet."""
 _PAGE: Final = 1_000
 _ANSWERED_WITHIN: Final = 200
-"""How many events before a result are searched for its call."""
 MayBeIn: TypeAlias = Callable[[bytes], bool]
-"""A function that returns whether bytes in lower case may contain the words. Bytes that cannot
-contain the words need not be parsed.
-"""
+"""Bytes that cannot contain the words, by this function, need not be parsed."""
 
 
 class Hit(NamedTuple):
-    """An event that matches a search.
-
-    ``kind``        its label: user, agent, action, observation, error, …
+    """``kind``        its label: user, agent, action, observation, error, …
     ``timestamp``   when it happened, without a zone if its source names none; None if the event
                     has no time
     ``snippet``     the part of its text around the words, on one line
@@ -73,9 +67,7 @@ class Hit(NamedTuple):
 
 
 class Searched(NamedTuple):
-    """The result of a search.
-
-    ``hits``           the first hits in the order of the search
+    """``hits``           the first hits in the order of the search
     ``read``           how many of the ``conversations`` were read
     ``unread``         the problems of conversations and events that could not be read
     """
@@ -101,7 +93,7 @@ def search(
     seconds: float | None = None,
 ) -> Searched:
     """Return ``limit`` events that contain all the words. The conversation that was active last
-    comes first (see ``activity_of``). Within a conversation, the last event comes first. See
+    comes first (see ``activity_of``). The last event of a conversation comes first. See
     ``Histories.search``.
 
     ``among``    only conversations with these ids
@@ -153,11 +145,8 @@ def events_with(
     unread: list[str],
     text: Callable[[Event], str] = text_of,
 ) -> list[Event]:
-    """Return the events of a conversation whose ``text`` contains the words, with the oldest event
-    first. The problems of events that cannot be read are added to ``unread``. Raises
-    ``ConversationNotFound`` or ``ConversationErased``. Cost: the function reads the stored bytes of
-    the conversation.
-    """
+    # The problems of events that cannot be read are added to ``unread``. Cost: the function reads
+    # the stored bytes of the conversation.
     candidates = candidates_in(store, conversation, words.may_be_in, unread)
     matching = {
         event.id: event for event in candidates if words.stand_in(" ".join(text(event).split()))
@@ -168,9 +157,8 @@ def events_with(
 def candidates_in(
     store: Store, conversation: str, may_be_in: MayBeIn, unread: list[str]
 ) -> Iterator[Event]:
-    """Yield the events of a conversation for whose stored bytes in lower case ``may_be_in`` is
-    true. The events come in no order. Redacted events are left out. Raises the errors of
-    ``events_with``. Cost: the function reads the stored bytes of the conversation.
+    """Yield the events, in no order, for whose stored bytes in lower case ``may_be_in`` is true.
+    Redacted events are left out. Cost: the function reads the stored bytes of the conversation.
     """
     for row, stop in _places(store, conversation, unread):
         for _, event in _Conversation(store, row, stop, unread).candidates(may_be_in):
@@ -181,9 +169,8 @@ def candidates_in(
 def _places(
     store: Store, conversation: str | None, unread: list[str]
 ) -> list[tuple[ConversationRow, int | None]]:
-    """Return the conversations to search, with the versions up to which to search them. None stands
-    for the end of a conversation. The conversation that was active last comes first. A single
-    conversation comes with the conversations whose events it shares.
+    """None stands for the end of a conversation. A single conversation comes with the conversations
+    whose events it shares.
     """
     if conversation is None:
         rows = [row for row in _rows(store, unread) if row.erased_at is None]
@@ -204,9 +191,6 @@ def _places(
 def _last_active_first(
     store: Store, rows: list[ConversationRow], unread: list[str]
 ) -> list[ConversationRow]:
-    """Return conversations in the order of a search. If the figures are damaged, return them in the
-    order in which they were stored.
-    """
     # This import loads condensers, which no help needs.
     from foldlog._figures.activity import activity_of
 
@@ -218,9 +202,7 @@ def _last_active_first(
 
 
 def _rows(store: Store, unread: list[str]) -> list[ConversationRow]:
-    """Return all conversations. If the file is damaged, return the conversations that can be
-    found.
-    """
+    # If the file is damaged, the conversations that can be found are returned.
     try:
         return [*store.iter_conversations()]
     except StoreDamaged:
@@ -241,8 +223,8 @@ def _rows(store: Store, unread: list[str]) -> list[ConversationRow]:
 
 
 class SearchTerms:
-    """The words of a search. A word matches the beginning of words. ``"Several words"`` in quotes
-    must follow each other in the text.
+    """A word matches the beginning of words. ``"Several words"`` in quotes must follow each other
+    in the text.
 
     With ``every``, a text must contain all words, and otherwise any of the words. Raises
     ``InvalidArgument`` if the search has no word, unless ``may_be_none`` is set. With
@@ -271,11 +253,9 @@ class SearchTerms:
         self._needles = [[*_needles(term)] for term in terms]
 
     def may_be_in(self, data: bytes) -> bool:
-        """Return whether JSON in lower case may contain the words, however they are escaped."""
         return self._every(all(needle in data for needle in needles) for needles in self._needles)
 
     def places_in(self, text: str) -> list[int]:
-        """Return the first positions of the words that the text contains."""
         matches = (pattern.search(text) for pattern in self.patterns)
         return [match.start() for match in matches if match is not None]
 
@@ -284,9 +264,7 @@ class SearchTerms:
 
 
 class _Criteria:
-    """The conditions that an event must meet: the words, kinds and times. The caller checks
-    ``tool``, because this check may need other events.
-    """
+    """The caller checks ``tool``, because this check may need other events."""
 
     def __init__(
         self,
@@ -304,7 +282,6 @@ class _Criteria:
         self._until = None if until is None else check_time("until", until)
 
     def hit(self, conversation: str, event: Event, recorded_at: datetime) -> Hit | None:
-        """Return an event as a hit if it meets the conditions, and otherwise None."""
         if not has_content(event) or (self._kinds and label(event) not in self._kinds):
             return None
         at = happened_at(event, recorded_at)
@@ -322,9 +299,6 @@ class _Criteria:
         )
 
     def _snippet(self, text: str) -> tuple[str, tuple[tuple[int, int], ...]]:
-        """Return the part of a text around the first word that matches, and the positions of the
-        words in this part.
-        """
         start = max(0, min(self.words.places_in(text), default=0) - _BEFORE)
         start = text.rfind(" ", 0, start) + 1 if start else 0
         part = text[start : start + _SNIPPET]
@@ -339,7 +313,6 @@ class _Criteria:
 
 
 def _needles(term: str) -> Iterator[bytes]:
-    """Yield the longest part of each word of a term that JSON never escapes."""
     for word in term.split():
         parts = _ASCII.findall(word.lower().encode())
         if parts:
@@ -355,8 +328,6 @@ def _without_overlaps(spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, i
 
 
 class _Conversation:
-    """Searches a conversation up to a version."""
-
     def __init__(
         self, store: Store, row: ConversationRow, stop: int | None, unread: list[str]
     ) -> None:
@@ -378,16 +349,12 @@ class _Conversation:
         self._version = version if stop is None else min(stop, version)
 
     def hits(self, criteria: _Criteria) -> Iterator[Hit]:
-        """Yield the events that meet the conditions, in no order."""
         for recorded_at, event in self.candidates(criteria.words.may_be_in):
             hit = criteria.hit(self._row.id, event, recorded_at)
             if hit is not None and criteria.tool in (None, self._tool_of(event)):
                 yield hit
 
     def _tool_of(self, event: Event) -> str | None:
-        """Return the tool of a call or a result. The tool of a result that names no tool is the
-        tool of its call. The call is searched shortly before the result.
-        """
         if isinstance(event, Action) or (isinstance(event, Observation) and event.tool):
             return event.tool
         if not isinstance(event, Observation) or event.call_id is None:
@@ -398,10 +365,7 @@ class _Conversation:
         return next((call.tool for call in calls if call.call_id == event.call_id), None)
 
     def candidates(self, may_be_in: MayBeIn) -> Iterator[tuple[datetime, Event]]:
-        """Yield the events for whose stored bytes ``may_be_in`` is true, with their times of
-        recording. The events come in no order. Cost: the method reads the blocks of records, and
-        the events without a record.
-        """
+        """Cost: the method reads the blocks of records, and the events without a record."""
         if self._source is not None:
             yield from self._in_records(self._source, may_be_in)
         # Events of records were found by their records, so only the events in between are searched
@@ -437,9 +401,7 @@ class _Conversation:
     def _pending_events(
         self, source: Source, numbers: frozenset[int]
     ) -> Iterator[tuple[datetime, Event]]:
-        """Yield the events of records whose events are not made yet. These events are decoded in
-        memory, with the ids that they will have in the store.
-        """
+        # These events are decoded in memory, with the ids that they will have in the store.
         from foldlog._archive.projecting import decoded
 
         version = self._store.conversation(self._row.id, pending=True).version
@@ -474,9 +436,8 @@ class _Conversation:
 
 
 def hits_document(words: str, result: Searched, limit: int) -> documents.HitsDocument:
-    """Return the JSON document of a search. The caller must search with ``limit + 1``, so that the
-    document can say whether more events match.
-    """
+    # The caller searches with ``limit + 1``, so that the document can say whether more events
+    # match.
     hits = (
         documents.HitDocument.of(
             hit,

@@ -40,9 +40,7 @@ from foldlog.condensers.strategies.showing import (
 )
 
 
-class _Asking(CondenserConfig):
-    """The parameters that all strategies with a model have."""
-
+class _ModelParameters(CondenserConfig):
     llm_config: Model | None = Field(
         default=None,
         validate_default=True,
@@ -110,9 +108,7 @@ def _field(
 def _register(
     condenser_type: type[Condenser], *aliases: str, base: type[CondenserConfig] = CondenserConfig
 ) -> Any:
-    """Register a strategy under its type and return its configuration class. The class gets a field
-    for each ``setting`` of the strategy.
-    """
+    """Return a configuration class with a field for each ``setting`` of the strategy."""
     strategy: Any = condenser_type  # Some strategies are not dataclasses.
     hints = typing.get_type_hints(strategy)
     if dataclasses.is_dataclass(strategy):
@@ -145,8 +141,10 @@ AmortizedForgettingCondenserConfig = _register(AmortizedForgettingCondenser, "am
 ConversationWindowCondenserConfig = _register(ConversationWindowCondenser)
 DigestCondenserConfig = _register(DigestCondenser)
 LLMSummarizingCondenserConfig = _register(
-    LLMSummarizingCondenser, "llm_summarizing", "LLMSummarizingCondenser", base=_Asking
+    LLMSummarizingCondenser, "llm_summarizing", "LLMSummarizingCondenser", base=_ModelParameters
 )
-StructuredSummaryCondenserConfig = _register(StructuredSummaryCondenser, "structured", base=_Asking)
-LLMAttentionCondenserConfig = _register(LLMAttentionCondenser, base=_Asking)
+StructuredSummaryCondenserConfig = _register(
+    StructuredSummaryCondenser, "structured", base=_ModelParameters
+)
+LLMAttentionCondenserConfig = _register(LLMAttentionCondenser, base=_ModelParameters)
 PipelineCondenserConfig = _register(PipelineCondenser, "PipelineCondenser", base=_OfParts)

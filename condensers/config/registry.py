@@ -37,12 +37,13 @@ class CondenserConfig(StrictTable):
     """The parameters of a strategy. A subclass declares ``type`` as a literal with a default. For
     each argument of the condenser's constructor, the subclass declares a field.
 
-    A pydantic model of your own may have a field ``condenser: CondenserConfig``. Such a field
-    accepts the table of any strategy.
+    A pydantic model of your own may have a field ``condenser: A pydantic model of your own may have
+    a field ``condenser: CondenserConfig``. A field ``condenser: CondenserConfig`` accepts the table
+    of any strategy.
     """
 
     aliases: ClassVar[tuple[str, ...]] = ()
-    """Other names of the type. Foldlog accepts these names in a configuration and never writes
+    """Further names of the type. Foldlog accepts these names in a configuration and never writes
     them.
     """
 
@@ -88,9 +89,7 @@ CONDENSER_REGISTRY: dict[type[BaseModel], type[Condenser]] = {}
 
 
 def names_of(config_type: type[BaseModel]) -> tuple[str, ...]:
-    """Return the type name of a configuration class and its aliases. Raises ``InvalidCondenser`` if
-    the class has no field ``type`` with a default.
-    """
+    """Raise ``InvalidCondenser`` if the class has no field ``type`` with a default."""
     field = config_type.model_fields.get("type")
     if field is None or not isinstance(field.default, str):
         raise InvalidCondenser(
@@ -160,8 +159,7 @@ def condenser_from_config(
 
 
 def parse_config(value: Any, *, path: str = "condenser", models: Models | None = None) -> BaseModel:
-    """Return the configuration that the table ``value`` describes. A ``value`` that is a
-    configuration is returned unchanged.
+    """Return the configuration in the table ``value``, which may also be a configuration.
 
     ``models`` are the models that the table may name. Raises ``InvalidCondenser`` with the path of
     every wrong key and the allowed values.
@@ -203,9 +201,7 @@ _registration_lock = threading.RLock()
 
 
 def config_type_of(name: str) -> type[BaseModel] | None:
-    """Return the configuration class of a type name or an alias. The type may come from an
-    installed package. Returns None if the name is unknown.
-    """
+    """Return None if neither foldlog nor an installed package has this type or alias."""
     # Without the lock, two threads that register the same class would collide.
     with _registration_lock:
         if _registered(name) is None:

@@ -71,10 +71,7 @@ def load_condenser_config(path: str | os.PathLike[str], name: str | None = None)
 
 
 def read_condenser_config(document: _Table, name: str | None = None) -> BaseModel:
-    """Return the condenser's configuration in a parsed TOML document.
-
-    ``name`` may be written ``NAME``, ``condenser.NAME`` or ``[condenser.NAME]``.
-    """
+    # A name may be written ``NAME``, ``condenser.NAME`` or ``[condenser.NAME]``.
     for key in document:
         similar = difflib.get_close_matches(key.lower(), _OURS, n=1, cutoff=0.8)
         if similar and key not in _OURS:

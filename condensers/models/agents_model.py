@@ -41,7 +41,6 @@ class AskingCondenser(RollingCondenser):
 
     @property
     def timeout_s(self) -> float:
-        """The seconds that the model may take in a step."""
         return getattr(self.llm, "timeout_s", STEP_S)
 
     def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:

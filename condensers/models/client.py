@@ -43,8 +43,8 @@ _NOT_CALLED = {"metrics": {"attempts": 0}}
 """A call that is refused before it is sent makes no attempt."""
 
 _GRACE_S = 1.0
-"""How many seconds after its timeout a call is abandoned. The HTTP client applies the timeout to
-every read. Within these seconds, the client can report its own timeout with a better message.
+"""How many seconds after its timeout a call is abandoned. The HTTP client also has a timeout, and
+reports it with a better message within these seconds.
 """
 
 _DOWNLOADED_TOKENIZERS = ("command-r", "llama-2", "llama-3", "replicate")
@@ -171,7 +171,6 @@ class LLM(TokenCounter):
             ) from first_failure.__cause__
 
     def _reply(self, request: Mapping[str, Any], spent: Usage) -> Reply:
-        """Add the metrics of every attempt to ``spent``."""
         retry = 0
         while True:
             try:
@@ -190,7 +189,7 @@ class LLM(TokenCounter):
     def _attempt(self, request: Mapping[str, Any]) -> Reply:
         completion = _litellm().completion
         config = self.config
-        self._refuse_what_cannot_fit(request)
+        self._refuse_too_long_prompt(request)
         started = time.perf_counter()
         limit_s = min(config.timeout_s, seconds_left())
         if limit_s <= 0:
@@ -217,10 +216,9 @@ class LLM(TokenCounter):
             raise ModelCallFailed(self.model, failure, problem, {"metrics": metrics}) from cause
         return checked(reply)
 
-    def _refuse_what_cannot_fit(self, request: Mapping[str, Any]) -> None:
-        """Raise ``ModelCallFailed`` if the prompt is longer than the model's input limit. Without
-        this check, some servers would silently read only a part of the prompt.
-        """
+    def _refuse_too_long_prompt(self, request: Mapping[str, Any]) -> None:
+        # Without this check, some servers would silently read only a part of a prompt that is too
+        # long.
         limit = self.max_input_tokens
         try:
             if (
@@ -291,9 +289,7 @@ class LLM(TokenCounter):
 
     @cached_property
     def _counted_as(self) -> str:
-        """The name by which litellm finds the tokenizer. Raises ``TokensUnknown`` if litellm would
-        have to download the tokenizer.
-        """
+        """Raise ``TokensUnknown`` if litellm would have to download the tokenizer."""
         name = self.config.tokenizer or _bare_name(self.model)
         if any(part in name.lower() for part in _DOWNLOADED_TOKENIZERS):
             raise TokensUnknown(
@@ -303,9 +299,7 @@ class LLM(TokenCounter):
         return name
 
     def _counted(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any]) -> int:
-        """Return litellm's token count of a prompt. Raises ``TokensUnknown`` if litellm cannot
-        count the tokens.
-        """
+        """Raise ``TokensUnknown`` if litellm cannot count the tokens."""
         name = self._counted_as
         try:
             count = _litellm().token_counter(
@@ -342,9 +336,7 @@ def _model_info(model: str) -> Mapping[str, Any] | None:
 
 
 def _bare_name(model: str) -> str:
-    """Return the model's name without its provider, since litellm finds the tokenizer by this
-    name.
-    """
+    # Litellm finds a tokenizer by the model's name without its provider.
     try:
         return str(_litellm().get_llm_provider(model)[0])
     except _litellm().exceptions.BadRequestError:
@@ -352,9 +344,7 @@ def _bare_name(model: str) -> str:
 
 
 def _countable(schema: Any) -> Any:
-    """Return a tool in which every array has a type of items. Litellm fails on an array without
-    such a type.
-    """
+    # Litellm fails on an array without a type of items.
     if isinstance(schema, Mapping):
         countable = {key: _countable(value) for key, value in schema.items()}
         return {"items": {}, **countable} if countable.get("type") == "array" else countable
@@ -364,9 +354,7 @@ def _countable(schema: Any) -> Any:
 
 
 def _shows_remote_images(messages: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether litellm would download an image to measure it. For such an image, litellm's
-    fixed guess is used instead.
-    """
+    # Litellm would download such an image to measure it.
     contents = (message.get("content") for message in messages)
     parts = (part for content in contents if isinstance(content, list | tuple) for part in content)
     images = (part.get("image_url") for part in parts if isinstance(part, Mapping))
@@ -376,7 +364,6 @@ def _shows_remote_images(messages: Sequence[Mapping[str, Any]]) -> bool:
 
 @cache
 def _litellm() -> Any:
-    """Return the module litellm, with its output to stdout turned off."""
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     # Without this setting, litellm downloads a list of headers if a reply must follow a schema.
     os.environ.setdefault("LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS", "True")

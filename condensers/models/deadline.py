@@ -44,17 +44,14 @@ def within_s(seconds: float) -> Iterator[None]:
 
 
 def seconds_left() -> float:
-    """Return the seconds that the innermost block has left. Outside of all blocks, return
-    infinity.
-    """
+    """Outside of all blocks, the result is infinity."""
     return _seconds_left.get()()
 
 
 def abandoned_after(seconds: float, act: Callable[[], T]) -> T:
-    """Call ``act`` in another thread, and return its result or raise its error. Raises
-    ``TimeoutError`` if ``act`` takes longer than ``seconds``. After a timeout, ``act`` continues in
-    its thread, and its outcome is ignored. The program can end while the thread of ``act`` still
-    runs.
+    """Raise ``TimeoutError`` if ``act`` takes longer than ``seconds``. After a timeout, ``act``
+    continues in its thread, and its outcome is ignored. The program can end while the thread of
+    ``act`` still runs.
     """
     outcome: Future[T] = Future()
     # The context contains the variables of a tracer, for example.

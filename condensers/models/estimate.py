@@ -1,11 +1,11 @@
 """Estimate tokens without a tokenizer. The estimate is rather too high than too low. So a prompt
-stays below its limit even if the agent's model is unknown. A regular expression counts the pieces
-into which tokenizers cut a text. The pieces are short words, the beginnings of longer words, pairs
-of further letters, pairs of digits, signs, lines, and runs of spaces. Texts in other scripts than
-the Latin script are counted by their bytes. The estimate is ten percent higher than this count. On
-163 real Views, the estimates were in total 24 to 73 % higher than the counts of three tokenizers.
-For prose, code, logs, hashes and base64 alone, the estimate was at most 3 % too low. For rare
-random characters, the estimate may be more than 3 % too low.
+that fits by the estimate fits even if the agent's model is unknown. A regular expression counts the
+pieces into which tokenizers cut a text. The pieces are short words, the beginnings of longer words,
+pairs of further letters, pairs of digits, signs, lines, and runs of spaces. Texts in other scripts
+than the Latin script are counted by their bytes. The estimate is ten percent higher than this
+count. On 163 real Views, the estimates were in total 24 to 73 % higher than the counts of three
+tokenizers. For prose, code, logs, hashes and base64 alone, the estimate was at most 3 % too low.
+For rare random characters, the estimate may be more than 3 % too low.
 """
 
 from __future__ import annotations
@@ -44,9 +44,7 @@ samples are counted, and every sample has a quarter of this number of characters
 
 
 def estimated(text: str) -> int:
-    """Return a high estimate of the tokens in a text. Cost: about 0.15 s for a million
-    characters.
-    """
+    """Cost: about 0.15 s for a million characters."""
     _, pieces = _PIECE.subn("", text)
     if not text.isascii():
         others = len(text.encode("utf-8", "replace")) - len(text.encode("ascii", "ignore"))
@@ -56,9 +54,7 @@ def estimated(text: str) -> int:
 
 
 def sampled(text: str) -> int:
-    """Return an estimate of the tokens in a text from four samples at equal distances. The samples
-    include the beginning and the end of the text.
-    """
+    # The samples are at equal distances, and include the beginning and the end of the text.
     if len(text) <= _WHOLE:
         return estimated(text)
     size = _WHOLE // 4
@@ -97,31 +93,22 @@ def of_tools(tools: Sequence[Any], count: Callable[[str], int] = estimated) -> i
 
 
 def _count(messages: Sequence[Mapping[str, Any]], tools: Sequence[Any]) -> int:
-    """Return the estimated tokens of a prompt. ``TokenCounter`` requires that the count of several
-    messages is the sum of their counts and a constant.
-    """
+    # ``TokenCounter`` requires that the count of several messages is the sum of their counts and a
+    # constant.
     return _OF_A_PROMPT + sum(map(of_message, messages)) + of_tools(tools)
 
 
 def event_size(event: Event) -> int:
-    """Return a high estimate of the tokens in the text of an event. Cost: the function counts at
-    most 2,048 characters of the text.
-    """
+    """Cost: the function counts at most 2,048 characters of the text."""
     return OF_A_MESSAGE + sampled(event_text(event))
 
 
 def tokens_of(view: View, agent_llm: AgentModel | None) -> int | None:
-    """Return the number of tokens in the prompt of ``view``. Return None if the tokens cannot be
-    counted.
-    """
     sums = token_sums_of(view, agent_llm)
     return None if sums is None else sums[-1]
 
 
 def token_sums_of(view: View, agent_llm: AgentModel | None) -> Sequence[int] | None:
-    """Return the token counts of ``view[:0]``, ``view[:1]``, … up to the whole View. Return None if
-    the tokens cannot be counted.
-    """
     if agent_llm is None:
         return None
     try:
@@ -131,9 +118,7 @@ def token_sums_of(view: View, agent_llm: AgentModel | None) -> Sequence[int] | N
 
 
 class Estimate(TokenCounter):
-    """Estimates tokens for an agent's model that is unknown or has no tokenizer. Many threads may
-    use a single ``Estimate``.
-    """
+    """Estimates tokens for an agent's model that is unknown or has no tokenizer."""
 
     model = "an estimate"
     max_input_tokens: int | None = None
@@ -141,11 +126,9 @@ class Estimate(TokenCounter):
 
 
 ESTIMATE = Estimate(_count)
-"""The ``Estimate`` that all condensers share, with its cache of the counts of messages."""
 
 
 def counting(agent_llm: AgentModel | None) -> AgentModel:
-    """Raise ``InvalidCondenser`` if ``agent_llm`` lacks an attribute of ``AgentModel``."""
     if agent_llm is None:
         return ESTIMATE
     parts = ("model", "max_input_tokens", "max_output_tokens", "token_sums")

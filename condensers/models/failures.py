@@ -44,7 +44,6 @@ _TOO_LONG = re.compile(
     " count|exceeds maximum allowed token|request[_ ]too[_ ]large|entity too large",
     re.IGNORECASE,
 )
-"""The texts in the errors of servers for a prompt that is too long."""
 
 
 def is_context_window_error(error: BaseException) -> bool:
@@ -94,9 +93,7 @@ def failure_of(error: BaseException) -> Failure:
 
 
 def may_pass(error: ModelCallFailed) -> bool:
-    """Return whether a retry may succeed. A retry cannot succeed after a reply that was cut off, or
-    if no server listens at the address.
-    """
+    # A retry cannot succeed after a reply that was cut off, or if no server listens at the address.
     cut_off = error.report.get("response", {}).get("finish_reason") == "length"
     return error.failure in _PASSING and not cut_off and not is_connection_refused(error)
 
@@ -117,9 +114,7 @@ def asked_to_wait(error: BaseException | None) -> float:
 
 
 def chain_of(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an error and the errors that caused it. No error is yielded twice, although an error
-    that is raised again may be its own cause.
-    """
+    # An error that is raised again may be its own cause.
     seen = set[int]()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -146,9 +141,8 @@ _PASSWORD = re.compile(r"://[^/@\s]*:([^/@\s]+)@")
 
 
 def problem_of(text: str) -> str:
-    """Return the text of an error as a line of limited length. If litellm put a traceback into the
-    text, the line has only the last line of the traceback. If a server returned a whole page, the
-    line has only the beginning of the page.
+    """If litellm put a traceback into the text, the line has only the last line of the traceback.
+    If a server returned a whole page, the line has only the beginning of the page.
     """
     message, _, traceback = text.partition("Traceback (most recent call last):")
     last_line = "".join(traceback.strip().splitlines()[-1:])
@@ -160,9 +154,9 @@ def concealed(text: str, config: LLMConfig, key: str | None, *, in_error: bool) 
     the key that is sent, the password in the address, and the values of environment variables that
     are named like a key.
 
-    An error may repeat a whole request. So in the text of an error, the texts in ``extra`` (such as
-    a header) and the values of variables that may contain a key are replaced too. A reply must not
-    lose any words, so texts in ``extra`` and values that are only perhaps keys stay in a reply.
+    An error may repeat a whole request. So an error also has ``***`` in place of the texts in
+    ``extra`` (such as a header) and of values that may be keys. Texts in ``extra`` and values that
+    are only perhaps keys stay in a reply, because a reply must not lose any words.
     """
     names = _MAY_BE_A_KEY if in_error else _IS_A_KEY
     secrets = {

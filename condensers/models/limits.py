@@ -32,9 +32,7 @@ class _Entry(msgspec.Struct, frozen=True):
 
 @cache
 def litellms_table() -> Mapping[str, msgspec.Raw]:
-    """Return litellm's entries of models by name. The mapping is empty if litellm is not installed.
-    Cost: the first call reads a file of 3 MB.
-    """
+    """Cost: the first call reads a file of 3 MB."""
     package = find_spec("litellm")
     if package:
         table = Path(package.origin or "").with_name("model_prices_and_context_window_backup.json")
@@ -46,10 +44,7 @@ def litellms_table() -> Mapping[str, msgspec.Raw]:
 
 
 def names_of(model: str) -> list[str]:
-    """Return the names under which a model may be in the table: with and without its provider, and
-    the name at Bedrock. For models that Anthropic no longer serves, the table has only the names at
-    Bedrock.
-    """
+    # For models that Anthropic no longer serves, the table has only the names at Bedrock.
     names = [model.split("/", cut)[-1] for cut in range(model.count("/") + 1)]
     if names[-1].startswith("claude-"):
         return [*names, f"anthropic.{names[-1]}-v1:0"]
@@ -57,10 +52,7 @@ def names_of(model: str) -> list[str]:
 
 
 def window_in(view: View) -> Window | None:
-    """Return the window of the model that wrote the newest reply in a View. The function skips the
-    replies of models that are not in the table. Cost: the function reads the View backwards from
-    its end to this reply.
-    """
+    """Cost: the function reads the View backwards from its end to this reply."""
     models = (reply.meta.get("model") for reply in reversed(view.events) if begins_reply(reply))
     windows = (window_of(model) for model in models if isinstance(model, str))
     return next((window for window in windows if window is not None), None)
@@ -68,7 +60,6 @@ def window_in(view: View) -> Window | None:
 
 @cache
 def window_of(model: str) -> Window | None:
-    """Return the window of a model. Return None if the table does not contain the model."""
     table = litellms_table()
     entry = next((table[name] for name in names_of(model) if name in table), None)
     try:

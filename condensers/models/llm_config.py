@@ -60,7 +60,7 @@ RENAMED = {
     "native_tool_calling": "function_calling",
     "ollama_base_url": "base_url",
 }
-"""Other names for keys of the table ``[llm]``, with the keys that they stand for. The names come
+"""Further names for keys of the table ``[llm]``, with the keys that they stand for. The names come
 from litellm and from the tables of OpenHands V0 and V1.
 """
 PASSED_ON = frozenset(
@@ -120,13 +120,11 @@ WITHOUT_EFFECT = frozenset(
         "usage_id",
     }
 )
-"""The keys for OpenHands' own client. They change neither the model nor the request."""
+"""The keys for OpenHands' own client, which change neither the model nor the request."""
 
 
-def _of_its_name(value: Any, info: ValidationInfo) -> Any:
-    """Return the configuration of the model that a text names. A value that is not a name is
-    returned unchanged. The context of the validation contains the models of a TOML file.
-    """
+def _find_named_model(value: Any, info: ValidationInfo) -> Any:
+    # The context of the validation contains the models of a TOML file.
     is_name = value is not None and not isinstance(value, Mapping | LLMConfig)
     models = info.context if isinstance(info.context, Models) else Models({})
     table = dict((models.table(value) if is_name else value) or ())
@@ -188,7 +186,7 @@ class LLMConfig(StrictTable):
         ge=0,
         description="wait before the first retry, doubled before each further retry",
     )
-    fallbacks: tuple[Annotated[LLMConfig, BeforeValidator(_of_its_name)], ...] = Field(
+    fallbacks: tuple[Annotated[LLMConfig, BeforeValidator(_find_named_model)], ...] = Field(
         default=(),
         description="models to ask, one after the other, if this one gives no usable reply",
     )
@@ -221,11 +219,8 @@ class LLMConfig(StrictTable):
 
     @model_validator(mode="before")
     @classmethod
-    def _in_our_words(cls, table: Any) -> Any:
-        """Return the table with the field names of ``LLMConfig`` as its keys. Unknown keys stay in
-        the table, and pydantic refuses them later. Keys without a value are left out. Keys without
-        an effect are left out, and a log message names these keys.
-        """
+    def _rename_keys(cls, table: Any) -> Any:
+        """Unknown keys stay in the table, because pydantic refuses them with a better message."""
         if not isinstance(table, Mapping):
             return table
         if ignored := sorted(
@@ -286,7 +281,7 @@ class LLMConfig(StrictTable):
         return key
 
 
-Model = Annotated[LLMConfig, BeforeValidator(_of_its_name)]
+Model = Annotated[LLMConfig, BeforeValidator(_find_named_model)]
 """The type of a field that contains a model. In a TOML file, the field may also contain the name of
 a model's table.
 """
@@ -302,9 +297,8 @@ class Models:
 
     @classmethod
     def of(cls, section: Mapping[str, Any]) -> Models:
-        """Return the models of a table ``[llm]``. A table ``[llm.NAME]`` inherits the keys that it
-        does not set, except ``fallbacks``. A table with its own API key inherits no API key.
-        """
+        # A table ``[llm.NAME]`` inherits the keys that it does not set, except ``fallbacks``. A
+        # table with its own API key inherits no API key.
         fields = {*LLMConfig.model_fields, *MAPS, *PASSED_ON, *WITHOUT_EFFECT}
         api_keys = {"api_key", "api_key_env"}
         named = {
@@ -327,16 +321,12 @@ class Models:
         return cls(tables)
 
     def named(self, name: Any) -> LLMConfig:
-        """Raise ``InvalidCondenser`` if there is no model ``name``, or if the table of the model is
-        wrong.
-        """
         try:
             return LLMConfig.model_validate(self.table(name), context=self)
         except ValidationError as error:
             raise configuration_error(error, "llm" if name == "llm" else f"llm.{name}") from error
 
     def table(self, name: Any) -> Mapping[str, Any]:
-        """Raise ``InvalidCondenser`` if there is no table ``name``."""
         listed = (
             ", ".join(map(repr, self.tables)) or "none: only a TOML file has tables [llm] to name"
         )

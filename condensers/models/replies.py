@@ -26,10 +26,7 @@ _LENGTH_MAX = 1_000_000
 
 
 def ask(llm: Summarizer | None, messages: Sequence[Mapping[str, Any]], **how: Any) -> Reply:
-    """Return a usable reply to ``messages``. ``how`` contains further arguments of
-    ``Summarizer.complete``.
-
-    Raises ``ModelCallFailed`` if there is no reply, if ``checked`` refuses the reply, or if the
+    """Raise ``ModelCallFailed`` if there is no reply, if ``checked`` refuses the reply, or if the
     model raises any other error. Raises ``InvalidCondenser`` if ``llm`` is None.
     """
     if llm is None:
@@ -50,9 +47,7 @@ def ask(llm: Summarizer | None, messages: Sequence[Mapping[str, Any]], **how: An
 
 
 def checked(reply: Reply) -> Reply:
-    """Return the reply unchanged. Raises ``ModelCallFailed`` if the reply is too long, truncated,
-    filtered or empty.
-    """
+    """Raise ``ModelCallFailed`` if the reply is too long, truncated, filtered or empty."""
     length = len(reply.text or "") + sum(len(call.arguments) for call in reply.tool_calls)
     if length > _LENGTH_MAX:
         raise useless(
@@ -97,9 +92,7 @@ may replace a few short events.
 
 
 def fit_to_replace(reply: Reply, text: str, events: Sequence[Event]) -> str:
-    """Return ``text`` if it can be the summary of ``events``.
-
-    Raises ``ModelCallFailed`` if the text is a refusal, is too short for the events, or has more
+    """Raise ``ModelCallFailed`` if the text is a refusal, is too short for the events, or has more
     estimated tokens than the events.
     """
     if len(text) <= _REFUSAL_LENGTH_MAX and _REFUSAL.match(text):
@@ -121,8 +114,8 @@ def fit_to_replace(reply: Reply, text: str, events: Sequence[Event]) -> str:
 
 
 def read_json(reply: Reply, text: str, shape: type[T], what: str) -> T:
-    """Return the JSON of a reply as an object of the type ``shape``. Raises ``ModelCallFailed`` if
-    the text is not JSON of this type. ``what`` names the text in the error message.
+    """Raise ``ModelCallFailed``, with ``what`` as the name of the text, if the text is not JSON of
+    the type ``shape``.
     """
     try:
         return msgspec.json.decode(text, type=shape)
@@ -131,14 +124,10 @@ def read_json(reply: Reply, text: str, shape: type[T], what: str) -> T:
 
 
 def useless(reply: Reply, problem: str, failure: Failure = "bad_reply") -> ModelCallFailed:
-    """Return the error for a reply that was paid for and cannot be used."""
     return ModelCallFailed(reply.model, failure, problem, report_on(reply))
 
 
 def made_by(reply: Reply, prompt: Prompt) -> dict[str, Any]:
-    """Return the part of a condensation's metadata that describes the prompt and the model's
-    reply.
-    """
     return {
         "model": reply.model,
         "response_id": reply.response_id,
@@ -150,9 +139,7 @@ def made_by(reply: Reply, prompt: Prompt) -> dict[str, Any]:
 
 
 def report_on(reply: Reply) -> Report:
-    """Return the report on a reply. The report leaves out the text of the reply, because the
-    condensation stores this text as its summary.
-    """
+    # The condensation stores the text of the reply as its summary, so the report leaves it out.
     return {
         "response": {
             "id": reply.response_id,
@@ -177,7 +164,6 @@ def request_for(
     tool_choice: str | None,
     response_schema: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
-    """Return the arguments of ``litellm.completion`` for a call: see ``Summarizer.complete``."""
     request: dict[str, Any] = {"messages": [dict(message) for message in messages]}
     if tools:
         request["tools"] = list(tools)
@@ -192,16 +178,13 @@ def request_for(
 
 
 def sendable(value: Any) -> Any:
-    """Return a copy of a JSON value that can be sent as UTF-8. Some logs contain halves of
-    surrogate pairs, which become question marks.
-    """
+    # Some logs contain halves of surrogate pairs, which become question marks.
     return json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
 
 
 def reply_of(response: Any, model: str, latency_s: float, conceal: Callable[[str], str]) -> Reply:
-    """Return the reply in a response of litellm. ``conceal`` removes secrets from the texts of the
-    reply. If a response has no choice, or its content has an unknown format, the reply has a cost
-    and no text.
+    """If a response has no choice, or its content has an unknown format, the reply has a cost and
+    no text.
     """
     message = response.choices[0].message if response.choices else {}
     content = message.get("content")

@@ -20,8 +20,8 @@ from foldlog.eventstore import Event, SystemMessage
 from foldlog.projections import Dialect, Rendered, View, says_something
 
 _MESSAGES_KEPT = 20_000
-"""The number of counts that a counter caches. The keys of the cache are the texts of messages. Most
-Views of a conversation share these texts.
+"""The keys of the cache are the texts of messages. Most Views of a conversation share these
+texts.
 """
 
 _COUNTED_AS: Mapping[Dialect, Dialect] = {
@@ -38,9 +38,8 @@ _CONVERSATIONS_KEPT = 64
 
 
 class TokenCounter:
-    """Counts the tokens of prompts and of Views. The counter counts a message once and caches the
-    count. The counter remembers the last View of some conversations. Many threads may use a single
-    ``TokenCounter``.
+    """The counter counts a message once and caches the count. The counter remembers the last View
+    of some conversations. Many threads may use a single ``TokenCounter``.
 
     The argument ``count`` is a function that counts a prompt of messages and tools, or raises
     ``TokensUnknown``. The count of several messages must be the sum of their counts and a constant.
@@ -54,40 +53,36 @@ class TokenCounter:
         self._last: dict[tuple[int, Dialect], _Counted] = {}
 
     def count_tokens(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] = ()) -> int:
-        """Return the number of tokens in the prompt. The number is equal to the count of the whole
-        prompt by ``count``. Cost: the method counts only messages that it has not counted before.
+        """Cost: the method counts only messages that it has not counted before.
 
         Raises ``TokensUnknown`` if the tokens cannot be counted, and never returns 0 instead.
         """
         has_system = any(message.get("role") == "system" for message in messages)
-        return self._frame(tools, beside_system=has_system) + sum(map(self._of, messages))
-
-    def _of(self, *messages: Mapping[str, Any]) -> int:
-        """Return the number of tokens that messages add to any prompt. A single call of the
-        tokenizer counts all messages.
-        """
-        return self._once(
-            tuple(map(_key, messages)), lambda: self._count(messages, ()) - self._constant()
+        return self._count_tools(tools, beside_system=has_system) + sum(
+            map(self._count_messages, messages)
         )
 
-    def _constant(self) -> int:
-        """Return the number of tokens in a prompt without messages. It is twice the count of an
-        empty message, minus the count of two empty messages.
-        """
+    def _count_messages(self, *messages: Mapping[str, Any]) -> int:
+        return self._once(
+            tuple(map(_key, messages)),
+            lambda: self._count(messages, ()) - self._count_no_messages(),
+        )
+
+    def _count_no_messages(self) -> int:
+        # The tokens of a prompt without messages are twice the tokens of an empty message, minus
+        # the tokens of two empty messages.
         empty = [{"role": "user", "content": ""}]
         return self._once(
             "constant", lambda: 2 * self._count(empty, ()) - self._count(2 * empty, ())
         )
 
-    def _frame(self, tools: Sequence[Any], *, beside_system: bool) -> int:
-        """Return the number of tokens that a prompt has besides its messages: a constant, and the
-        tools. Tools have fewer tokens if the prompt has a system prompt.
-        """
+    def _count_tools(self, tools: Sequence[Any], *, beside_system: bool) -> int:
+        # Tools have fewer tokens if the prompt has a system prompt.
         if not tools:
-            return self._constant()
+            return self._count_no_messages()
         probe = {"role": "system" if beside_system else "user", "content": ""}
         key = (probe["role"], marshal.dumps(list(tools), _PLAIN))
-        return self._once(key, lambda: self._count([probe], tools) - self._of(probe))
+        return self._once(key, lambda: self._count([probe], tools) - self._count_messages(probe))
 
     def _once(self, key: Hashable, count: Callable[[], int]) -> int:
         tokens = self._counts.get(key)
@@ -104,11 +99,8 @@ class TokenCounter:
             cache[key] = value
 
     def token_sums(self, view: View) -> tuple[int, ...]:
-        """Return the token counts of the prompts of ``view[:0]``, ``view[:1]``, … up to the whole
-        View. The last count is exact.
-
-        If several events make a message, the last of these events gets the tokens of the message.
-        For calls with their results, the last result gets the tokens. The last sum minus the sum at
+        """If several events make a message, the last of these events gets the tokens of the
+        message. Results with their calls count as a single message. The last sum minus the sum at
         an event gives the tokens of a tail, and this number is never too low. Raises
         ``TokensUnknown`` if the tokens cannot be counted. Cost: the method counts only the messages
         that are new since the last View of the conversation, and makes a pass over all other
@@ -130,7 +122,7 @@ class TokenCounter:
             group = [*group, message]
             last_position = max(last_position, positions[-1])
             if end == len(messages) or messages[end].message.get("role") != "tool":
-                groups.append(_Group(end, last_position, self._of(*group)))
+                groups.append(_Group(end, last_position, self._count_messages(*group)))
                 group = []
                 last_position = 0
         added = [0] * len(events)
@@ -145,15 +137,13 @@ class TokenCounter:
                 for event in sent_events
             )
             tools = offered_tools(view)
-        sums = tuple(accumulate(added, initial=self._frame(tools, beside_system=sent_system)))
+        sums = tuple(accumulate(added, initial=self._count_tools(tools, beside_system=sent_system)))
         self._keep(self._last, key, _Counted(events, messages, groups, sums), _CONVERSATIONS_KEPT)
         return sums
 
 
 def _key(message: Mapping[str, Any]) -> Hashable:
-    """Return a key that is equal only for equal messages. If the message is a text, the key
-    contains the text itself, because Views share the text and its hash.
-    """
+    # A text is its own key, because Views share the text and its hash.
     values = [
         value if type(value) is str else marshal.dumps(value, _PLAIN) for value in message.values()
     ]
@@ -182,11 +172,7 @@ class _Counted(NamedTuple):
 
 
 def offered_tools(view: View) -> tuple[Any, ...]:
-    """Return the tools of the first system prompt in ``view``, in OpenAI's format. Every prompt
-    contains the tools.
-
-    Logs also contain tools in other formats, for which litellm would count almost no tokens.
-    """
+    # Logs also contain tools in other formats, for which litellm would count almost no tokens.
     prompt = next((event for event in view.events if isinstance(event, SystemMessage)), None)
     if prompt:
         return tuple(_in_openais_shape(tool) for tool in prompt.tools)
@@ -205,9 +191,7 @@ def _in_openais_shape(tool: Any) -> Any:
 
 
 def _shared_groups(former: _Counted, messages: Sequence[Rendered]) -> list[_Group]:
-    """Return the groups of messages at the beginning of both the ``former`` prompt and the new
-    prompt. The last of these groups is left out, because more results may have joined it.
-    """
+    # More results may have joined the last group, so it is not shared.
     shared_count = next(
         compress(count(), map(is_not, former.messages, messages)),
         min(len(former.messages), len(messages)),

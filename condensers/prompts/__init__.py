@@ -20,17 +20,15 @@ _PARTED = "\n===\n"
 
 
 class Prompt(NamedTuple):
-    """A prompt's name, its text, and the SHA-256 of the text in UTF-8. The metadata of a
-    condensation contains the name and the hash.
-    """
+    """The metadata of a condensation contains the name and the hash."""
 
     name: str
     text: str
     sha256: str
 
     def messages(self, **values: str) -> list[dict[str, Any]]:
-        """Return a system message and, if the prompt file has two parts, a user message. Every
-        ``$name`` is replaced by its value. Raises ``KeyError`` if a value is missing.
+        """Return a system message and, if the prompt file has two parts, a user message. Raises
+        ``KeyError`` if a value is missing.
         """
         parts = zip(("system", "user"), self.text.split(_PARTED), strict=False)
         return [
@@ -41,6 +39,5 @@ class Prompt(NamedTuple):
 
 @cache
 def load_prompt(name: str) -> Prompt:
-    """Load the prompt file ``condensers/prompts/<name>.txt``."""
     text = files(__package__).joinpath(f"{name}.txt").read_text(encoding="utf-8")
     return Prompt(name, text, hashlib.sha256(text.encode()).hexdigest())

@@ -15,9 +15,6 @@ from foldlog.projections import as_json, words_of
 
 
 def event_text(event: Event) -> str:
-    """Return an event as text: its source, and a tool with its arguments or result. The text
-    mentions images but does not show them.
-    """
     match event:
         case events.SystemMessage():
             return f"System prompt:\n{words_of(event.content)}"
@@ -39,23 +36,17 @@ def event_text(event: Event) -> str:
 
 
 def event_blocks(events: Sequence[Event], limit: int | None) -> str:
-    """Return the texts of all events that are not summaries: see ``event_block``."""
     return "\n\n".join(
         event_block(event, limit) for event in events if not isinstance(event, CondensationSummary)
     )
 
 
 def event_block(event: Event, limit: int | None) -> str:
-    """Return an event as text inside tags that have its id. The text is cut to ``limit``
-    characters. A closing tag in the text is escaped.
-    """
+    # A closing tag in the text is escaped.
     return f"<EVENT id={event.id}>\n{_quoted(truncated(event_text(event), limit))}\n</EVENT>"
 
 
 def previous_summary(events: Sequence[Event], limit: int | None) -> str:
-    """Return the texts of the summaries in ``events``. Every summary is cut to ``limit``
-    characters, and closing tags in a summary are escaped.
-    """
     texts = [
         _quoted(truncated(event.content, limit))
         for event in events
@@ -76,11 +67,8 @@ def _quoted(text: str) -> str:
 
 
 def truncated(text: str, limit: int | None, where: str = "") -> str:
-    """Cut ``text`` to at most ``limit`` characters: its beginning, a note on the missing part, and
-    its end. The note ends with ``where``.
-
-    If the limit is None or negative, the whole text is returned. If the limit is too small for the
-    note, only the beginning of the text is returned.
+    """If the limit is None or negative, the whole text is returned. If the limit is too small for
+    the note, only the beginning of the text is returned.
     """
     if limit is None or limit < 0 or len(text) <= limit:
         return text
@@ -97,9 +85,7 @@ def clipped(line: str, length_max: int) -> str:
 
 
 def arguments_of(call: Action) -> Mapping[str, Any]:
-    """Return the arguments of a call by their names. If the arguments are a text, the text is
-    parsed as JSON. A text that is not JSON becomes an argument with the name ``arguments``.
-    """
+    # A text that is not JSON becomes an argument with the name ``arguments``.
     arguments = parsed(call.arguments)
     if isinstance(arguments, dict):
         return arguments
@@ -109,9 +95,7 @@ def arguments_of(call: Action) -> Mapping[str, Any]:
 
 
 def readable(value: Any) -> str:
-    """Return a value as JSON for readers, with non-ASCII characters as they are. A text that is not
-    a JSON object is returned unchanged.
-    """
+    """Text that is not a JSON object is returned unchanged."""
     if isinstance(value, str) and not value.lstrip().startswith("{"):
         return value
     return unescaped(as_json(value))

@@ -1,5 +1,5 @@
 """These condensers clear old results and old thinking from the prompt, by Anthropic's published
-rules of context editing. They forget no event.
+rules of context editing. Clearing forgets no event.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class ClearToolUsesCondenser(Condenser):
 
     The condenser estimates the tokens. The condenser goes through the View from its beginning, and
     its choice depends on the View alone. At every earlier prompt that was larger than ``trigger``,
-    the condenser clears all results except the newest ``keep`` results. So a step clears the
-    results again that the previous step cleared. A provider's prompt cache stays valid until more
-    results are cleared.
+    the condenser clears all results except the newest ``keep`` results. A step clears the results
+    again that the previous step cleared. A provider's prompt cache stays valid until more results
+    are cleared.
     """
 
     type = "clear_tool_uses"
@@ -52,9 +52,6 @@ class ClearToolUsesCondenser(Condenser):
         return masked(self, view, masks)
 
     def _cleared(self, view: View) -> Iterator[int]:
-        """Yield the indices of the results to clear and, if calls are cleared too, the indices of
-        their calls.
-        """
         answers = view.units.answers if self.clear_tool_inputs else {}
         calls = {result: call for call, result in answers.items()}
         sizes = [_size(event, view.state.items.masks) for event in view.events]
@@ -88,9 +85,7 @@ class ClearToolUsesCondenser(Condenser):
 
 
 def _size(event: Event, cache: dict[tuple[str, int], tuple[Event, Any]]) -> int:
-    """Return the estimated tokens of an event. The estimate is cached, because every step needs the
-    estimates of all events in the View.
-    """
+    # Every step needs the estimates of all events in the View, so they are cached.
     counted = cache.get(("tokens", event.id))
     if counted is None or counted[0] is not event:
         counted = cache["tokens", event.id] = event, event_size(event)
@@ -99,8 +94,8 @@ def _size(event: Event, cache: dict[tuple[str, int], tuple[Event, Any]]) -> int:
 
 
 _CLEARED = ({"type": "cleared"},)
-"""The value that replaces thinking. The value is not sent to a model. It marks the beginning of a
-tool loop whose thinking is cleared, so that the loop stays whole.
+"""The value that replaces thinking. The value is not sent to a model. The value marks the beginning
+of a tool loop whose thinking is cleared, so that the loop stays whole.
 """
 
 

@@ -35,7 +35,7 @@ from foldlog.projections import View
 @dataclass(frozen=True, eq=False)
 class AmortizedForgettingCondenser(RollingCondenser):
     """Forgets the middle of a View that has more than ``max_size`` events, until half of
-    ``max_size`` remains. This condenser writes no summary.
+    ``max_size`` remains. The condenser ``amortized_forgetting`` writes no summary.
 
     Old summaries are forgotten, too. If the head or the tail contains a part of a call or of a tool
     loop, the whole call or loop stays. The View is then larger than half of ``max_size``.
@@ -124,12 +124,7 @@ class LLMAttentionCondenser(AmortizedForgettingCondenser, AskingCondenser):
     def _keeping(
         self, view: View, ids: Sequence[int], made: Mapping[str, Any], *reports: Report
     ) -> Condensation:
-        """Forget all events except the head, the summaries, the first of ``ids`` that are in the
-        View, and the newest events.
-
-        The method counts the events to keep without regard to units, and then extends them to whole
-        units.
-        """
+        # The events to keep are counted without regard to units, and then extended to whole units.
         choosable = self._choosable(view)
         chosen = (choosable[event_id] for event_id in ids if event_id in choosable)
         wanted = list(dict.fromkeys((*chosen, *reversed(choosable.values()))))
@@ -142,13 +137,10 @@ class LLMAttentionCondenser(AmortizedForgettingCondenser, AskingCondenser):
         return Condensation(replace(action, metadata={**action.metadata, **made}))
 
     def _places(self, view: View) -> int:
-        """Return how many events may stay besides the events of the head."""
         return self.max_size // 2 - min(self.keep_first, len(view))
 
     def _choosable(self, view: View) -> dict[int, int]:
-        """Return the index of every event that the model may choose, by the id of the event. The
-        model may choose all events after the head except summaries of forgotten events.
-        """
+        # The model may choose all events after the head except summaries of forgotten events.
         return {
             event.id: index
             for index, event in enumerate(view.events)
@@ -157,9 +149,7 @@ class LLMAttentionCondenser(AmortizedForgettingCondenser, AskingCondenser):
 
 
 def _allows_a_choice(view: View, choosable: Set[int], keep_first: int, places: int) -> bool:
-    """Return whether any choice of ``places`` events makes the condenser forget at least one event.
-    Otherwise the model is not asked.
-    """
+    # If every choice keeps all events, the model is not asked.
     units = (range(start, stop) for start, stop in pairwise(view.cut_points) if start >= keep_first)
     sizes = [size for size in (sum(index in choosable for index in unit) for unit in units) if size]
     return bool(sizes) and places <= len(choosable) - min(sizes)
@@ -169,14 +159,15 @@ def _allows_a_choice(view: View, choosable: Set[int], keep_first: int, places: i
 
 
 class ConversationWindowCondenser(RollingCondenser):
-    """On request, forgets the older half of the events that are not essential. This condenser needs
-    no model.
+    """On request, forgets the older half of the events that are not essential. The condenser
+    ``conversation_window`` needs no model.
 
     The essential events are the first system prompt, the user's first message, and the knowledge
     that was recalled for this message. Summaries stay too, because nothing else in the View shows
     the events that a summary replaced. A call or a tool loop stays if a part of it is essential or
     in the newer half. Events that are not sent to a model do not count, because a request is
-    fulfilled only if the prompt gets shorter. This condenser has no parameters.
+    fulfilled only if the prompt gets shorter. The condenser ``conversation_window`` has no
+    parameters.
     """
 
     type = "conversation_window"
@@ -205,17 +196,13 @@ class ConversationWindowCondenser(RollingCondenser):
 
 
 def _essentials(view: View) -> frozenset[int] | None:
-    """Return the indices of the essential events: the system prompt, the first user message, the
-    call that recalls something for this message, and its result. Returns None if there is no user
-    message.
-    """
     system = _first(view, lambda event: isinstance(event, SystemMessage))
     message = _first(view, lambda event: isinstance(event, Message) and event.source == "user")
     if message is None:
         return None
-    queries = _words(view[message])
+    queries = _recall_queries(view[message])
     recalled = None
-    recall = _first(view, lambda event: _query(event) in queries, message)
+    recall = _first(view, lambda event: _recall_query(event) in queries, message)
     if recall is not None:
         recalled = _first(
             view,
@@ -229,32 +216,29 @@ def _first(view: View, fits: Callable[[Event], bool], start: int = 0) -> int | N
     return next((index for index, event in enumerate(view[start:], start) if fits(event)), None)
 
 
-def _words(event: Event) -> tuple[str, ...]:
-    """Return the possible queries of a recall for a message. The queries are the texts of the
-    message without images, joined in two ways.
-    """
+def _recall_queries(event: Event) -> tuple[str, ...]:
+    # A recall quotes the texts of a message without images, joined in one of these two ways.
     content = event.content if isinstance(event, Message) else ""
     parts = [{"text": content}] if isinstance(content, str) else content
     texts = [part["text"] for part in parts if isinstance(part.get("text"), str)]
     return ("\n".join(texts), "".join(texts))
 
 
-def _query(event: Event) -> object:
-    """Return the query of an event that is a recall, and None for any other event."""
+def _recall_query(event: Event) -> object:
     if isinstance(event, Action) and event.tool == "recall":
         return arguments_of(event).get("query", "")
     return None
 
 
 def _windows(view: View, size: int) -> tuple[frozenset[int], ...]:
-    """Return the possible windows, with the best window first. A window is a set of indices of the
-    newest events that stay. Usually there is a single window: the last ``size`` events, without the
-    observations and summaries at its beginning.
+    """Return sets of indices of the newest events that stay, with the best set first. Usually there
+    is a single window: the last ``size`` events, without the observations and summaries at its
+    beginning.
 
     If the last ``size`` events are only observations and summaries, there are two windows. The
-    first of the two windows contains the observations of the newest calls, so these calls stay. The
-    second of the two windows contains only the observations in a tool loop. The second window is
-    used if nothing can be forgotten with the first window.
+    first window contains the observations of the newest calls, so these calls stay. The second
+    window contains only the observations in a tool loop. The second window is used if nothing can
+    be forgotten with the first window.
     """
     newest = range(max(0, len(view) - size), len(view))
     first = next(

@@ -54,9 +54,6 @@ def _summary(
     limit: int | None,
     text_of: Callable[[Reply], str],
 ) -> Summary:
-    """Send a prompt to a model with ``ask_model`` and return the model's summary. ``text_of``
-    returns the summary in a reply.
-    """
     prompt = load_prompt(name)
     material = {
         "previous_summary": previous_summary(events, limit),
@@ -103,21 +100,18 @@ PARTS: Mapping[str, Mapping[str, str]] = {
         "other_relevant_context": "anything that matters and fits nowhere else",
     },
 }
-"""The fields of a structured summary, by the part of the summary. Every field has a description for
-the model.
-"""
+"""The fields of a structured summary by part, with a description of each field for the model."""
 
 FIELDS: Mapping[str, str] = {
     name: meaning for part in PARTS.values() for name, meaning in part.items()
 }
-"""The eighteen fields, all of them text, in the order in which the model is asked for them."""
 
 REQUIRED = ("user_context", "completed_tasks", "pending_tasks")
 
 _State = defstruct(
     "_State", [(name, str, NODEFAULT if name in REQUIRED else "") for name in FIELDS], kw_only=True
 )
-"""The arguments of the tool call. The required fields have no default."""
+"""The required fields have no default."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -144,7 +138,6 @@ class StructuredSummaryCondenser(AskingCondenser, SummarizingCondenser):
 
 
 def state_summary_tool() -> dict[str, Any]:
-    """Return the tool that the model must call, in OpenAI's format."""
     return {
         "type": "function",
         "function": {
@@ -165,9 +158,6 @@ def state_summary_tool() -> dict[str, Any]:
 
 
 def _state(reply: Reply) -> dict[str, str]:
-    """Return the fields of the summary that the model filled in. Raises ``ModelCallFailed`` if the
-    reply has no usable call of the tool.
-    """
     call = next((call for call in reply.tool_calls if call.name == TOOL_NAME), None)
     if call is None:
         called_names = ", ".join(call.name for call in reply.tool_calls) or "nothing"

@@ -71,7 +71,7 @@ class PipelineCondenser(Condenser):
                 except NoCondensationAvailable as error:
                     error.condenser = error.condenser or condenser.type
                     unavailable = unavailable or error
-                    reports += _named(condenser, error.reports)
+                    reports += _name_failed_part(condenser, error.reports)
                     if not all(map(is_standing, error.reports)):
                         break
                     continue
@@ -81,9 +81,9 @@ class PipelineCondenser(Condenser):
                         " pipeline"
                     )
                     raise
-                reports += _named(condenser, new_reports)
+                reports += _name_failed_part(condenser, new_reports)
                 if isinstance(result, Condensation):
-                    return reported(_placed(result, seen=view, full_view=full_view), reports)
+                    return reported(_move_summary(result, seen=view, full_view=full_view), reports)
                 view = result
         if unavailable is not None:
             unavailable.reports = reports
@@ -94,19 +94,14 @@ class PipelineCondenser(Condenser):
 CondenserPipeline = PipelineCondenser
 
 
-def _named(part: Condenser, reports: Iterable[Report]) -> tuple[Report, ...]:
-    """Return the reports. A report on a failed model also names the part that asked the model."""
+def _name_failed_part(part: Condenser, reports: Iterable[Report]) -> tuple[Report, ...]:
     return tuple(
         {"condenser": part.type, **report} if "failure" in report else report for report in reports
     )
 
 
-def _placed(condensation: Condensation, *, seen: View, full_view: View) -> Condensation:
-    """Return a condensation, planned on the View ``seen``, with the position of its summary in the
-    full View.
-
-    The positions differ if earlier parts of the pipeline hid events.
-    """
+def _move_summary(condensation: Condensation, *, seen: View, full_view: View) -> Condensation:
+    # The position of the summary changes if earlier parts of the pipeline hid events.
     action = condensation.action
     if (
         action.summary_offset is None

@@ -1,9 +1,9 @@
 """These condensers hide or mask events at every step, or show everything. No event is forgotten,
 and the log does not change.
 
-A masked event keeps its id, its position and its call. So a masked event is still the result of its
-call. It can be forgotten by its id, and is not mistaken for a summary. The ``meta`` of a masked
-event has the key ``MASKED``.
+A masked event keeps its id, its position and its call. A masked event is still the result of its
+call, and can be forgotten by its id. Because of its id, a masked event is never mistaken for a
+summary. The ``meta`` of a masked event has the key ``MASKED``.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ _MASK = ("content", "<MASKED>")
 _BROWSER_TOOLS = ("browse", "browser")
 
 MASKED = "masked_by"
-"""The key in the ``meta`` of a masked event. Its value is the ``type`` of the condenser that masked
-the event.
+"""The key in the ``meta`` of a masked event, with the ``type`` of the condenser that masked the
+event.
 """
 
 
@@ -133,9 +133,6 @@ def is_browser_output(event: Event) -> TypeGuard[Observation]:
 
 
 def _describe_output(output: Observation, call: Event | None) -> str:
-    """Return a line about an output: the address in the output or in its call, or else the name of
-    the tool.
-    """
     url = output.extras.get("url") or (
         arguments_of(call).get("url") if isinstance(call, Action) else None
     )
@@ -143,10 +140,9 @@ def _describe_output(output: Observation, call: Event | None) -> str:
 
 
 def masked(condenser: Any, view: View, masks: Mapping[int, tuple[str, Any]]) -> Step:
-    """Return ``view`` with masked events, and a report with the settings of the condenser.
-    ``masks`` maps the index of an event to the name of the masked field and the field's new value.
-    A call that may have run is never masked, and neither is its result, because a model must read
-    both before it repeats the call.
+    """``masks`` maps the index of an event to the name of the masked field and the field's new
+    value. A call that may have run is never masked, and neither is its result, because a model must
+    read both before it repeats the call.
     """
     doubts = frozenset(in_doubt(view.events)) if masks else frozenset()
     condenser_type = condenser.type

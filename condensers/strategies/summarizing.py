@@ -41,9 +41,8 @@ them all at once.
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The summary of the forgotten events: a text, metadata for the condensation, and reports with
-    the cost. ``shorter`` returns a shorter version of a text that is too long. It returns None if
-    there is no shorter version. A text that a model wrote has no shorter version.
+    """``shorter`` returns a shorter version of a text that is too long, or None if there is no
+    shorter version. A text that a model wrote has no shorter version.
     """
 
     text: str
@@ -62,7 +61,6 @@ class SummarizingCondenser(RollingCondenser):
     """
 
     size_by_default: ClassVar[int] = 100
-    """The default of ``max_size`` if no token limit is known."""
 
     max_size: int | None = setting(
         None,
@@ -98,14 +96,13 @@ class SummarizingCondenser(RollingCondenser):
 
     @abstractmethod
     def summarize(self, events: Sequence[Event], max_event_length: int | None) -> Summary:
-        """Return the summary of ``events``, which may include older summaries. Raises
-        ``ModelCallFailed`` if a model cannot write the summary. If a model writes the summary, the
-        call may take minutes.
+        """Raise ``ModelCallFailed`` if a model cannot write the summary. If a model writes the
+        summary, the call may take minutes.
         """
 
     def summary(self, view: View, span: slice, max_event_length: int | None) -> Summary:
-        """Return the summary that replaces the events in ``span``. Raises ``ModelCallFailed`` if a
-        model cannot write the summary. If a model writes the summary, the call may take minutes.
+        """Raise ``ModelCallFailed`` if a model cannot write the summary. If a model writes the
+        summary, the call may take minutes.
         """
         return self._in_pieces(view[span], max_event_length)
 
@@ -157,10 +154,9 @@ class SummarizingCondenser(RollingCondenser):
     def _in_pieces(
         self, events: Sequence[Event], limit: int | None, pieces: int = _PIECES_MAX
     ) -> Summary:
-        """Summarize ``events``. If the events exceed the model's context, the model summarizes the
-        first half of them. Then it summarizes this summary together with the second half. A half
-        that is still too long is halved again. There are at most ``pieces`` pieces. Raises
-        ``ModelCallFailed`` if the model cannot write a summary.
+        """If the events exceed the model's context, the model summarizes their first half. Next it
+        summarizes this summary together with the second half. A half that is still too long is
+        halved again.
         """
         try:
             return self.summarize(events, limit)
@@ -192,9 +188,7 @@ class SummarizingCondenser(RollingCondenser):
         return self.size_by_default if self.max_size is None else self.max_size
 
     def limits(self, agent_llm: AgentModel | None) -> tuple[int | None, int | None]:
-        """Return how many events and how many tokens a View may have before it is condensed. The
-        default limit of events applies only if no token limit is known.
-        """
+        # The default limit of events applies only if no token limit is known.
         tokens = limit_of(agent_llm, self.max_tokens, self.token_margin_ratio)
         return self._size if tokens is None else self.max_size, tokens
 
@@ -202,8 +196,8 @@ class SummarizingCondenser(RollingCondenser):
         return overrun_of(view, agent_llm, self.limits(agent_llm)[1])
 
     def _middle(self, view: View, agent_llm: AgentModel | None) -> slice:
-        """Return the span to forget, between the head and the tail. Every reason of the
-        condensation allows a tail of some length, and the shortest tail is used.
+        """Every reason of the condensation allows a tail of some length, and the shortest tail is
+        used.
 
         The head may have more than ``keep_first`` events, because it includes the system prompt and
         ends with a whole unit. Raises ``NoCondensationAvailable`` if too few events of the log
@@ -239,15 +233,9 @@ class SummarizingCondenser(RollingCondenser):
         raise NoCondensationAvailable(problem + advice)
 
     def _head(self, view: View) -> int:
-        """Return how many events at the beginning of the View stay. The first system prompt always
-        stays.
-        """
         return max(self.keep_first, after_system_prompt(view))
 
     def _tails(self, view: View, due: Set[Reason]) -> list[int]:
-        """Return the allowed lengths of the tail, for every reason that limits the number of
-        events.
-        """
         head_and_summary = self.keep_first + 1
         tails = [len(view) // 2 - head_and_summary] if Reason.REQUEST in due else []
         if Reason.EVENTS in due or not due:
@@ -264,9 +252,6 @@ class SummarizingCondenser(RollingCondenser):
     def _condensation(
         self, view: View, span: slice, summary: Summary, agent_llm: AgentModel | None, outcome: str
     ) -> Condensation:
-        """Return the condensation that replaces the events in ``span`` by ``summary``. Raises
-        ``NoCondensationAvailable`` if the condensation would save no tokens.
-        """
         forgotten = view[span]
         over = self.overrun(view, agent_llm)
         counter = over.counter if over else agent_llm
@@ -303,11 +288,10 @@ class SummarizingCondenser(RollingCondenser):
         over: Overrun | None,
         tokens_before: int | None,
     ) -> tuple[str, int | None]:
-        """Return the text of the summary, and the number of tokens in the prompt with this text in
-        the place of ``span``. If the prompt exceeded a limit, the text is shortened until the
-        prompt has at most ``_ROOM`` of the limit. If the prompt is still larger with the shortest
-        text, the text may have the part ``_SUMMARY`` of the limit. Without a limit, the text is
-        shortened until the prompt is smaller than before the condensation.
+        """If the prompt exceeded a limit, the text is shortened until the prompt has at most
+        ``_ROOM`` of the limit. If the prompt is still larger with the shortest text, the text may
+        have the part ``_SUMMARY`` of the limit. Without a limit, the text is shortened until the
+        prompt is smaller than before the condensation.
         """
 
         def tokens_with(*texts: str) -> int | None:
@@ -346,15 +330,13 @@ class SummarizingCondenser(RollingCondenser):
 def limit_of(
     agent_llm: Window | None, max_tokens: int | None = None, margin_ratio: float = 0.1
 ) -> int | None:
-    """Return the largest number of tokens that a prompt for this model may have. Return None if
-    there is no limit.
+    """Return the smaller one of two limits: ``max_tokens``, and the limit of the model.
 
-    There are two limits, and the smaller limit applies. The user sets the first limit,
-    ``max_tokens``. The second limit is the model's input, minus the tokens reserved for its answer,
-    minus a margin. The margin is ``margin_ratio`` of the input. The margin stays free because
-    servers add tokens that foldlog cannot count. At most half of the input is reserved for an
-    answer: docs/internals/decisions/0040-room-for-the-answer.md says why. Without a model there is
-    no limit. A step without the agent's model passes ``ESTIMATE``: see ``counting``.
+    The model's limit is its input, minus the tokens reserved for its answer, minus a margin. The
+    margin is ``margin_ratio`` of the input. The margin stays free because servers add tokens that
+    foldlog cannot count. At most half of the input is reserved for an answer:
+    docs/internals/decisions/0040-room-for-the-answer.md says why. A step without the agent's model
+    passes ``ESTIMATE``: see ``counting``.
     """
     if agent_llm is None:
         return None
@@ -367,9 +349,6 @@ def limit_of(
 
 
 def overrun_of(view: View, agent_llm: AgentModel | None, limit: int | None) -> Overrun | None:
-    """Return the token counts and the limit if the prompt of ``view`` exceeds ``limit``. Returns
-    None if the prompt is within the limit, or if there is no limit.
-    """
     if agent_llm is None or limit is None:
         return None
     sums = token_sums_of(view, agent_llm)

@@ -16,8 +16,6 @@ from typing import Any, NamedTuple
 
 
 class Words(NamedTuple):
-    """The user's request, and separately the context that the runtime added."""
-
     asked: str
     shown: tuple[str, ...]
 
@@ -46,13 +44,9 @@ _LOCAL_COMMAND = re.compile(
     r"/(?:clear|compact|config|context|cost|exit|help|ide|login|logout|mcp|model|release-notes"
     r"|resume|status)"
 )
-"""A command that a user types for the runtime, not for the agent."""
 
 
 def of_user(text: str) -> Words:
-    """Separate the user's request, or the environment's message, from the context that the runtime
-    added.
-    """
     shown: list[str] = []
     command: dict[str, str] = {}
 
@@ -83,9 +77,7 @@ def of_user(text: str) -> Words:
 
 
 def _without_frame(text: str) -> str:
-    """Return a text without the shell's prompt at its end. SWE-agent adds this prompt to every
-    message.
-    """
+    # SWE-agent adds the prompt of its shell to every message.
     lines = text.strip().splitlines()
     while lines and (not lines[-1].strip() or is_frame(" ".join(lines[-1].split()))):
         lines.pop()
@@ -97,15 +89,12 @@ def _without_frame(text: str) -> str:
 _FENCE = re.compile(r"^[ ]*```.*?^[ ]*```[ ]*$", re.DOTALL | re.MULTILINE)
 _PASTED_LINES = 6
 _PASTED_LENGTH = 400
-"""The smallest number of characters in a pasted part of a message. Such a part has no prose and at
-least ``_PASTED_LINES`` lines.
+"""The smallest number of characters in a pasted part of a message. A pasted part of a message has
+no prose and at least ``_PASTED_LINES`` lines.
 """
 
 
 def without_pasted(text: str) -> str:
-    """Return a message in which a single line replaces every pasted log, program or call. This line
-    gives the length and the beginning of the replaced text.
-    """
 
     def shorten_fenced(match: re.Match[str]) -> str:
         if len(match[0]) >= _PASTED_LENGTH:
@@ -135,9 +124,6 @@ def _pasted(block: str) -> str:
 
 
 def is_prose(line: str) -> bool:
-    """Return whether a line reads like a sentence: it has several words, and most of them are words
-    of a language.
-    """
     words = line.split()
     plain = sum(
         word.strip(".,;:!?()'\"*`-").replace("'", "").replace("’", "").isalpha() for word in words
@@ -169,7 +155,6 @@ _COMMAND = re.compile(
 
 
 def orders_in(text: str) -> list[str]:
-    """Return the short sentences that forbid or require something from now on."""
     sentences = (
         sentence.strip().removeprefix("- ") for sentence in SENTENCE_END.split(without_pasted(text))
     )
@@ -191,15 +176,11 @@ _DENIAL = re.compile(
 
 
 def denial_in(text: str) -> str:
-    """Return the sentence with which a user contradicts the agent's last message. Return an empty
-    text if the user does not contradict it.
-    """
     match = _DENIAL.match(text.strip())
     return match[0] if match and text.strip()[match.end() :][:1] != "?" else ""
 
 
 def question_in(text: str) -> str:
-    """Return the last question in a text. Return an empty text if there is no question."""
     sentences = SENTENCE_END.split(text.strip())
     return next(
         (sentence for sentence in reversed(sentences) if sentence.endswith(("?", "？"))), ""
@@ -207,8 +188,8 @@ def question_in(text: str) -> str:
 
 
 def command_in(text: str) -> tuple[str, str]:
-    """Split an agent's text into the command at its end and the text before this command, in
-    SWE-agent's format. The command may be empty.
+    """Split the command at the end off an agent's text, in SWE-agent's format. The command may be
+    empty.
     """
     match = _COMMAND.search(text)
     return (text[: match.start()], match[1].strip()) if match else (text, "")
@@ -243,7 +224,6 @@ _ENDS = re.compile(
     r" (?:issue|error|warning|problem|failure|test)s?|passed|failed|pass|fail|ok|succe\w+)\b",
     re.IGNORECASE,
 )
-"""A text in the line in which a check, such as a test, reports its result."""
 _REJECTED = re.compile(
     r"(?:the )?user (?:doesn't want|does not want) to proceed with this tool use", re.IGNORECASE
 )
@@ -295,9 +275,6 @@ _LOOKED_AT = 60
 
 
 def unwrapped(text: str) -> tuple[str, int | None]:
-    """Return an output without the JSON around it, and the exit code in this JSON. The exit code is
-    None if the JSON has no exit code.
-    """
     if not text.startswith("{"):
         return text, None
     try:
@@ -316,9 +293,6 @@ def unwrapped(text: str) -> tuple[str, int | None]:
 
 
 def exit_code_in(output: Mapping[str, Any]) -> Any:
-    """Return the exit code in a parsed output or in its metadata. Return None if there is no exit
-    code.
-    """
     metadata = output.get("metadata")
     return output.get(
         "exit_code", metadata.get("exit_code") if isinstance(metadata, dict) else None
@@ -326,9 +300,7 @@ def exit_code_in(output: Mapping[str, Any]) -> Any:
 
 
 def said_in_rejection(text: str) -> str | None:
-    """Return the text with which the user rejected a call, from the result of the call. The text is
-    empty if the user wrote nothing. Return None if the user did not reject the call.
-    """
+    # The text is empty if the user wrote nothing. Return None if the user did not reject the call.
     if not _REJECTED.search(text):
         return None
     match = _SAID_IN_REJECTION.search(text)
@@ -336,9 +308,6 @@ def said_in_rejection(text: str) -> str | None:
 
 
 def answers_in(text: str) -> str:
-    """Return the user's answers from the result of the call that asked the questions. Return an
-    empty text if there are no answers.
-    """
     match = _ANSWERS.match(text)
     return match[1] if match else ""
 
@@ -348,39 +317,26 @@ def is_applied(text: str) -> bool:
 
 
 def refusal_of_edit(text: str) -> str:
-    """Return the line in the result of an edit that says that the edit was not applied. Return an
-    empty text without such a line.
-    """
     match = _NOT_APPLIED.search(text)
     return match[0] if match else ""
 
 
 def without_trace(text: str) -> str:
-    """Return the result of an applied edit without the traceback of the editor's own program. Any
-    other text is returned unchanged.
-    """
     return _TRACE.sub("", text) if is_applied(text) else text
 
 
 def is_cancelled(text: str) -> bool:
-    """Return whether a result says that its call never ran, because another call of the same reply
-    failed.
-    """
+    # Another call of the same reply failed, so this call never ran.
     return bool(_CANCELLED.match(text))
 
 
 def is_plan_mode(text: str) -> bool | None:
-    """Return whether the agent is in plan mode after a message or a result. In plan mode, an agent
-    may write nothing but a plan. Returns None if the text does not mention plan mode.
-    """
+    # In plan mode, an agent may write nothing but a plan.
     match = _PLAN_MODE.search(text)
     return bool(match[1]) if match else None
 
 
 def git_status_in(text: str) -> str:
-    """Return the files that git lists as changed, with the headings of the lists. Return an empty
-    text if there is no list.
-    """
     lists = (
         (heading, re.findall(r"^\t(.+)$", files, re.MULTILINE))
         for heading, files in _STATUS.findall(text)
@@ -389,17 +345,11 @@ def git_status_in(text: str) -> str:
 
 
 def conflicts_in(text: str) -> str:
-    """Return a line with the number and the names of the files in which git found conflicts. Return
-    an empty text if there are no conflicts.
-    """
     files = _CONFLICT.findall(text)
     return f"conflicts in {len(files)} files: {', '.join(files)}" if files else ""
 
 
 def error_line(text: str) -> str:
-    """Return the line of an output that best describes a failure: the last line that names an
-    error, or else the last line.
-    """
     lines = lines_that_count(text)
     for line in reversed(lines[-_LOOKED_AT:]):
         if ERROR.search(line):
@@ -408,9 +358,6 @@ def error_line(text: str) -> str:
 
 
 def last_line(text: str, is_check: bool = False) -> str:
-    """Return the last useful line of an output. If ``is_check`` is true, prefer the last line that
-    reports the result of a check. Returns an empty text if the output has no useful line.
-    """
     lines = lines_that_count(text[-_LAST_READ:])
     ends = (line for line in reversed(lines) if is_check and _ENDS.search(line))
     return next(ends, "") or next(
@@ -426,9 +373,7 @@ def gist_of_output(text: str) -> str:
 
 
 def edges_of(text: str) -> set[str]:
-    """Return the first and the last lines of an output, because lines that are in nearly all
-    outputs are there.
-    """
+    # Lines of nearly all outputs are at their beginnings or ends.
     lines = [" ".join(line.split()) for line in text.splitlines()]
     return {line for line in (*lines[:_EDGE], *lines[-_EDGE:]) if line}
 
@@ -449,13 +394,9 @@ def files_written(text: str) -> list[str]:
 
 
 def lines_that_count(text: str) -> list[str]:
-    """Return the lines of an output without its frame and its empty lines."""
     lines = (" ".join(line.split()) for line in _TAGS.sub("", text).splitlines())
     return [line for line in lines if line and not is_frame(line)]
 
 
 def is_frame(line: str) -> bool:
-    """Return whether a line belongs to the frame of an output: an exit code, a working directory or
-    a prompt.
-    """
     return bool(EXIT_CODE.search(line) or _PLACE.fullmatch(line) or _PROMPT.fullmatch(line))

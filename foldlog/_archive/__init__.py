@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 
 def makes_events(store: Store) -> Store:
-    """Return a store that makes the events of an imported conversation in the first transaction
-    that needs these events. A read-only store makes the events in memory. The returned store also
-    restores an archived conversation when a transaction first needs its events.
+    """Return a store that makes the events of an imported conversation when a transaction first
+    needs them. A read-only store makes the events in memory. The returned store also restores an
+    archived conversation when a transaction first needs its events.
     """
     in_memory: EventsInMemory | None = None
 

@@ -1,9 +1,9 @@
 """A compaction that a program reported to a hook, but has not yet written into its file.
 
 Claude Code writes a compaction only after its hooks ran. While the hooks run, the View of the file
-shows events that the compaction has dropped. So foldlog notes the compaction in the source, and
-reports it as missing. An import deletes the note if the file has the compaction, or a later reply
-of the model without a compaction.
+shows events that the compaction has dropped. Foldlog notes the missing compaction in the source,
+and reports it. An import deletes the note if the file has the compaction, or a later reply of the
+model without a compaction.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class Compacting(NamedTuple):
 
 
 class _Note(msgspec.Struct):
-    """The note of a source about a compaction. ``at`` is the time when the hook ran. It is empty if
-    no compaction is missing. ``compactions``, ``replies`` and ``shown`` (shown events) are the
-    counts of records when the hook ran. A further compaction or reply ends the note. ``since`` is
-    the value of ``shown`` at the previous compaction.
+    """``at`` is the time when the hook ran, and is empty if no compaction is missing.
+    ``compactions``, ``replies`` and ``shown`` (shown events) are the counts of records when the
+    hook ran. A further compaction or reply ends the note. ``since`` is the value of ``shown`` at
+    the previous compaction.
     """
 
     at: str = ""
@@ -51,9 +51,8 @@ class _Note(msgspec.Struct):
 
 
 def note_compaction(store: Store, conversation: str) -> Compacting | None:
-    """Note that a program is now compacting a conversation. Return None if the conversation has no
-    source, or if the format of its source has no compactions. A second note of the same compaction
-    changes nothing.
+    """Return None if the conversation has no source, or if the format of its source has no
+    compactions.
     """
 
     def note(transaction: Transaction) -> Compacting | None:
@@ -82,7 +81,6 @@ def note_compaction(store: Store, conversation: str) -> Compacting | None:
 
 
 def compacting(store: Store, conversation: str) -> Compacting | None:
-    """Return the compaction that is still missing in the file of a conversation, or None."""
 
     def read(reader: Reader) -> Compacting | None:
         source = source_of(Sources(store.database, reader), conversation)
@@ -95,9 +93,7 @@ def compacting(store: Store, conversation: str) -> Compacting | None:
 def still_compacting(
     facts: Mapping[str, Any], skeleton: Skeleton | DecodedRecords
 ) -> dict[str, Any]:
-    """Return the note of a source that has new records, as a field of its facts. If a compaction or
-    a reply is among the new records, the time in the note is empty.
-    """
+    # If a compaction or a reply is among the new records, the time in the note is empty.
     note = _note_in(facts)
     if _KEY not in facts or isinstance(skeleton, DecodedRecords):
         return {}

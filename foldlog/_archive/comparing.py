@@ -30,10 +30,10 @@ _APART: Final = (
 
 
 class NewSource(NamedTuple):
-    """A source that is completely read and not written yet. ``size`` is in bytes.
+    """A source that is completely read and not written yet.
 
-    ``begin`` writes the source in a transaction. ``begin`` returns None if another process has
-    stored the source first, or if the source is refused.
+    ``begin`` returns None if another process has stored the source first, or if the source is
+    refused.
     """
 
     source_import: SourceImport
@@ -43,8 +43,8 @@ class NewSource(NamedTuple):
 
 
 class SourceImport(SourceWriter):
-    """The import of a single source. ``named`` returns the name of the source's conversation. Its
-    argument is the name in the records of the source, or None.
+    """``named`` is a function that returns the name of a conversation from the name in the records
+    of its source.
     """
 
     def __init__(
@@ -62,8 +62,8 @@ class SourceImport(SourceWriter):
         """The hashes of the earlier records that the source continues but does not contain."""
 
     def import_source(self) -> Imported:
-        """Import the source. Raises ``VersionConflict`` if another process has stored the source
-        first, ``SourceRefused`` if the source may not be imported, and ``NotAHistory`` if it has no
+        """Raise ``VersionConflict`` if another process has stored the source first. Raises
+        ``SourceRefused`` if the source may not be imported, and ``NotAHistory`` if it has no
         records.
         """
         places: list[Place] = self.query(lambda sources: sources.places(self.place))
@@ -89,9 +89,7 @@ class SourceImport(SourceWriter):
         return self._import_compared(sources, places[-1])
 
     def read_new(self) -> NewSource | None:
-        """Read a source whose place is new completely. Return None if the source is empty or
-        continues another conversation.
-        """
+        """Return None if the source is empty or continues another conversation."""
         skeleton = self.skeleton
         blocks = [
             self.blank_records(block, self.secret)
@@ -114,7 +112,6 @@ class SourceImport(SourceWriter):
         return NewSource(self, name, begin_new, size)
 
     def finish_new(self, new: NewSource, source: Source) -> Imported:
-        """Return the outcome for a new source after its transaction."""
         self.finish(source)
         return self.outcome(self.reading.records, new.name)
 
@@ -122,9 +119,8 @@ class SourceImport(SourceWriter):
     # ----------------------------------------------------------------------------------------------
 
     def _append_grown(self, place: Place, source: Source) -> Imported | None:
-        """Append the new records of a log. Return None if the log does not begin with the bytes of
-        its last import. Also return None if the conversation has later records from another place,
-        or was continued in foldlog.
+        """Return None if the log does not begin with the bytes of its last import. Return None also
+        if the conversation has later records from another place, or was continued in foldlog.
         """
         reading = self.reading
         if type(self.found.reader) is not JsonLines or self.found.reader.is_packed:
@@ -140,9 +136,6 @@ class SourceImport(SourceWriter):
         return self._append_rest(source)
 
     def _append_rest(self, source: Source, skip: int = 0) -> Imported:
-        """Append the records from number ``skip`` on. The records before this number are already
-        stored.
-        """
         records_before = source.records
         if source.made and self._is_continued_here(source):
             return self._fork(source, records_before)
@@ -151,9 +144,7 @@ class SourceImport(SourceWriter):
         return self.outcome(self.reading.records - records_before)
 
     def _is_continued_here(self, source: Source) -> bool:
-        """Return whether somebody continued the conversation of a source in foldlog. New records of
-        such a source become a fork.
-        """
+        # New records of a source become a fork if its conversation was continued in foldlog.
         name = self.name_of(source.conversation)
         events_made = self.query(lambda sources: sources.made(source))
         end = max((first + events for first, events in events_made.values()), default=0)
@@ -191,10 +182,7 @@ class SourceImport(SourceWriter):
         return self.outcome(reading.records)
 
     def _go_on(self, skeleton: Skeleton, name: str) -> Imported | None:
-        """Import a source that continues another history but does not contain it. Return None if
-        the continued history is not stored. If the records continue at the end of the conversation
-        ``name``, they are appended to it. Other records become a fork.
-        """
+        """Return None if the history that the source continues is not stored."""
         if skeleton.follows is None:
             return None
         thread, end = skeleton.follows
@@ -210,9 +198,6 @@ class SourceImport(SourceWriter):
         return self._import_compared(self._own_forks(base, name))
 
     def _own_forks(self, source: Source, name: str) -> list[Source]:
-        """Return the sources of a family that belong to the conversation ``name``, or to a fork
-        that an import made of this conversation.
-        """
         family = [(self.name_of(member.conversation), member) for member in self._family(source)]
         return [
             member
@@ -221,10 +206,7 @@ class SourceImport(SourceWriter):
         ]
 
     def _find_holder(self, names: Iterable[str], end: int, skeleton: Skeleton) -> Source | None:
-        """Return the source that has the record before number ``end``, or None. The method searches
-        the families of the conversations ``names`` in their order. Within a family, it searches the
-        newest source first.
-        """
+        # Within a family, the newest source is searched first.
         for name in names:
             source = self._source_named(name)
             family = [] if source is None else self._family(source)
@@ -242,9 +224,6 @@ class SourceImport(SourceWriter):
         return [*self.query(lambda sources: [*sources.family(source.root)])]
 
     def _read_beginning(self, sources: list[Source]) -> None:
-        """Note the hashes of the records that a source continues but does not contain, if a stored
-        source contains these records.
-        """
         skeleton = new_counter(self.found.format)
         if isinstance(skeleton, DecodedRecords):
             return
@@ -277,18 +256,13 @@ class SourceImport(SourceWriter):
         )
 
     def _read_again(self) -> None:
-        """Begin another pass over the source. The number of its first record follows the records
-        that the source continues.
-        """
+        # The number of the first record follows the records that the source continues.
         self.reading = reading_of(self.found.path, self.found.reader)
         self.reading.records = len(self._hashes_shared) // HASH_BYTES
         self.skeleton = new_counter(self.found.format)
 
     def _import_compared(self, sources: list[Source], place: Place | None = None) -> Imported:
-        """Import a source that may differ from the stored sources. A source that is unchanged since
-        its last import stays with its conversation. A changed source continues the stored source
-        with which it shares the most records.
-        """
+        # A changed source continues the stored source with which it shares the most records.
         self._read_again()
         reading = self.reading
         hashes = self._hashes_shared + b"".join(
@@ -321,10 +295,8 @@ class SourceImport(SourceWriter):
         return self._fork(source, shared_count)
 
     def _check_redactions(self, sources: list[Source], shared_count: int) -> None:
-        """Raise ``SourceRefused`` for a source whose import would bring redacted text back. Either
-        the source was rewritten before the redacted record, or its later records repeat this
-        record.
-        """
+        # An import brings redacted text back if the source was rewritten before the redacted
+        # record, or if its later records repeat this record.
         for source in sources:
             redacted_numbers: set[int] = self.query(partial(Sources.all_redacted, source=source))
             if redacted_numbers and self.found.format.repeats:
@@ -340,16 +312,11 @@ class SourceImport(SourceWriter):
             )
 
     def _is_provisional(self, source: Source, shared_count: int) -> bool:
-        """Return whether only the last record differs, and no event was made of it. The program was
-        then still writing the last record at the earlier import.
-        """
+        # The program was still writing the last record at the earlier import.
         is_last = shared_count == source.records - 1 and shared_count >= source.from_record
         return is_last and source.made <= shared_count and shared_count not in source.redacted
 
     def _fork(self, source: Source, shared_count: int, chosen_name: str = "") -> Imported:
-        """Begin a fork of a source at its first record that differs. The default name of the fork
-        is a free name.
-        """
         while source.parent is not None and shared_count <= source.from_record:
             source = self.source(source.parent) or source
         name = self.name_of(source.conversation)
@@ -368,7 +335,6 @@ class SourceImport(SourceWriter):
         return self.outcome(self.reading.records - shared_count)
 
     def _replace_last(self, source: Source, shared_count: int) -> Imported:
-        """Replace the last record of a source, and append the later records."""
         blocks = self.query(lambda sources: [*sources.own_blocks(source, shared_count)])
         head = chained(
             GENESIS, self.query(lambda sources: sources.hashes(source))[: shared_count * HASH_BYTES]

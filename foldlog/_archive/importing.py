@@ -2,10 +2,10 @@
 source differs from its stored records, its first different record begins a fork.
 
 A *place* is the path of a file, the number of a source in this file, and the options of the import.
-An import is a copy. It never removes or repairs stored records. A row of ``places`` stores which
-conversation a place became, and a hash identifies each record. So a second import decides nothing
-again. An import refuses an erased source. An import also refuses a source that was rewritten before
-a redacted record, because the redacted text could come back unrecognized.
+An import is a copy, and never removes or repairs stored records. A row of ``places`` stores which
+conversation a place became, and a hash identifies each record. A second import therefore decides
+nothing again. An import refuses an erased source. An import also refuses a source that was
+rewritten before a redacted record, because the redacted text could come back unrecognized.
 """
 
 from __future__ import annotations
@@ -36,18 +36,14 @@ from foldlog.eventstore.sources.tables import Place, Source, Sources
 
 _TRIES: Final = 5
 _TOGETHER_BYTES: Final = 2 * 2**20
-"""The maximum number of bytes of short new sources in a transaction."""
 _SHORT_BYTES: Final = 2**20
 _PLACE_BYTES: Final = 16
 _AtPlace = tuple[str, Source | None, Sequence[Place]]
-"""The conversation that a place became, its source, and the rows of the next place in its file."""
 _NO_HISTORY: Final = "contains no history that can be imported"
 
 
 class Failed(NamedTuple):
-    """A source whose import failed, and the error. ``added`` is how many records of the source were
-    stored before the error.
-    """
+    """``added`` is how many records of the source were stored before the error."""
 
     conversation: str
     format: str
@@ -123,15 +119,12 @@ class Import:
                 self.findings.append(ImportFinding(str(path), f"cannot be read: {error.strerror}"))
 
     def has_place(self, path: Path) -> bool:
-        """Return whether a file was already imported with these options."""
         return bool(self._places(self._place(path, 0)))
 
     def is_here(self, path: Path) -> bool:
-        """Return whether a file is unchanged since it was last imported with these options."""
         return _is_as_it_was(path, self._places(self._place(path, 0)))
 
     def nothing(self) -> NotAHistory:
-        """Return the error that names the paths from which nothing could be imported."""
         path = self._paths[0] if self._paths else Path()
         first = next(iter(self.findings), None)
         if first is not None and first.place == str(path):
@@ -139,9 +132,6 @@ class Import:
         return NotAHistory(path, _NO_HISTORY + (f"; {first}" if first else ""))
 
     def _check_is_one(self) -> None:
-        """Raise ``InvalidArgument`` if several sources would become the same conversation. Cost:
-        the method finds the sources.
-        """
         count = 0
         for path in self._paths:
             with suppress(NotAHistory, OSError):
@@ -171,9 +161,6 @@ class Import:
         yield from self._write_waiting()
 
     def _sources_below(self, root: Path) -> Iterator[tuple[Found | Unchanged, bytes]]:
-        """Yield each source below a folder with its place. Files that are not sources are
-        reported.
-        """
         numbers = dict[Path, Iterator[int]]()
         for found in histories(root, self._recognize, partial(self._look, root)):
             if isinstance(found, Unchanged):
@@ -194,10 +181,9 @@ class Import:
     # ----------------------------------------------------------------------------------
 
     def _look(self, root: Path, path: Path) -> Found | Unchanged | None:
-        """Return whether a file is unchanged. For a changed file, return its format, if its first
-        lines or its last import show the format. Return None if the file must be examined. Cost:
-        the method reads the status of the file. For a log, it also reads the first lines, or all
-        lines of the last import.
+        """Return the format if the first lines of the file or its last import show it, and None if
+        the file must be examined. Cost: the method reads the status of the file. For a log, it also
+        reads the first lines, or all lines of the last import.
         """
         place = self._place(path, 0)
         places = self._places(place)
@@ -212,10 +198,7 @@ class Import:
         return Found(Names(root, path).of({}), format, path, JsonLines(path))
 
     def _recorded(self, path: Path, places: list[Place]) -> Format | None:
-        """Return the format that the last import of a log recorded, if the log still begins with
-        the lines of that import. Otherwise return None. The format of new lines is not checked,
-        because new lines may have no known format.
-        """
+        # The format of new lines is not checked, because new lines may have no known format.
         if not places or not places[-1].taken:
             return None
         reading = LineReading(path)
@@ -252,7 +235,6 @@ class Import:
         return database.recorder.query(lambda reader: Sources(database, reader).places(place))
 
     def _place(self, path: Path, number: int) -> bytes:
-        """Return the key of a place: a hash of the path, the number in the file and the options."""
         text = "\0".join((os_path.abspath(path), str(number), *self._place_options))
         return blake2b(text.encode("utf-8", "surrogateescape"), digest_size=_PLACE_BYTES).digest()
 
@@ -285,9 +267,7 @@ class Import:
         return SourceImport(self._store, found, place, self._options, name, state)
 
     def _short_and_new(self, found: Found, place: bytes) -> NewSource | None:
-        """Read a short source completely if its place is new. Return None for a long source, and
-        for a source at a known place.
-        """
+        """Return None for a long source, and for a source at a known place."""
         places = self._looked_up.pop(place, None)
         try:
             if os_path.getsize(found.path) > _SHORT_BYTES:
@@ -299,10 +279,7 @@ class Import:
             return None  # A later import of this source alone reports the error.
 
     def _write_waiting(self) -> Iterator[Imported | Failed]:
-        """Write the short new sources in a transaction. A source that another process has begun to
-        store is imported in its own transaction. If a source cannot be written, all these sources
-        are imported in their own transactions.
-        """
+        # If a source cannot be written, all these sources are imported in their own transactions.
         waiting = self._waiting
         self._waiting = []
         if not waiting:
@@ -320,9 +297,6 @@ class Import:
                 yield new.source_import.finish_new(new, source)
 
     def _name_function(self, name: str) -> Callable[[str | None], str]:
-        """Return a function that returns the name of a conversation. It is the name in the records
-        of its source, or by default ``name``.
-        """
 
         def name_source(recorded_name: str | None) -> str:
             if self._conversation is not None:

@@ -2,8 +2,7 @@
 events of its new records.
 
 A decoder always begins at the first record. The ids of a record's events are stored together with
-these events. So these ids never change, even if other events are appended in between, or if the
-events are redacted.
+these events, so these ids never change.
 """
 
 from __future__ import annotations
@@ -45,7 +44,6 @@ made.
 """
 SECRET_BYTES: Final = 32
 _EVENTS: Final = 1_000
-"""The maximum number of events in a transaction."""
 _TRIES: Final = 5
 
 
@@ -66,14 +64,10 @@ class ReadOtherwise(EventStoreError):
 
 
 def make_events(store: Store, conversation: str) -> None:
-    """Make the missing events of a conversation.
-
-    A transaction writes some events, and the numbers of the records from which they were made.
-    After a crash, the next call continues after the last stored event. Raises ``ReadOtherwise`` if
-    a record now has more or fewer events than before. Raises ``VersionConflict`` if other writers
-    appended first several times without making events. Durability: the events are on disk when the
-    function returns. Cost: the function reads nothing if all events are made, and otherwise all
-    records.
+    """Raise ``ReadOtherwise`` if a record now has more or fewer events than before. Raises
+    ``VersionConflict`` if other writers appended first several times without making events.
+    Durability: the events are on disk when the function returns. Cost: the function reads nothing
+    if all events are made, and otherwise all records.
     """
     tries = 0
     before = -1
@@ -99,10 +93,9 @@ def decoded(
     findings: list[str],
     decoder: RecordDecoder | None = None,
 ) -> Iterator[tuple[int, list[Event]]]:
-    """Yield the number of each record, and the events that are made of it. ``events_of_records``
-    maps the number of a record with stored events to the id of its first event and the number of
-    its events. The yielded events have the stored ids. The events of record ``start`` and of all
-    later records get the ids from ``version`` on.
+    """``events_of_records`` maps the number of a record with stored events to the id of its first
+    event and the number of its events. The yielded events have the stored ids. The events of record
+    ``start`` and of all later records get the ids from ``version`` on.
     """
     format = format_named(source.format)
     if decoder is None:
@@ -128,9 +121,7 @@ def change_of_documents(
     documents: Mapping[str, Any],
     attributes: Mapping[str, Any] | None = None,
 ) -> DocumentChanges | None:
-    """Return the event that changes the documents and attributes of a conversation to these values.
-    Return None if the conversation has these values already.
-    """
+    """Return None if the conversation already has these documents and attributes."""
     database = store.database
 
     def read(reader: Reader) -> tuple[Mapping[str, int], Mapping[str, Any]]:
@@ -156,8 +147,6 @@ def change_of_documents(
 
 
 class _Making:
-    """A pass over the present records of a source."""
-
     def __init__(self, store: Store, conversation: str) -> None:
         self.store = store
         self.conversation = conversation
@@ -177,9 +166,7 @@ class _Making:
         self._secret = bytes.fromhex(facts[SECRET]) if SECRET in facts else None
 
     def make(self) -> bool:
-        """Make the missing events. Return whether the events of all records in this pass are
-        made.
-        """
+        """Return whether the events of all records in this pass are made."""
         source = self.source
         if source is None or source.made == source.records:
             return True
@@ -232,7 +219,6 @@ class _Making:
         records_made: Mapping[int, tuple[int, int]],
         events: list[Event],
     ) -> None:
-        """Write events, and note that the events of the records before ``stop`` are made."""
         assert self.source is not None
         source = self.source
 
@@ -270,10 +256,7 @@ class _Making:
     def _documents(
         self, first_ids: Mapping[int, int], end: int, *, is_new: bool
     ) -> DocumentChanges | None:
-        """Return the change of the documents for the facts beside the records: usage, title and
-        unread records. ``first_ids`` are the ids of the first events of the records. ``end`` is the
-        version after their last event.
-        """
+        # The facts beside the records are the usage, the title and the unread records.
         assert self.source is not None
         facts = about(self.source)
         changed = {IMPORTED: facts["usage"]} if facts.get("usage") else {}

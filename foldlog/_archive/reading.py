@@ -23,14 +23,12 @@ from foldlog._formats.record import ImportFinding, Located, RecordReader
 from foldlog.eventstore.sources.blocks import SIZE, Block, hash_of, of_records
 
 _PADDING: Final = b" \t\r\0"
-"""The bytes that may be around a line. After a crash of the machine, a growing file may have NUL
-bytes.
-"""
+"""After a crash of the machine, a growing file may have NUL bytes around a line."""
 _BUFFER: Final = 2**20
 FINDINGS_MAX: Final = 1_000
 
 Add = Callable[[bytes, bytes], None]
-"""A function that reads a record and its hash. It raises ``msgspec.DecodeError`` or
+"""A function that reads a record and its hash. The function raises ``msgspec.DecodeError`` or
 ``UnreadableJson`` for a record that is not JSON.
 """
 
@@ -94,9 +92,7 @@ class _Findings:
 
 
 class LineReading(_Findings):
-    """The lines of a file from an offset on, up to the last complete line. An incomplete last line
-    is left for the next import. Memory: a block, or a longer line.
-    """
+    """Memory: a block, or a longer line."""
 
     def __init__(self, path: Path, *, is_packed: bool = False) -> None:
         super().__init__(path)
@@ -112,8 +108,8 @@ class LineReading(_Findings):
         return f"{self.path}:{self._line}"
 
     def begins_with(self, size: int, digest: bytes, records: int) -> bool:
-        """Return whether the first ``size`` bytes of the file have the hash ``digest``. If they
-        have this hash, the next block begins after these bytes, with record number ``records``.
+        """If the file begins with ``size`` bytes that have the hash ``digest``, the next block
+        begins after these bytes.
         """
         with self.path.open("rb") as file:
             left = size
@@ -144,9 +140,6 @@ class LineReading(_Findings):
         self.is_done = True
 
     def _taken(self, block: Block, held: bytes) -> Block:
-        """Count the bytes of a block that is yielded, and the bytes without a record before the
-        block.
-        """
         if held:
             places = array("I", [place + len(held) for place in block.places])
             block = block._replace(places=places, raw=held + block.raw)
@@ -160,14 +153,13 @@ class LineReading(_Findings):
         return self.path.open("rb")
 
     def _next(self, file: BinaryIO) -> bytes:
-        """Return some whole lines. At the end of the file, also return an incomplete last line."""
+        # At the end of the file, an incomplete last line is returned, too.
         data = file.read(SIZE)
         if data and not data.endswith(b"\n"):
             data += file.readline(RECORD_SIZE_MAX)
         return data
 
     def _block(self, data: bytes, add: Add) -> tuple[Block, int]:
-        """Return the records in some lines, and the position at which the last whole line ends."""
         places = array("I")
         hashes = list[bytes]()
         first = self.records
@@ -220,8 +212,6 @@ def _problem(error: Exception) -> str:
 
 
 class WholeReading(_Findings):
-    """The records of a document or a database. Every import reads all these records."""
-
     def __init__(self, path: Path, reader: RecordReader) -> None:
         super().__init__(path)
         self._reader = reader
@@ -260,9 +250,7 @@ class WholeReading(_Findings):
         self.is_done = True
 
     def _accepted(self, located: Located, add: Add) -> bytes | None:
-        """Return the bytes of a record. For a record that cannot be read, note a finding and return
-        None.
-        """
+        """Note a finding and return None for a record that cannot be read."""
         problem = located.problem
         if problem is None:
             record = located.text or bytes_of(located.value)
@@ -285,8 +273,7 @@ def reading_of(path: Path, reader: RecordReader) -> LineReading | WholeReading:
 
 def state_of(path: Path) -> bytes:
     """Return a value that changes when a file, or its log file of SQLite, is changed or replaced.
-    The value is empty if the file does not exist. Cost: the function asks for the status of both
-    files.
+    The value is empty if the file does not exist.
     """
     found = list[str]()
     for name in (path, f"{path}-wal"):

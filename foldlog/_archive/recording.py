@@ -45,22 +45,21 @@ if TYPE_CHECKING:
     from foldlog._history.history import ExpectedVersion, History
 
 _RECORDERS_MAX: Final = 256
-"""The maximum number of recorders in memory. An append with a recorder in memory reads nothing."""
+"""An append with a recorder in memory reads nothing."""
 _TRIES: Final = 100
 _SHORT_BLOCKS: Final = 8
-"""The number of short blocks that are joined into a block."""
 
 
 class Recording:
-    """Appends records to the histories of a store. Many threads may use a single ``Recording``."""
+    """Many threads may use a single ``Recording``."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._recorders = Recent[tuple[str, str], tuple[HistoryRecorder, int | None]](
             _RECORDERS_MAX
         )
-        """The recorders by conversation and format. A recorder is stored with the key of its
-        conversation, because a new conversation may have the id of an erased conversation.
+        """A recorder is stored with the key of its conversation, because a new conversation may
+        have the id of an erased conversation.
         """
         self._repeating = Recent[str, bool](_RECORDERS_MAX)
         """The histories whose programs append stored records again."""
@@ -73,9 +72,6 @@ class Recording:
         expected_version: ExpectedVersion,
         dedupe: Literal["origin"] | None,
     ) -> tuple[Recorded, ...]:
-        """Append either all ``records`` with their events or none of them: see
-        ``History.append_records``.
-        """
         if not isinstance(records, Iterable):
             raise TypeError(f"records must be a list of the format's records, not {records!r:.60}")
         record_list = list(records)
@@ -123,7 +119,6 @@ class Recording:
             self._repeating[history.id] = True
 
     def keep(self, history: History, recorder: HistoryRecorder) -> None:
-        """Keep a recorder in memory after an append, if the records that it decoded were stored."""
         if recorder.committed():
             with self._lock:
                 self._recorders[history.id, recorder.format] = recorder, history._conversation_key()
@@ -131,9 +126,7 @@ class Recording:
     def recorder(
         self, history: History, format: Format, version: int | None = None
     ) -> HistoryRecorder:
-        """Return a recorder that continues at a version, by default at the end of the history.
-        While the caller uses the recorder, no other caller gets it.
-        """
+        # While the caller uses the recorder, no other caller gets it.
         with self._lock:
             recorder, key = self._recorders.pop((history.id, format.name), (None, None))
         version = history.version() if version is None else version
@@ -144,9 +137,7 @@ class Recording:
 
 
 def _unknown(history: History, records: list[Any], format: Format) -> list[Any]:
-    """Return the records whose source ids are not in the history. If several records have the same
-    source id, return only the first of them.
-    """
+    # If several records have the same source id, only the first of them counts.
     ids = [format.source_id(record) for record in records]
     is_known = origins.find_known(history._store.database, history.id, format.name, ids)
     unknown_records: dict[Any, Any] = {}
@@ -157,10 +148,8 @@ def _unknown(history: History, records: list[Any], format: Format) -> list[Any]:
 
 
 class HistoryRecorder:
-    """The decoder of a conversation, which continues after the stored records.
-
-    Decode the next records, append their events at ``version`` together with ``write``, and return
-    the recorder to ``Recording.keep``. After a failed append, use a new recorder.
+    """Decode the next records, append their events at ``version`` together with ``write``, and
+    return the recorder to ``Recording.keep``. After a failed append, use a new recorder.
     """
 
     def __init__(self, store: Store, conversation: str, format: Format, version: int) -> None:
@@ -172,7 +161,6 @@ class HistoryRecorder:
         self._records = 0
         self._head = GENESIS
         self._small = list[_Stored]()
-        """The small blocks at the end of the source."""
         self._stored_as: int | None = None
         """The key of the conversation if this recorder has decoded all records of its source, and
         otherwise None. With a key, an append does not read the source.
@@ -181,13 +169,11 @@ class HistoryRecorder:
         self._small_then = self._small
         self._stored_then: int | None = None
         self._bodies = list[bytes]()
-        """The decoded records that are not stored yet."""
         self._made = dict[int, tuple[int, int]]()
         """Maps the number of a record that is not stored yet to the id of its first event and the
         number of its events.
         """
         self._new: Block | None = None
-        """The block of the decoded records after this block is written."""
         self._head_then = GENESIS
         self._version_then = version
         if version:
@@ -197,7 +183,6 @@ class HistoryRecorder:
 
     @property
     def format(self) -> str:
-        """The name of the format of the records."""
         return self._format.name
 
     def _read(self, store: Store, conversation: str) -> None:
@@ -228,24 +213,18 @@ class HistoryRecorder:
                     self._small.clear()
 
     def go_to(self, version: int) -> None:
-        """Continue after events that other writers appended."""
         if version != self.version:
             self._stored_as = None  # Other writers may have appended records too.
         self.skip(version - self.version)
         self.version = version
 
     def skip(self, count: int) -> None:
-        """Reserve the next ids for other events, which are appended before the events of the next
-        record.
-        """
+        """Reserve the next ids for other events."""
         if count:
             self._next += count
             self._decoder.skip_to(self._next)
 
     def decode_all(self, records: Sequence[Any]) -> list[Event]:
-        """Return the events of the next records. Raises ``InvalidEvent`` if a record has no
-        events.
-        """
         events = list[Event]()
         for index, record in enumerate(records):
             findings_before = len(self.findings)
@@ -261,9 +240,6 @@ class HistoryRecorder:
         return events
 
     def decode(self, record: Any) -> list[Event]:
-        """Return the events of the next record. Raises ``NotAnEvent`` if the record has no
-        events.
-        """
         body = json_of(record)
         events = self._decoder.events(record)
         if events[0].id != self._next:
@@ -279,7 +255,6 @@ class HistoryRecorder:
         return events
 
     def write(self, writing: WriteTransaction, conversation: str) -> None:
-        """Write the records that were decoded last, in the transaction that writes their events."""
         if not self._bodies:
             return
         new_block = self._new = of_records(self._records, self._bodies)
@@ -308,9 +283,6 @@ class HistoryRecorder:
     def _find_source(
         self, sources: SourcesToWrite, writing: WriteTransaction, conversation: str
     ) -> None:
-        """Begin the source of the conversation, unless it exists. Raises ``VersionConflict`` if
-        this recorder has not decoded exactly the records of the source.
-        """
         stored = Sources(writing.database, writing.transaction, {writing.key: writing.data_key})
         source = stored.find_by_key(writing.key)
         if source is None:
@@ -319,8 +291,8 @@ class HistoryRecorder:
             raise VersionConflict(conversation, self.version, writing.version)
 
     def committed(self) -> bool:
-        """Continue after the records that were decoded last. Return whether these records are
-        stored. They are not stored if the append returned events that were recorded before.
+        """Return whether the records that were decoded last are stored. The decoded records are not
+        stored if the append returned events that were recorded before.
         """
         if self._new is None and self._bodies:
             return False
@@ -340,10 +312,8 @@ class HistoryRecorder:
         return True
 
     def _fingerprint(self) -> bytes:
-        """Return the hash by which foldlog refuses imports of a source after its erasure. The hash
-        of a log is the hash of its first line. The hash of a document is random and refuses
-        nothing, because many documents begin with the same prompt.
-        """
+        # The hash of a log is the hash of its first line. The hash of a document is random and
+        # refuses nothing, because many documents begin with the same prompt.
         assert self._new is not None
         is_document = self._format.skeleton is None
         if is_document:
@@ -351,9 +321,7 @@ class HistoryRecorder:
         return self._new.hash_of(self._new.first)
 
     def _begun(self, sources: SourcesToWrite, stored: Sources, writing: WriteTransaction) -> Source:
-        """Begin the source of a conversation. The source of a fork continues the records that the
-        fork shares with its parent.
-        """
+        # The source of a fork continues the records that the fork shares with its parent.
         assert self._new is not None
         parent = source_in(stored, writing.state)
         if parent is not None and parent.format != self._format.name:
@@ -376,8 +344,6 @@ class HistoryRecorder:
 
 
 class _Stored(NamedTuple):
-    """A stored block: the number of its first record, and the number of its bytes."""
-
     first: int
     size: int
 
@@ -387,9 +353,9 @@ def _size_of(blocks: Iterable[_Stored]) -> int:
 
 
 def _to_join(blocks: list[_Stored]) -> list[_Stored]:
-    """Return the blocks to join. If all small blocks together have 128 kB, join all of them.
-    Otherwise, if the source has more than eight short blocks, join the short blocks at its end. So
-    a record is written at most three times, and a reader of 128 kB reads about sixteen blocks.
+    """If all small blocks together have 128 kB, they are joined. If the source has more than eight
+    short blocks, the short blocks at its end are joined. By this rule, a record is written at most
+    three times, and a reader of 128 kB reads about sixteen blocks.
     """
     if _size_of(blocks) >= SIZE:
         return blocks
@@ -398,14 +364,11 @@ def _to_join(blocks: list[_Stored]) -> list[_Stored]:
 
 
 def source_of(sources: Sources, conversation: str) -> Source | None:
-    """Return the source of a conversation. A fork without a source of its own has the shared part
-    of its parent's source: the records whose events are in the fork.
-    """
+    # A fork without a source of its own has the shared part of its parent's source.
     return source_in(sources, sources.database.find(sources.reader, conversation, pending=True))
 
 
 def source_in(sources: Sources, conversation: Conversation | None) -> Source | None:
-    """Return the source of the conversation in this row: see ``source_of``."""
     key = 0 if conversation is None else conversation.key
     stop: int | None = None
     while conversation is not None:
@@ -422,10 +385,7 @@ def source_in(sources: Sources, conversation: Conversation | None) -> Source | N
 
 
 def _before(sources: Sources, source: Source, version: int, conversation: int) -> Source:
-    """Return the source of a fork without records of its own. The fork shares the records whose
-    events are before ``version``. The head of the returned source is empty, because computing the
-    head would read the hashes of all shared records.
-    """
+    # Computing the head would read the hashes of all shared records, so the head stays empty.
     records = sources.records_before(source, version)
     return source._replace(
         conversation=conversation,

@@ -32,10 +32,7 @@ T = TypeVar("T")
 def events_of_records(
     store: Store, ids_by_name: Mapping[str, Iterable[int]]
 ) -> dict[str, set[int]]:
-    """Return these events and all other events of their records, by conversation. The function
-    searches the records in all sources of their families. Cost: the function reads the indexes of
-    the blocks of these families.
-    """
+    """Return these events and all other events of their records."""
     result = {name: set(ids) for name, ids in ids_by_name.items()}
 
     def read(sources: Sources) -> None:
@@ -55,12 +52,12 @@ def redact_records(
     store: Store, common_events: Collection[tuple[str, int]] = ()
 ) -> Callable[[Transaction, Mapping[str, Iterable[int]]], None]:
     """Return a function for the transaction that redacts events. The returned function blanks the
-    records of the redacted events in all sources of their families. Then it counts the sums of
-    these sources again.
+    records of the redacted events in all sources of their families, and counts the sums of these
+    sources again.
 
-    Later imports refuse the blanked records in any other history. But another history may contain
-    the records of ``common_events`` by chance. An import refuses the records of ``common_events``
-    only after other redacted records of this family.
+    Later imports refuse the blanked records in any other history. Another history may contain the
+    records of ``common_events`` by chance. An import refuses the records of ``common_events`` only
+    after other redacted records of this family.
     """
 
     def redact(transaction: Transaction, ids_by_name: Mapping[str, Iterable[int]]) -> None:
@@ -82,9 +79,8 @@ def redact_records(
 
 
 def redact_beside(store: Store, conversation: str) -> None:
-    """Remove the texts beside the events of a conversation from its source and from the family of
-    this source. They are the title, the texts between records, and the records without events.
-    Later imports do not bring the removed texts back.
+    """Remove the title, the texts between records, and the records without events from a source and
+    its family. Later imports do not bring the removed texts back.
     """
 
     def redact(transaction: Transaction) -> None:
@@ -103,7 +99,6 @@ def redact_beside(store: Store, conversation: str) -> None:
 def _hashes_of_events(
     sources: Sources, ids_by_name: Mapping[str, Iterable[int]]
 ) -> dict[int, set[bytes]]:
-    """Return the hashes of the records of these events, by the root source of their family."""
     by_root: dict[int, set[bytes]] = {}
     for name, ids in ids_by_name.items():
         event_ids = set(ids)
@@ -127,10 +122,6 @@ def _hashes_of_events(
 
 
 def _beginnings(sources: Sources, root: int, hashes: set[bytes]) -> Iterator[bytes]:
-    """Yield a fingerprint for each source of a family: the hash of its records, up to the first
-    record whose hash is in ``hashes``. Two sources with equal first records have equal
-    fingerprints.
-    """
     if not hashes:
         return
     for source in sources.family(root):
@@ -143,9 +134,6 @@ def _beginnings(sources: Sources, root: int, hashes: set[bytes]) -> Iterator[byt
 
 
 def _numbers_with(sources: Sources, source: Source, hashes: set[bytes]) -> Iterator[int]:
-    """Yield the numbers of the source's own records whose hash is in ``hashes``. Records that the
-    source shares with its parent are left out.
-    """
     for first, source_hashes in sources.indexes(source):
         for offset in range(0, len(source_hashes), 16):
             if source_hashes[offset : offset + 16] in hashes:
@@ -153,9 +141,7 @@ def _numbers_with(sources: Sources, source: Source, hashes: set[bytes]) -> Itera
 
 
 def _clear_beside(sources: SourcesToWrite, root: int) -> None:
-    """Remove records without events, damaged lines and titles from all sources of a family, because
-    these texts may repeat a redacted record. The sums of these sources are counted again.
-    """
+    # Records without events, damaged lines and titles may repeat a redacted record.
     for source in sources.family(root):
         events_made = sources.made(source)
         _blank(
@@ -174,8 +160,8 @@ def _clear_beside(sources: SourcesToWrite, root: int) -> None:
 
 
 def _blank(sources: SourcesToWrite, source: Source, record_numbers: Iterable[int]) -> None:
-    """Replace records of a source by their skeletons. The source must not share these records with
-    its parent.
+    """Replace records by their skeletons, which have no texts. The source must not share these
+    records with its parent.
     """
     numbers = sorted({*record_numbers}.difference(source.redacted))
     if not numbers:
@@ -192,10 +178,8 @@ def _blank(sources: SourcesToWrite, source: Source, record_numbers: Iterable[int
 
 
 def _count_again(sources: SourcesToWrite, source: Source) -> None:
-    """Count the sums of a source again from its stored records, because a redacted record may have
-    contained the title. The title outside the records and the texts between records are removed
-    too, because they may repeat a record.
-    """
+    # A redacted record may have contained the title, or may be repeated by the texts between
+    # records.
     sources.reader.forget_figures(source.conversation)
     format = format_named(source.format)
     source = source._replace(about=without_words(source.about))
@@ -210,9 +194,7 @@ def _count_again(sources: SourcesToWrite, source: Source) -> None:
 
 
 def source_files(store: Store, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Return the files from which these conversations were imported. For a fork without a source,
-    return the files of its parent.
-    """
+    # A fork without a source has the files of its parent.
 
     def read(sources: Sources) -> dict[str, tuple[str, ...]]:
         paths_by_name = {}
@@ -229,8 +211,7 @@ def source_files(store: Store, names: Sequence[str]) -> dict[str, tuple[str, ...
 
 
 def imported_at(store: Store) -> dict[str, datetime]:
-    """Return the time of the last import into each conversation, by the id of the conversation.
-    Conversations whose keys are missing are left out. Cost: the function reads a row of each
+    """Conversations whose keys are missing are left out. Cost: the function reads a row of each
     conversation.
     """
 

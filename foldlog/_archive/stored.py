@@ -30,12 +30,10 @@ from foldlog.eventstore.sources.reading import about, blocks_of
 from foldlog.eventstore.sources.tables import Made, Source, Sources
 
 _TOGETHER: Final = 8
-"""The number of blocks that are read together. Blocks that a runtime appended are small."""
+"""Blocks that a runtime appended are small, so several blocks are read together."""
 
 _BACK: Final = 192
-"""The number of events before an id whose records are looked up together. The records of 192 events
-are in fewer than four rows of ``made``.
-"""
+"""The records of 192 events are in fewer than four rows of ``made``."""
 _FEW: Final = 4
 """Up to this number of reads costs less than a read of all events."""
 
@@ -44,8 +42,6 @@ Query = Callable[[Callable[[Reader], Any]], Any]
 
 
 class RecordSpan(NamedTuple):
-    """A record: its number, the id of its first event, and the id after its last event."""
-
     number: int
     start: int
     stop: int
@@ -56,7 +52,6 @@ _new = tuple.__new__  # RecordSpan(...) would take twice as long: ``benchmarks.a
 
 
 def _spans_in(made: Made, start: int, stop: int) -> list[RecordSpan]:
-    """Return the records of ``made`` whose first event has an id from ``start`` up to ``stop``."""
     return [
         _new(RecordSpan, (number, first, first + count))
         for number, (first, count) in made.items()
@@ -68,7 +63,7 @@ class Records:
     """Reads the records of a conversation at a single moment: see
     ``foldlog._formats.encoding.StoredRecords``.
 
-    ``query`` runs the reads. By default, every read has its own transaction.
+    The default ``query`` runs every read in its own transaction.
     """
 
     def __init__(self, store: Store, conversation: str, query: Query | None = None) -> None:
@@ -76,21 +71,17 @@ class Records:
         self._conversation = conversation
         self._query = query or store.database.recorder.query
         self._blocks = list[Block]()
-        """The successive blocks that were read last."""
         self._block: Block | None = None
         self._start = 0
         self._stop = 0
-        """An event between these two ids was made of a record in ``_near``, or of no record."""
         self._near = dict[int, tuple[int, int]]()
         """Maps the id of a record's first event to the number of the record and the number of its
         events.
         """
         self._firsts = list[int]()
-        """The ids of the first events of the records in ``_near``, in order."""
 
     @cached_property
     def _source(self) -> tuple[Source | None, set[int]]:
-        """The source of the conversation, and the numbers of its redacted records."""
 
         def read(reader: Reader) -> tuple[Source | None, set[int]]:
             sources = self._have_events(reader)
@@ -101,14 +92,11 @@ class Records:
         return found
 
     def _have_events(self, reader: Reader) -> Sources:
-        """Make the events of the conversation, and return the sources of the database that has
-        these events. For a read-only store, this database is in memory.
-        """
+        # For a read-only store, the database with the events is in memory.
         self._database.find(reader, self._conversation)
         return Sources(self._database, reader)
 
     def _look(self, event_id: int) -> None:
-        """Look up the records from which the events near this event were made."""
         source, _ = self._source
         if source is None or self._start <= event_id < self._stop:
             return
@@ -119,16 +107,11 @@ class Records:
         self._firsts = sorted(self._near)
 
     def count(self, event: Event) -> int:
-        """Return how many events were made of the record whose first event is ``event``. Return 0
-        for an event that is not the first event of a record.
-        """
         self._look(event.id)
         return self._near.get(event.id, (0, 0))[1]
 
     def ids(self, event: Event) -> range:
-        """Return the ids of all events that were made of the record of this event. If the record is
-        not stored, the last id is the id of ``event``.
-        """
+        """If the record of the event is not stored, the last id is the id of ``event``."""
         self._look(event.id)
         place = bisect_right(self._firsts, event.id)
         if place:
@@ -139,9 +122,7 @@ class Records:
         return range(event.id - place_of(event), event.id + 1)
 
     def record(self, events: Sequence[Event]) -> Any:
-        """Return the record of these events. Return None if the record is redacted or not
-        stored.
-        """
+        """Return None if the record of these events is redacted or not stored."""
         source, redacted = self._source
         self._look(events[0].id)
         number, _ = self._near.get(events[0].id, (-1, 0))
@@ -150,9 +131,7 @@ class Records:
         return parse(self._block_of(number).record(number))
 
     def text_of(self, event_id: int) -> bytes | None:
-        """Return the stored record from which this event was made. Return None if the record is
-        redacted or not stored.
-        """
+        """Return None if the record of the event is redacted or not stored."""
         source, redacted = self._source
         self._look(event_id)
         place = bisect_right(self._firsts, event_id)
@@ -162,9 +141,7 @@ class Records:
         return self._block_of(number).record(number)
 
     def between(self, start: int, stop: int) -> Iterator[tuple[RecordSpan, bytes]]:
-        """Yield the stored records of the events from ``start`` to ``stop`` in order, including
-        redacted records. Cost: the method reads the records that it yields.
-        """
+        """Yield the records in order, including redacted records."""
         source, _ = self._source
         if source is None:
             return
@@ -192,9 +169,7 @@ class Records:
         return bool(self._source[1])
 
     def before(self, stop: int) -> Iterator[bytes]:
-        """Yield the stored records of the events before an id, with the newest record first. The
-        method stops at a redacted record. Cost: the method reads the records that it yields.
-        """
+        """Yield the newest record first, and stop at a redacted record."""
         source, redacted = self._source
         block: Block | None = None
         while stop > 0 and source is not None:
@@ -215,9 +190,6 @@ class Records:
             stop = begin
 
     def all(self) -> Iterator[tuple[int, Any]]:
-        """Yield the records that are not redacted, with the ids of their first events. Cost: the
-        method reads all records.
-        """
         source, redacted = self._source
         if source is None:
             return
@@ -228,10 +200,7 @@ class Records:
                     yield made[number][0], parse(record)
 
     def _block_of(self, number: int) -> Block:
-        """Return the block of a record. If the block is not in memory, the method reads several
-        blocks at once. It reads the next blocks too, or the earlier blocks if records are read
-        backwards.
-        """
+        # The next blocks are read too, or the earlier blocks if records are read backwards.
         block, (source, _) = self._block, self._source
         assert source is not None
         if block is not None and block.first <= number < block.stop:
@@ -252,8 +221,7 @@ class Records:
 
 
 class HistoryRecords:
-    """The records of a history in a single transaction, and the numbers of its events. The class is
-    for readers that need all records but no events.
+    """The class is for readers that need all records but no events.
 
     ``spans``    the records of the events from ``start`` on, in order
     ``version``  the number of events, ``shown`` how many of them are messages, calls or results
@@ -297,17 +265,14 @@ class HistoryRecords:
         return sorted(spans, key=_start_of)
 
     def is_whole(self, format: str) -> bool:
-        """Return whether the records have this format and no record is redacted."""
         return self._source is not None and not self._is_redacted and self._source.format == format
 
     def records(self, last: int | None = None) -> Iterator[Any]:
-        """Yield the records, or only the last ``last`` records. Memory: a megabyte of blocks."""
         # The records are made one by one, because many new objects at once make Python look for
         # garbage (``benchmarks.adapters``).
         return map(parse, self.texts(last))
 
     def texts(self, last: int | None = None) -> Iterator[bytes]:
-        """Yield the records that ``records`` yields, as their stored JSON."""
         if last is None:
             spans = self.spans
         else:
@@ -321,9 +286,8 @@ class HistoryRecords:
                     yield record
 
     def added(self, read: Callable[[int, int], Iterator[Event]]) -> Iterator[Event]:
-        """Yield the events that a program appended, and that were made of no record. ``read(start,
-        stop)`` yields the events of a range. Cost: the method reads the events that it yields. If
-        these events are in many ranges, it reads all events.
+        """Yield the events that were made of no record, because a program appended them. Cost: if
+        these events are in many ranges, the method reads all events.
         """
         ends = [self._start, *(end for span in self.spans for end in span[1:]), self.version]
         places = [
@@ -340,9 +304,7 @@ class HistoryRecords:
 
 
 class SourceBytes(NamedTuple):
-    """A source for an export: the bytes of the source, and the events that were appended after it.
-    The bytes contain the ``redacted`` records without their texts.
-    """
+    """The bytes contain the ``redacted`` records without their texts."""
 
     format: str
     bytes: Iterator[bytes]
@@ -352,12 +314,10 @@ class SourceBytes(NamedTuple):
 
 
 def source_bytes(store: Store, conversation: str, format: str | None = None) -> SourceBytes | None:
-    """Return the source of a conversation for an export in the source's own format. Return None if
-    ``format`` is not the source's own format. Also return None if events were retracted. If foldlog
-    can write the format, return None if events were appended or redacted.
+    """Return None if ``format`` is not the source's own format. Also return None if events were
+    retracted. If foldlog can write the format, return None if events were appended or redacted.
 
-    Cost: the function reads the appended events, and makes no events. Raises
-    ``ConversationNotFound`` if the conversation does not exist.
+    Cost: the function reads the appended events, and makes no events.
     """
     row = store.conversation(conversation, pending=True)
 
@@ -386,7 +346,6 @@ def source_bytes(store: Store, conversation: str, format: str | None = None) -> 
 
 
 def unread_in(store: Store, conversation: str) -> list[int]:
-    """Return how many records are before each unreadable record of a conversation's source."""
     database = store.database
     source = database.recorder.query(
         lambda reader: source_of(Sources(database, reader), conversation)
@@ -395,9 +354,6 @@ def unread_in(store: Store, conversation: str) -> list[int]:
 
 
 def stored_records(store: Store, conversation: str) -> Iterator[Any]:
-    """Yield all stored records of a conversation's source, including the records without events.
-    Cost: the function reads the records that it yields.
-    """
     database = store.database
     source = database.recorder.query(
         lambda reader: source_of(Sources(database, reader), conversation)
@@ -407,10 +363,8 @@ def stored_records(store: Store, conversation: str) -> Iterator[Any]:
 
 
 def beside_records(store: Store, conversation: str) -> tuple[str, list[Any]]:
-    """Return the name of the conversation that has the source of this conversation. A fork without
-    a source has the source of its parent. Also return the texts and values of the source that are
-    in no event: the title, the texts between records, and the records without events. Cost: the
-    function reads the records of the source.
+    """Return the name of the conversation that has the source, and the texts and values of the
+    source that are in no event.
     """
 
     def read(reader: Reader) -> tuple[str, list[Any]]:
@@ -432,7 +386,6 @@ def beside_records(store: Store, conversation: str) -> tuple[str, list[Any]]:
 
 
 def raw(store: Store, conversation: str) -> Iterator[bytes]:
-    """Yield the original bytes of a conversation's source. Memory: a block, or a document."""
     database = store.database
     source = database.recorder.query(
         lambda reader: source_of(Sources(database, reader), conversation)

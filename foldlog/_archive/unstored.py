@@ -16,23 +16,17 @@ from foldlog.eventstore.recorders.base import Reader, Recorder
 from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
 
 _CONVERSATIONS_MAX: Final = 4
-"""The maximum number of conversations in memory."""
 
 
 class EventsInMemory:
-    """The conversations of a read-only store that were used last. Many threads may use a single
-    object of this class.
-    """
-
     def __init__(self, store: Store) -> None:
         self._store = store
         self._lock = RLock()
         self._copies = Recent[str, tuple[Conversation, Recorder]](_CONVERSATIONS_MAX)
 
     def of(self, conversation: str) -> Recorder:
-        """Return a store in memory that contains only the present state of this conversation, with
-        all its events. Cost: for a conversation that has changed since the last call, the method
-        reads its events and records. For an unchanged conversation, it reads nothing.
+        """Cost: for a conversation that has changed since the last call, the method reads its
+        events and records. For an unchanged conversation, it reads nothing.
         """
         with self._lock:
             present = self._find(conversation)

@@ -48,7 +48,6 @@ from foldlog.eventstore.sources.reading import IMPORTED_AT, about, blocks_of
 from foldlog.eventstore.sources.tables import Place, Source, Sources, SourcesToWrite
 
 _TRANSACTION_BYTES: Final = 2**19
-"""The maximum number of bytes of a source in a transaction."""
 _FIRST: Final = 4
 """How many records are compared to decide whether two documents are equal."""
 
@@ -80,8 +79,6 @@ class Imported(NamedTuple):
 
 
 class SourceOptions(NamedTuple):
-    """The options of an import: see ``Import``."""
-
     prefix: str = ""
     again: bool = False
     is_secret: Callable[[bytes], bool] | None = None
@@ -89,10 +86,8 @@ class SourceOptions(NamedTuple):
 
 
 class SourceWriter:
-    """Writes a source with its figures and facts. A transaction writes some blocks of the source.
-
-    The caller prepares ``skeleton`` and ``reading``. Then ``begin`` writes a new conversation, and
-    ``append`` writes after the stored records of a conversation.
+    """The caller prepares ``skeleton`` and ``reading``. After that, ``begin`` writes a new
+    conversation, and ``append`` writes after the stored records of a conversation.
     """
 
     def __init__(
@@ -103,38 +98,27 @@ class SourceWriter:
         options: SourceOptions,
         state: bytes | None = None,
     ) -> None:
-        """``state`` is the state of the file from ``state_of``. The default is its present
-        state.
-        """
         self.store = store
         self.found = found
         self.place = place
         self.options = options
         self.reading = reading_of(found.path, found.reader)
         self.skeleton = new_counter(found.format)
-        """The counter of the records that the reading yields."""
         self.database = store.database
         self.state = state_of(found.path) if state is None else state
         self.key: int | None = None
         self.forked_at: int | None = None
         self.written = 0
-        """The number of records that are on disk."""
         self.secret = set[bytes]()
         """The hashes of secret records, which are stored blank."""
         self._redacted_numbers = list[int]()
-        """The numbers of all records that are stored blank."""
         self._is_place_noted = False
-        """Whether the row of the place says that the whole source is stored."""
         self._is_counted = True
         """Whether the stored figures count all stored records of the source."""
         self._decoder_findings = list[ImportFinding]()
-        """The problems that the decoder found, if the format has a decoder instead of a counter."""
         self._decoder_findings_count = 0
 
     def count_until(self, source: Source, stop: int | None = None) -> Skeleton | DecodedRecords:
-        """Return a counter that has counted the stored records of a source before number ``stop``.
-        The default is all stored records.
-        """
         format = format_named(source.format)
         start = 0
         counter = new_counter(format)
@@ -152,10 +136,8 @@ class SourceWriter:
         return counter
 
     def new_blocks(self, source: Source, skip: int) -> Iterator[Block]:
-        """Yield the blocks from record ``skip`` on. Records that were redacted in any source of the
-        family are blank. If a record is blank, the texts between records are left out, because they
-        may repeat a redacted record.
-        """
+        # If a record is blank, the texts between records are left out, because they may repeat a
+        # redacted record.
         forbidden = self.query(lambda sources: sources.redacted_hashes(source.root))
         is_whole = self.query(lambda sources: _is_whole(sources, source.root))
         number = count(self.reading.records)
@@ -174,9 +156,6 @@ class SourceWriter:
             yield block if is_whole else block.alone()
 
     def blank_records(self, block: Block, hashes: set[bytes]) -> Block:
-        """Return the block with blank records in place of the records whose hashes are in
-        ``hashes``.
-        """
         for number in block.numbers_of(hashes) if hashes else ():
             block = block.with_record(number, self.skeleton.left_of(block.record(number)))
             self._redacted_numbers.append(number)
@@ -185,9 +164,8 @@ class SourceWriter:
     def append(
         self, source: Source, skip: int, first: Callable[[SourcesToWrite], None] | None = None
     ) -> None:
-        """Append the blocks of the reading, from record ``skip`` on, to a source. ``first`` is
-        called in the transaction of the first blocks, before these blocks are written.
-        """
+        # ``first`` is called in the transaction of the first blocks, before these blocks are
+        # written.
         self.key = source.conversation
         self._append_groups(source, _group_blocks(self.new_blocks(source, skip)), first)
 
@@ -223,11 +201,8 @@ class SourceWriter:
         self.finish(source)
 
     def finish(self, source: Source) -> None:
-        """Write the figures and the place of a source if the last transaction did not write them.
-
-        If the source is a fork, its events are made at once. Figures from the records of a fork
-        would count shared records twice. Figures from events count shared records once.
-        """
+        # Figures from the records of a fork would count shared records twice, so its events are
+        # made at once.
         if not self._is_counted:
             source = self._append_blocks(source, ())
         if not self._is_place_noted:
@@ -242,9 +217,6 @@ class SourceWriter:
         parent: Source | None = None,
         shared_count: int = 0,
     ) -> Callable[[Transaction], Source]:
-        """Return a function that begins a conversation with the first blocks of a source, in a
-        transaction. A fork shares ``shared_count`` records with its ``parent``.
-        """
 
         def begin(transaction: Transaction) -> Source:
             writing = self._begin_conversation(transaction, name, parent, shared_count)
@@ -339,9 +311,6 @@ class SourceWriter:
         source: Source,
         blocks: Sequence[Block],
     ) -> Source:
-        """Write blocks after the stored blocks of a source, and its figures, facts and place.
-        ``blocks`` may be empty.
-        """
         reading = self.reading
         skeleton = self.skeleton
         records = blocks[-1].stop if blocks else source.records
@@ -391,7 +360,6 @@ class SourceWriter:
         return grown
 
     def _put_figures(self, writing: WriteTransaction, source: Source) -> None:
-        """Write the figures of a source whose records are all counted."""
         figures = figures_in(self.skeleton, self.found.format, source.records, about(source))
         put_figures(
             writing.transaction,
@@ -402,9 +370,7 @@ class SourceWriter:
         )
 
     def _check_refused(self, sources: Sources, source: Source, blocks: Sequence[Block]) -> None:
-        """Raise ``SourceRefused`` if records were redacted in another history. Records that were
-        redacted in the source's own family are already blank.
-        """
+        # Records that were redacted in the source's own family are already blank.
         if not sources.refuse_any():
             return
         redacted_numbers = {*self._redacted_numbers}
@@ -434,10 +400,7 @@ class SourceWriter:
     def _texts_beside(
         self, sources: Sources, source: Source, *, is_whole: bool = True
     ) -> dict[str, Any]:
-        """Return the title of a source, and the texts between its records if it is a document. The
-        title and the texts are empty if a record of the family is redacted, because they may repeat
-        the redacted text.
-        """
+        # The title and the texts between records may repeat a redacted record.
         fields = dict[str, Any]()
         title = self.found.title
         frame = self.reading.frame if self.reading.is_done else None
@@ -451,9 +414,8 @@ class SourceWriter:
         return fields
 
     def counting_function(self) -> Callable[[bytes, bytes], None]:
-        """Return a function that counts a record of the reading. The returned function also notes
-        which records are secret, and the problems that a decoder finds.
-        """
+        # The returned function also notes which records are secret, and the problems that a decoder
+        # finds.
         skeleton = self.skeleton
         if isinstance(skeleton, Skeleton):
             add = skeleton.add
@@ -482,9 +444,6 @@ class SourceWriter:
         return self.skeleton.left_of(record)
 
     def note(self, source: Source) -> None:
-        """Write the row of this place, the present title of the source, and the present texts
-        between its records.
-        """
 
         def note(transaction: Transaction) -> None:
             sources = SourcesToWrite(self.database, transaction)
@@ -505,10 +464,8 @@ class SourceWriter:
         self._note_usage()
 
     def _note_usage(self) -> None:
-        """Write the present usage of a source whose records are unchanged. If the events of all
-        records are made, also append an event with the usage. The figures of such a source are
-        counted from events.
-        """
+        # The figures of a source whose events are all made are counted from events, so an event
+        # with the usage is appended.
         source = None if self.key is None else self.source(self.key)
         if source is None or not self.found.usage or self.reading.records != source.records:
             return
@@ -536,7 +493,6 @@ class SourceWriter:
         self.store.extend(name, events, expected_version=version, also=write_source)
 
     def _paths(self, source: Source) -> list[str]:
-        """Return the files from which a source came, including the files of this import."""
         paths = (os_path.abspath(path) for path in (self.found.path, *self.found.others))
         return [*dict.fromkeys((*about(source).get("paths", ()), *paths))]
 
@@ -566,7 +522,6 @@ class SourceWriter:
         return str(self.query(lambda sources: sources.name_of(key)))
 
     def outcome(self, added: int, conversation: str = "") -> Imported:
-        """Return the outcome for the source. ``conversation`` is the id of its conversation."""
         reading = self.reading
         return Imported(
             conversation or self.name_of(self.key or 0),
@@ -585,9 +540,7 @@ class SourceWriter:
 
 
 def _merge_usage(earlier: Sequence[Any], present: Sequence[Any]) -> list[Any]:
-    """Return the earlier usage of a source together with its present usage. The usage of a reply
-    counts only once. The present total replaces an earlier total.
-    """
+    # The present total replaces an earlier total.
     replies = {call.get("reply") for call in present}
     return [
         *(
@@ -600,12 +553,10 @@ def _merge_usage(earlier: Sequence[Any], present: Sequence[Any]) -> list[Any]:
 
 
 def _is_whole(sources: Sources, root: int) -> bool:
-    """Return whether all records of a family still have their texts."""
     return not any(member.redacted or REDACTED in about(member) for member in sources.family(root))
 
 
 def _sum_usage(usage: Sequence[Any]) -> tuple[int, float]:
-    """Return the tokens and the cost that a source states outside its records."""
     calls = list(calls_beside(usage))
     tokens = (
         call.usage.get(name, 0) for call in calls for name in ("prompt_tokens", "completion_tokens")
@@ -631,7 +582,6 @@ def new_counter(format: Format) -> Skeleton | DecodedRecords:
 
 
 def _group_blocks(blocks: Iterator[Block]) -> Iterator[list[Block]]:
-    """Yield lists of blocks. Each list is for a transaction."""
     group = list[Block]()
     size = 0
     for block in blocks:

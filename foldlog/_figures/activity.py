@@ -21,7 +21,7 @@ def activity_of(store: Store) -> Callable[[ConversationRow], tuple[bool, float]]
 
     Cost: a SQL statement reads the rows of figures.
     """
-    last_activities = _counted(store, Where())
+    last_activities = _last_activities(store, Where())
 
     def last_activity(row: ConversationRow) -> tuple[bool, float]:
         stored_at = event_microseconds(EventTime(row.updated_at))
@@ -32,12 +32,9 @@ def activity_of(store: Store) -> Callable[[ConversationRow], tuple[bool, float]]
 
 
 def written_by(store: Store, program: str) -> Callable[[ConversationRow], bool]:
-    """Return a function that says whether a program wrote a conversation. ``program`` is the name
-    of the program's format, as lists show it. Cost: a SQL statement reads the rows of figures. If a
-    conversation is not counted, some of its events are read too.
-    """
-    counted_ids = _counted(store, Where())
-    of_program = _counted(store, Where(program=program))
+    # The figures of a conversation may not be counted, and then some of its events are read.
+    counted_ids = _last_activities(store, Where())
+    of_program = _last_activities(store, Where(program=program))
 
     def is_of_program(row: ConversationRow) -> bool:
         if row.id in counted_ids:
@@ -47,10 +44,8 @@ def written_by(store: Store, program: str) -> Callable[[ConversationRow], bool]:
     return is_of_program
 
 
-def _counted(store: Store, where: Where) -> dict[str, float | None]:
-    """Return the time of the last activity, in microseconds, by the ids of the chosen
-    conversations. Conversations whose figures are outdated are left out.
-    """
+def _last_activities(store: Store, where: Where) -> dict[str, float | None]:
+    # The times are in microseconds. Conversations whose figures are outdated are left out.
     tables = FigureTables(store.database)
     to_count = tables.to_count()
     rows = tables.ask("figures_sorted", where, "activity", 1, _ALL)

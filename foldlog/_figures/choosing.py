@@ -14,13 +14,14 @@ from foldlog._words.times import moment_of
 from foldlog.eventstore import InvalidArgument
 
 KEYS = ("state", "program", "tool", "model", "attribute", "has", "since", "until")
-"""The names of filters, which stand before a colon. Any other word is searched in texts."""
+"""The names of filters, which stand before a colon. Any other word of a search line is searched in
+texts.
+"""
 
 _FACET = re.compile(rf'(?:^|(?<=\s))({"|".join(KEYS)}):(?:"([^"]*)"|(\S+))')
 
 
 def is_filter(word: str) -> bool:
-    """Return whether a word is a filter, such as ``has:error``."""
     return _FACET.match(word) is not None
 
 
@@ -29,9 +30,9 @@ def chosen_by(
     found: Callable[[str], Collection[str]],
     noted: Callable[[], Collection[str]],
 ) -> Where:
-    """Return the filter that a search line describes. ``found`` returns the ids of the
-    conversations that contain some words. ``noted`` returns the ids of the conversations with a
-    note. Raises ``InvalidArgument`` if a filter has an unknown value.
+    """``found`` returns the ids of the conversations that contain some words, and ``noted`` returns
+    the ids of the conversations with a note. Raises ``InvalidArgument`` if a filter has an unknown
+    value.
     """
     chosen: dict[str, Any] = {"companions": False, "attributes": {}}
     for key, quoted, plain in _FACET.findall(line):

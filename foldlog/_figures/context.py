@@ -30,13 +30,10 @@ class ContextUse:
         self.prompts: list[tuple[int, int]] = []
         """The ids of the events that were written with a prompt, and the tokens of this prompt."""
         self._window: int | None = None
-        """The newest window of a model that the source recorded."""
         self.condensed_at: int | None = None
-        """The maximum number of tokens that the last condensation recorded."""
         self._models: dict[str, None] = {}
 
     def note(self, event: Event) -> None:
-        """Note the tokens of a prompt and the limits in an event."""
         if isinstance(event, CondensationAction):
             limit = event.metadata.get("tokens_max")
             if isinstance(limit, int) and limit > 0:
@@ -66,26 +63,22 @@ class ContextUse:
         return max(self.prompts, key=lambda prompt: prompt[1], default=None)
 
     def window(self) -> ContextLimit | None:
-        """Return the window that the source recorded, or else the window of the model. Return None
-        if both windows are unknown.
-        """
         if self._window is not None:
             return ContextLimit(self._window, None)
         largest = max((tokens for _, tokens in self.prompts), default=0)
         return limit_of_models(self._models, largest)
 
     def limit(self) -> ContextLimit | None:
-        """Return the window that the source recorded, or else the limit that a condensation
-        recorded, or else the window of the model. Return None if no limit is known.
-        """
+        # The window that the source recorded comes first, then the limit of a condensation, then
+        # the window of the model.
         if self._window is None and self.condensed_at is not None:
             return ContextLimit(self.condensed_at, None)
         return self.window()
 
 
 def limit_of_models(models: Iterable[str], largest_prompt: int) -> ContextLimit | None:
-    """Return the window that all the models have. Return None if a window is unknown, if the
-    windows differ, or if a prompt was larger than the window.
+    """Return None if a window is unknown, if the windows differ, or if a prompt was larger than the
+    window.
     """
     names = list(models)
     windows = [window_of(model) for model in names]

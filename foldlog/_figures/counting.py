@@ -1,5 +1,5 @@
-"""This module computes the figures of a conversation. It adds the new events of the conversation to
-earlier figures. In a fork, only the fork's own events are counted.
+"""This module computes the figures of a conversation. The module adds the new events of the
+conversation to earlier figures. In a fork, only the fork's own events are counted.
 """
 
 from __future__ import annotations
@@ -70,16 +70,13 @@ class Figures(Struct):
 
     @property
     def errors(self) -> int | None:
-        """The number of observations that are errors. The number is None if an event could not be
-        read.
-        """
+        """The number is None if an event could not be read."""
         return self.counts.errors if self.is_sound else None
 
     def saved(self) -> SavingsDocument:
         return total_of(SavingsDocument(), self.reasons.values())
 
     def sum_calls(self) -> None:
-        """Update the sums of calls."""
         spending = self.spending
         self.calls = spending.summed()
         self.replies = spending.by_hash()
@@ -100,13 +97,10 @@ def figures_of(
     *,
     on_events: Callable[[int], object] = lambda count: None,
 ) -> Figures:
-    """Return the figures of a conversation. ``earlier`` are the figures of an earlier version. The
-    function changes them.
-
-    Cost: the function reads some events at both ends of the conversation, its View, its structural
-    events, and the events since ``earlier``. For each new condensation it reads two Views. If usage
-    adds up over events in the format, or if an import took events back, the function reads all
-    events again.
+    """Add the new events to ``earlier``, the figures of an earlier version. Cost: the function
+    reads some events at both ends of the conversation, its View, its structural events, and the
+    events since ``earlier``. For each new condensation it reads two Views. If usage adds up over
+    events in the format, or if an import took events back, the function reads all events again.
     """
     start = 0 if row.parent is None else row.parent_version or 0
     figures = earlier
@@ -134,9 +128,7 @@ def counted_on(
     *,
     on_events: Callable[[int], object] = lambda count: None,
 ) -> Figures:
-    """Add the events that the figures do not count yet, and return the figures. Raises
-    ``KeyUnavailable`` if the key of the conversation is missing.
-    """
+    """Raise ``KeyUnavailable`` if the key of the conversation is missing."""
     structural = list[Event]()
     findings = list[str]()
     calls_beside = list[Any]()
@@ -161,7 +153,6 @@ def counted_on(
     counts.findings += findings
 
     def read_log(first: int) -> Iterator[Logged]:
-        """Yield the events from ``first`` on that figures count, and report the progress."""
         log = sound(store, row.id, first, row.version, counts.findings)
         while page := list(islice(log, _TELL_EVERY)):
             on_events(len(page))
@@ -194,7 +185,6 @@ def _count_condensations(
     structural: Iterator[Event],
     start: int,
 ) -> None:
-    """Count the savings, cost and forgotten events of the condensations from ``start`` on."""
     requests: list[CondensationRequest] = []
     for event in structural:
         if isinstance(event, CondensationRequest):
@@ -222,9 +212,6 @@ def _count_condensations(
 def _view_change(
     views: Views, conversation: str, condensation: int
 ) -> tuple[dict[int, int], CondensationsDocument]:
-    """Return the tokens of the Views before and after a condensation, by the versions of these
-    Views. Also return the counts of the events that the condensation removed.
-    """
     view_before = views.at(conversation, condensation)
     view_after = views.at(conversation, condensation + 1)
     sizes = {condensation: view_tokens(view_before), condensation + 1: view_tokens(view_after)}

@@ -63,15 +63,13 @@ class Counts(Struct):
     def state(self) -> str | None:
         """The last thing that happened in a conversation: ``open_call`` (a call without a result),
         ``error`` or ``result`` (of a call), ``answer`` (of the agent) or ``request`` (of a user).
-        It is None before the first such event.
+        The state is None before the first such event.
         """
         return "open_call" if self.waiting else self.last
 
     @property
     def errors(self) -> int | None:
-        """The number of observations that are errors. The number is None if no source marks
-        errors.
-        """
+        """The number is None if no source marks errors."""
         errors = self.events.get("error", 0)
         is_unknown = not errors and 0 < self.unmarked >= self.conversations
         return None if is_unknown else errors
@@ -82,10 +80,7 @@ class Counts(Struct):
             self.last_at = max(self.last_at or at, at, key=in_utc)
 
     def _close_call(self, result: Observation) -> str:
-        """Remove the call that a result answers from ``waiting``, and return the tool of the call.
-        A result with an id answers the newest call with this id. A result without an id answers the
-        first call without an id.
-        """
+        # A result with an id answers the newest call with this id.
         call_id = result.call_id or ""
         tools = self.waiting.get(call_id, [""])
         tool = tools.pop(-1 if call_id else 0)
@@ -151,9 +146,6 @@ class Counts(Struct):
 
 
 def is_waited_for(event: Event) -> bool:
-    """Return whether a model or a tool made the event, so that the time before the event was a
-    wait.
-    """
     return isinstance(event, Observation) or begins_reply(event)
 
 
@@ -162,9 +154,7 @@ def seconds_between(first: EventTime, last: EventTime) -> float:
 
 
 def _marks_errors(event: Event) -> bool:
-    """Return whether the source of an event marks results that are errors. Recorded events and
-    unknown formats count as if their source marked errors.
-    """
+    # Recorded events and unknown formats count as if their source marked errors.
     if event.origin is None or not isinstance(event, Observation | Message):
         return True
     if isinstance(event, Observation) and "exit_code" in event.extras:
@@ -173,9 +163,6 @@ def _marks_errors(event: Event) -> bool:
 
 
 def strategy_of(event: CondensationAction) -> str:
-    """Return the strategy in the metadata of a condensation, or else the format from which the
-    condensation was imported.
-    """
     name = event.metadata.get("condenser")
     if isinstance(name, str) and name:
         return name

@@ -42,10 +42,9 @@ def count_block(counter: Skeleton | DecodedRecords, block: Block) -> None:
 
 
 def pending_figures(store: Store, conversation: str) -> Figures:
-    """Return the figures of a conversation that has records without events. Cost: the function
-    reads the stored counts of the source, and the records that were added later. For a format
-    without a skeleton, it reads all records. Raises ``KeyUnavailable`` if the key of the
-    conversation is missing.
+    """Cost: the function reads the stored counts of the source, and the records that were added
+    later. For a format without a skeleton, it reads all records. Raises ``KeyUnavailable`` if the
+    key of the conversation is missing.
     """
     source = _source(store, conversation)
     format = format_named(source.format)
@@ -60,9 +59,7 @@ def pending_figures(store: Store, conversation: str) -> Figures:
 
 
 def replies_of_source(store: Store, conversation: str, hashes: Collection[int]) -> dict[int, Calls]:
-    """Return the usage of the replies with these hashes, by hash. Cost: the function reads the
-    records of the source.
-    """
+    """Cost: the function reads the records of the source."""
     source = _source(store, conversation)
     format = format_named(source.format)
     if format.skeleton is None:
@@ -88,9 +85,6 @@ def figures_in(
     records: int,
     about_source: Mapping[str, Any],
 ) -> Figures:
-    """Return the figures of a source. ``about_source`` contains the stored fields about the
-    source.
-    """
     figures: Figures
     if isinstance(skeleton, DecodedRecords):
         figures = of_events(skeleton.events, about_source)
@@ -154,9 +148,6 @@ def _of_skeleton(skeleton: Skeleton, format: Format, records: int) -> Figures:
 
 
 def of_events(events: Sequence[Event], about_source: Mapping[str, Any]) -> Figures:
-    """Return the figures of events in memory. ``about_source`` may contain calls that the source
-    records beside its events.
-    """
     if about_source.get("usage"):
         change = {IMPORTED: {"value": about_source["usage"]}}
         events = [*events, DocumentChanges(id=len(events), changed=change)]

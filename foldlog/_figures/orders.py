@@ -21,4 +21,3 @@ SORTS: Final = (
     "condensations",
     "saved",
 )
-"""The names of the figures by which conversations can be sorted."""

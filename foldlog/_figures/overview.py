@@ -40,11 +40,9 @@ if TYPE_CHECKING:
     from foldlog.projections import Views
 
 NATIVE = "foldlog"
-"""The format of a conversation into which no source was imported."""
 
 _ABOUT_THE_HISTORY = {ATTRIBUTES, IMPORTED, UNREAD}
 _WITHIN = 30
-"""How many events at either end of a conversation are searched for its title and its last time."""
 TITLE_MAX = 300
 
 
@@ -80,8 +78,8 @@ class Overview(NamedTuple):
 
 
 def overview_of(store: Store, views: Views, row: ConversationRow) -> Overview:
-    """Return the overview of a conversation. If an event cannot be read, ``problem`` contains the
-    reason. Raises ``ConversationErased`` if the conversation was erased.
+    """Raise ``ConversationErased`` if the conversation was erased. If an event cannot be read,
+    ``problem`` contains the reason.
 
     Cost: the function reads some events at either end of the conversation, the events of its View,
     and its structural events.
@@ -103,9 +101,8 @@ def overview_of(store: Store, views: Views, row: ConversationRow) -> Overview:
 
 
 def near_the_ends(store: Store, row: ConversationRow) -> Overview:
-    """Return the title, the format and the times of a conversation from its attributes and its
-    first and last events. A later title replaces an earlier title. Raises ``EventStoreError`` if
-    one of these events cannot be read.
+    """Return the title, the format and the times of a conversation, without its View. Raises
+    ``EventStoreError`` if one of these events cannot be read.
 
     Cost: the function reads these first and last events, and the structural events. If an import
     took events back, it reads every event.
@@ -149,9 +146,6 @@ def near_the_ends(store: Store, row: ConversationRow) -> Overview:
 
 
 def around_damage(store: Store, row: ConversationRow) -> Overview:
-    """Return the overview from ``near_the_ends``. If an event near the ends is damaged, return only
-    the number of events.
-    """
     try:
         return near_the_ends(store, row)
     except CorruptEvent as error:
@@ -166,7 +160,6 @@ def _title_in(values: Mapping[str, Any]) -> str | None:
 def _ends(
     store: Store, row: ConversationRow, counts_event: Callable[[Event], bool]
 ) -> list[Logged]:
-    """Return the first events, and the last page of events with activity."""
     first_page = [*store.log(row.id, 0, _WITHIN)]
     last_page = list[Logged]()
     stop = row.version
@@ -179,9 +172,8 @@ def _ends(
 
 
 def copies_before(event: Event) -> int:
-    """Return how many events before a condensation are copies. In some formats, the record of a
-    condensation repeats the events that stay: see ``Format.says_again``.
-    """
+    # In some formats, the record of a condensation repeats the events that stay: see
+    # ``Format.says_again``.
     if not isinstance(event, CondensationAction) or event.origin is None:
         return 0
     # In the origin of a condensation, ``rest`` counts the other events that were made of its
@@ -194,10 +186,7 @@ def copies_before(event: Event) -> int:
 
 
 def counted_in(structural: Iterable[Event], version: int) -> Callable[[Event], bool]:
-    """Return a function that says whether figures count an event of a conversation. ``structural``
-    contains its structural events up to ``version``. Figures count all events except copies and
-    except events that an import took back.
-    """
+    # Figures count all events except copies and except events that an import took back.
     structural = list(structural)
     is_in_force = standing_in(structural, version)
     copies = tuple(
@@ -211,9 +200,7 @@ def counted_in(structural: Iterable[Event], version: int) -> Callable[[Event], b
 
 
 def changes_of_documents(store: Store, conversation: str, start: int, stop: int) -> int:
-    """Return how many events from ``start`` to ``stop`` change documents or attributes. Cost: the
-    function reads these changes.
-    """
+    """Cost: the function reads these changes."""
 
     def count(reading: ReadTransaction) -> int:
         changes = 0
@@ -227,19 +214,16 @@ def changes_of_documents(store: Store, conversation: str, start: int, stop: int)
 
 
 def is_about_it(event: Event) -> bool:
-    """Return whether an event is about the history itself. Such an event is the receipt of a
-    redaction, a change of attributes, or a note of an import.
-    """
+    # The receipt of a redaction, a change of attributes and a note of an import are about the
+    # history itself.
     return type(event) is Redaction or (
         type(event) is DocumentChanges and {*event.changed} <= _ABOUT_THE_HISTORY
     )
 
 
 def is_request(event: Event) -> TypeGuard[Message]:
-    """Return whether an event is a request of a user to the agent. Commands for the program alone,
-    the answers to such commands, messages that the agent was not shown, and copies are not
-    requests.
-    """
+    # Commands for the program alone, the answers to such commands, messages that the agent was not
+    # shown, and copies are not requests of the user.
     if not isinstance(event, Message) or is_copy(event):
         return False
     if event.source != "user" or not event.shown:
@@ -249,16 +233,11 @@ def is_request(event: Event) -> TypeGuard[Message]:
 
 
 def is_activity(event: Event) -> bool:
-    """Return whether an event is something that the agent, a tool or a user did. A condensation, a
-    retraction and an event about the history are not activity.
-    """
+    # A condensation, a retraction and an event about the history are not activity.
     return not (is_structural(event) or is_about_it(event))
 
 
 def _request_in(event: Message) -> tuple[str, str]:
-    """Return the user's request without the text that a runtime added to the message. Also return
-    the whole message.
-    """
     content = event.content
     texts = [content] if isinstance(content, str) else [part.get("text") for part in content]
     return asked_in("\n".join(text[:READ_MAX] for text in texts if isinstance(text, str)))

@@ -1,6 +1,6 @@
 """The place where the source of a conversation was written: its program, folder, branch and model.
 
-No event contains these attributes of the conversation. They are stored with the source, and are
+No event contains these attributes of the conversation: they are stored with the source, and are
 deleted with the source.
 """
 
@@ -31,9 +31,6 @@ _decode = msgspec.json.Decoder(_About).decode
 def where_written(
     format: Format, about_source: Mapping[str, Any], title: str | None
 ) -> dict[str, str]:
-    """Return the attributes ``program``, ``cwd``, ``branch``, ``model`` and ``title`` of a source,
-    if its records have them. ``about_source`` contains the stored fields about the source.
-    """
     where = about_source.get(WHERE) or {}
     if where and title:
         where = {**where, "title": title}
@@ -41,9 +38,6 @@ def where_written(
 
 
 def place_of(store: Store, conversation: str) -> dict[str, str]:
-    """Return the attributes of a conversation that are stored with its source. Raises
-    ``ConversationNotFound`` if there is no such conversation.
-    """
 
     def read(reader: Reader) -> dict[str, str]:
         source = Sources(store.database, reader).of(conversation)
@@ -61,9 +55,6 @@ def place_of(store: Store, conversation: str) -> dict[str, str]:
 
 
 def _title_counted(format: Format, sums: bytes) -> str | None:
-    """Return the title that was found when the source was counted. Return None if its format has no
-    titles.
-    """
     if format.skeleton is None or not sums:
         return None
     state = format.skeleton(sums).state
@@ -71,8 +62,8 @@ def _title_counted(format: Format, sums: bytes) -> str | None:
 
 
 def places(store: Store) -> dict[str, dict[str, str]]:
-    """Return the attributes that are stored with sources, by conversation, in the order of import.
-    Cost: the function reads the stored fields about all sources.
+    """Return the attributes that are stored with sources, in the order of import. Cost: the
+    function reads the stored fields about all sources.
     """
 
     def read(reader: Reader) -> dict[str, dict[str, str]]:
@@ -89,9 +80,6 @@ def places(store: Store) -> dict[str, dict[str, str]]:
 def in_folder(
     places: Mapping[str, Mapping[str, str]], folder: str, *, below: bool = False
 ) -> list[str]:
-    """Return the conversations that were written in a folder, without sub-agents. With ``below``,
-    folders inside this folder count too.
-    """
 
     def is_in(cwd: str) -> bool:
         real = os.path.realpath(cwd)
@@ -107,6 +95,5 @@ def in_folder(
 
 
 def _is_session(name: str, conversations: Iterable[str]) -> bool:
-    """Return whether a conversation belongs to a session, and not to a companion or a sub-agent."""
     parent, _, _ = name.rpartition("/")
     return not companion_of(name) and parent not in conversations

@@ -32,14 +32,11 @@ class Price(msgspec.Struct, frozen=True):
     longer: tuple[tuple[float, Price], ...] = ()
 
     def at(self, prompt: int) -> Price:
-        """Return the prices of a call whose prompt has this number of tokens."""
         return next((price for above, price in reversed(self.longer) if above < prompt), self)
 
     def of_each(self) -> tuple[float, float, float, float, float, float]:
-        """Return the prices of a token of each kind, in US dollars. A prompt has new tokens, cached
-        tokens, tokens written to the cache for minutes, and tokens written to the cache for an
-        hour. A reply has tokens of text and tokens of thought.
-        """
+        # A prompt has new tokens, cached tokens, tokens written to the cache for minutes, and
+        # tokens written to the cache for an hour. A reply has tokens of text and tokens of thought.
         return (
             self.of_prompt(fresh=1, cached=0),
             self.of_prompt(fresh=0, cached=1),
@@ -50,12 +47,7 @@ class Price(msgspec.Struct, frozen=True):
         )
 
     def of_prompt(self, fresh: int, cached: int, written: int = 0, for_an_hour: int = 0) -> float:
-        """Return the price of a prompt in US dollars. ``fresh`` and ``cached`` are its numbers of
-        new and cached tokens. ``written`` and ``for_an_hour`` are the numbers of tokens that were
-        written to the cache for minutes and for an hour.
-
-        If cached or written tokens have no price, they cost as much as new tokens.
-        """
+        # If cached or written tokens have no price, they cost as much as new tokens.
         fresh_price = self.input_cost_per_token or 0.0
         cached_price = _first_known(self.cache_read_input_token_cost, fresh_price)
         written_price = _first_known(self.cache_creation_input_token_cost, fresh_price)
@@ -67,9 +59,6 @@ class Price(msgspec.Struct, frozen=True):
         )
 
     def of_reply(self, tokens: int, reasoning: int = 0) -> float:
-        """Return the price, in US dollars, of a reply with ``tokens`` tokens. ``reasoning`` is how
-        many of these tokens the model spent on thinking.
-        """
         text_price = self.output_cost_per_token or 0.0
         thought_price = _first_known(self.output_cost_per_reasoning_token, text_price)
         return (tokens - reasoning) * text_price + reasoning * thought_price
@@ -91,16 +80,15 @@ class Prices:
     model. This class reads the fields of ``Price``, also with an ending such as
     ``_above_200k_tokens``, and the field ``tiered_pricing``. A model is found by its name, with or
     without the provider before a slash. Raises ``InvalidArgument`` if the file cannot be read.
-    Cost: the constructor reads the file. The first need of litellm's table reads its 3 MB, without
+    Cost: the constructor reads the file. The first use of litellm's table reads its 3 MB, without
     an import of litellm.
     """
 
     def __init__(self, path: Path | None = None) -> None:
         self._own: Mapping[str, Price] = {} if path is None else _prices_in(path)
         self.only = next(iter(self._own)) if len(self._own) == 1 else None
-        """The model of the file if the file has a single model."""
         self.of: Callable[[str], Price | None] = cache(self._of)
-        """Returns the price of a model. Returns None if its input or its output has no price."""
+        """Returns the price of a model, or None if its input or its output has no price."""
 
     def _of(self, model: str) -> Price | None:
         names = names_of(model)
@@ -115,10 +103,7 @@ class Prices:
         return None
 
     def cost(self, model: str, usage: Mapping[str, int], above: int = -1) -> float | None:
-        """Return the cost of calls with this usage, in US dollars. The prompts of these calls have
-        more tokens than ``above``. Return None if the price is unknown, or if the tokens of prompt
-        and completion are unknown.
-        """
+        # The prompts of all calls in ``usage`` have more tokens than ``above``.
         if not {"prompt_tokens", "completion_tokens"} <= usage.keys():
             return None
         base = self.of(model)
@@ -142,7 +127,7 @@ def _litellms_price(model: str) -> Price | None:
 
 
 def _genais_price(model: str) -> Price | None:
-    """Return today's price from genai-prices, whose prices are for a million tokens."""
+    # The prices of genai-prices are for a million tokens.
     if find_spec("genai_prices") is None:
         return None
     snapshot = import_module("genai_prices.data_snapshot").get_snapshot()
@@ -207,9 +192,7 @@ def _price(entry: Mapping[str, Any]) -> Price:
 
 
 def _of_steps(steps: Iterable[_Step]) -> Price:
-    """Return the prices, including the prices for longer prompts. A step changes a field of the
-    prices above a number of tokens. Fields that no step changes stay.
-    """
+    # A step changes a field of the prices above a number of tokens.
     fields_above: dict[float, dict[str, Any]] = {0: {}}
     for above, name, value in sorted(steps, key=lambda step: step[0]):
         fields_below = fields_above[max(fields_above)]

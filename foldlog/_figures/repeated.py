@@ -12,9 +12,7 @@ from foldlog._formats.summed_calls import HASH_BYTES
 
 
 class RepeatedReplies:
-    """The hashes of the replies in a store, as this process last read them.
-
-    A conversation is *compared* if its replies were looked up among the replies of all other
+    """A conversation is *compared* if its replies were looked up among the replies of all other
     conversations since it last changed. If all conversations are compared, nothing is read. Memory:
     about 15 bytes for each reply.
     """
@@ -22,9 +20,6 @@ class RepeatedReplies:
     def __init__(self, tables: FigureTables) -> None:
         self._tables = tables
         self._hashes: dict[int, tuple[tuple[int, int], bytes]] = {}
-        """Maps the key of a conversation to its version and number of events, and to the hashes of
-        its replies.
-        """
         self._seen = HashSet()
         self._repeated = set[bytes]()
 
@@ -61,9 +56,6 @@ class RepeatedReplies:
         return to_compare, {key: hashes for key, hashes in to_read.items() if hashes}
 
     def _read_changes(self, to_compare: Collection[int]) -> set[bytes]:
-        """Read the hashes of the changed conversations, and return the hashes of replies that are
-        now repeated for the first time.
-        """
         versions = self._tables.versions("figures_with_replies")
         changed = [
             key

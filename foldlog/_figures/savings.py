@@ -1,8 +1,8 @@
 """The savings of condensations, measured by the Views before and after them, and the costs that
 they recorded.
 
-A condensation may also record tokens. These tokens are not added to sums, because they count a
-whole prompt by another method.
+A condensation may also record tokens, but these tokens are not added to sums. The tokens that a
+condensation records count a whole prompt by another method.
 """
 
 from __future__ import annotations
@@ -24,9 +24,6 @@ _WITHOUT_A_MODEL = frozenset(("amortized_forgetting", "conversation_window", "di
 
 
 def is_made(event: CondensationAction) -> bool:
-    """Return whether a condensation was carried out. A declined condensation was not carried
-    out.
-    """
     return label(event) == "condensation" and not is_declined(event)
 
 
@@ -54,10 +51,7 @@ def recorded_cost(event: CondensationAction) -> float | None:
 def saving_of(
     event: CondensationAction, sizes: Sequence[int] | Mapping[int, int] = ()
 ) -> SavingsDocument:
-    """Return the savings and the cost of a condensation. The savings of a declined condensation are
-    0. ``sizes`` are the tokens of the View at each version, or at least at the versions before and
-    after the condensation: see ``Lifetimes.sizes``.
-    """
+    # ``sizes`` may have only the Views before and after the condensation: see ``Lifetimes.sizes``.
     cost = recorded_cost(event)
     saving = SavingsDocument(tokens_saved=0, cost=cost)
     if not is_made(event):

@@ -24,9 +24,6 @@ from foldlog.projections import Views
 def document_of(
     row: ConversationRow, figures: StoredFigures, prices: Prices
 ) -> ConversationDocument:
-    """Return a conversation with its figures. Unknown figures are None. All figures of an erased
-    conversation are None.
-    """
     fields: dict[str, Any] = {
         **figures.overview._asdict(),
         "errors": None,
@@ -52,9 +49,6 @@ def document_of(
 
 
 def models_of(store: Store, conversation: str, prices: Prices) -> tuple[ModelDocument, ...]:
-    """Return the calls of a conversation by model, with the model with the most prompt tokens
-    first. Return an empty result if an event cannot be read. Cost: see ``FiguresOfStore.of``.
-    """
     ((_, figures),) = FiguresOfStore(store).of([store.conversation(conversation, pending=True)])
     if not figures.is_sound:
         return ()
@@ -74,14 +68,10 @@ def collect_stats(
     views: Views,
     prices: Prices | None = None,
 ) -> Stats:
-    """Return the figures of some conversations. None stands for all conversations. A fork counts
-    only its own events. An event that cannot be read is a finding, and the readable events are
-    counted.
+    """None stands for all conversations.
 
-    ``prices`` estimate the cost of a call that records no cost. The default is an installed table
-    of prices. Raises ``ConversationNotFound``, ``ConversationErased`` or ``KeyUnavailable``. Cost:
-    see ``FiguresOfStore``. For a single conversation, the function also computes the sizes of its
-    Views, so it reads every event twice.
+    For a single conversation, the function also computes the sizes of its Views, so it reads every
+    event twice.
     """
     figures = FiguresOfStore(store, views, prices, on_events=on_events)
     rows = None
@@ -127,7 +117,6 @@ def _set_limit(stats: Stats, limit: ContextLimit | None) -> None:
 
 
 def _check_keys(store: Store, conversations: Sequence[str] | None) -> None:
-    """Raise ``KeyUnavailable`` if the key of one of these conversations is missing."""
     database = store.database
     keys = store.database.settings.keys
     given_ids = set(keys.names) if keys else set()

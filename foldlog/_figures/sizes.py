@@ -34,12 +34,11 @@ class CountsTokens(Protocol):
 
 
 class CountedTokens:
-    """Counts the tokens that an event adds to a prompt of ``model``. Call the object with an event.
+    """Call the object with an event to count the tokens that the event adds to a prompt of
+    ``model``.
 
-    The sum over the events of a View is close to the count of its prompt. A prompt has a few more
-    tokens of its own, and joined messages have a few tokens less. An event that the tokenizer
-    cannot count is estimated, and its id is in ``estimated``. The constructor raises
-    ``TokensUnknown`` if the model's tokenizer is missing.
+    An event that the tokenizer cannot count is estimated, and its id is in ``estimated``. The
+    constructor raises ``TokensUnknown`` if the model's tokenizer is missing.
     """
 
     def __init__(self, model: CountsTokens) -> None:
@@ -60,19 +59,15 @@ class CountedTokens:
 
 
 def view_tokens(view: View) -> int:
-    """Return the sum of the estimated tokens of the events that ``view`` sends to a model. The
-    result is equal to the last value of ``Lifetimes.sizes`` at the version of the View. Cost: the
-    function counts the events of the View.
-    """
+    # The sum is equal to the last value of ``Lifetimes.sizes`` at the version of the View.
     return sum(map(event_tokens, (view[position] for position in view.fit_positions)))
 
 
 def event_tokens(event: Event) -> int:
     """Return a high estimate of the tokens that an event adds to a prompt: see ``Estimate``.
 
-    The estimate is 0 for events that do not become messages. The sum over the events of a View is
-    close to the estimate of its prompt, in which neighbouring messages may be joined. Cost: the
-    function reads at most 2,048 characters of a text.
+    The sum over the events of a View is close to the estimate of its prompt, in which neighbouring
+    messages may be joined. Cost: the function reads at most 2,048 characters of a text.
     """
     match event:
         case Observation(content=str(text)) | Message(content=str(text), thinking=()) if (
@@ -95,10 +90,8 @@ def tools_of(event: Event) -> Sequence[Any]:
 
 
 def messages_of(event: Event) -> list[dict[str, Any]]:
-    """Return the messages of a single event. A prompt never contains a call without its result. So
-    an empty call is added to a result, or an empty result to a call. Then the message of the added
-    event is left out again.
-    """
+    # A prompt never contains a call without its result. So an empty call is added to a result, or
+    # an empty result to a call, and its message is left out again.
     events: list[Event] = [event] if event.shown or not isinstance(event, Annotation) else []
     position = 0
     if isinstance(event, Action):

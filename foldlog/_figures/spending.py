@@ -54,11 +54,10 @@ class Spending(Struct):
         start: int = 0,
         before: Iterable[Any] = (),
     ) -> None:
-        """Count the calls in these events. The events before ``start`` are read but not counted,
-        because the usage of a call may be the difference to an earlier event. ``beside`` contains
-        the present calls that the source records beside its events. ``before`` contains calls of
-        ``beside`` that the parent of a fork counts. The fork does not count these calls.
-        """
+        # The events before ``start`` are only read, because the usage of a call may be the
+        # difference to an earlier event. ``beside`` contains the present calls that the source
+        # records beside its events. ``before`` contains calls of ``beside`` that the parent of a
+        # fork counts. The fork does not count these calls.
         # This import loads all formats.
         from foldlog._formats.imported_calls import calls_of_imported, counts_on
 
@@ -93,9 +92,7 @@ class Spending(Struct):
             self.paid = sum(costs)
 
     def _count_native(self, logged: Iterable[Logged], start: int) -> Iterator[Event]:
-        """Count the calls of native events from ``start`` on. Yield all events. An imported event
-        without a time gets the time at which it was recorded.
-        """
+        # An imported event without a time gets the time at which it was recorded.
         for recorded_at, event in logged:
             if event.origin is None and event.id >= start:
                 for call in calls_of_event(recorded_at, event):
@@ -116,7 +113,6 @@ class Spending(Struct):
             self._take_reply(call.reply, calls)
 
     def _take_run(self, call: ModelCall) -> None:
-        """Count a sum of several calls, whose prompts have unknown sizes."""
         calls = calls_in(call, is_run=True)
         if call.reply is None:
             self.runs.append(calls)
@@ -129,7 +125,6 @@ class Spending(Struct):
             self.replies[reply] = calls
 
     def by_hash(self) -> dict[int, Calls]:
-        """Return the replies by a hash that all copies of a reply have: see ``hash_of_reply``."""
         return {hash_of_reply(reply, calls): calls for reply, calls in self.replies.items()}
 
     def summed(self) -> list[Calls]:
@@ -143,7 +138,6 @@ class Spending(Struct):
 
 
 def priced(all_calls: Iterable[Calls], prices: Prices) -> dict[tuple[str, str], ModelDocument]:
-    """Return calls by day and model. ``prices`` give the cost of calls that record no cost."""
     models: dict[tuple[str, str], ModelDocument] = {}
     for day, model, usage, cost, call_count, above, by_condenser in all_calls:
         estimated = 0
@@ -163,7 +157,6 @@ def priced(all_calls: Iterable[Calls], prices: Prices) -> dict[tuple[str, str], 
 
 
 def unpriced(all_calls: Iterable[Calls], prices: Prices) -> set[str]:
-    """Return the models whose calls used tokens, record no cost, and have no price."""
     without_cost = (calls for calls in all_calls if calls.cost is None and calls.tokens)
     return {
         calls.model
@@ -173,9 +166,7 @@ def unpriced(all_calls: Iterable[Calls], prices: Prices) -> set[str]:
 
 
 def sum_up(figures: dict[Any, Any], additions: Mapping[Any, Any]) -> None:
-    """Add every number in ``additions`` to the total in ``figures`` under its key. If the values
-    are documents, add the numbers in the documents. An unknown number adds nothing.
-    """
+    # An unknown number adds nothing.
     for key, added in additions.items():
         total = figures.get(key)
         if total is None:
@@ -197,9 +188,6 @@ def sum_up(figures: dict[Any, Any], additions: Mapping[Any, Any]) -> None:
 
 
 def total_of(empty: D, documents: Iterable[D]) -> D:
-    """Return the sum of documents of a class, beginning with an ``empty`` document: see
-    ``sum_up``.
-    """
     total = {"": empty}
     for document in documents:
         sum_up(total, {"": document})
@@ -207,19 +195,14 @@ def total_of(empty: D, documents: Iterable[D]) -> D:
 
 
 def spent(models: Iterable[SpentDocument]) -> SpentDocument:
-    """Return the usage of all calls in ``models``, and the sum of the known costs."""
     return total_of(SpentDocument(), map(SpentDocument.of, models))
 
 
 def spent_by(calls: Collection[Calls], prices: Prices) -> SpentDocument:
-    """Return the usage and cost of the calls of a conversation. The cost is None if a model has no
-    price.
-    """
     total = spent(priced(calls, prices).values())
     return replace(total, cost=None) if unpriced(calls, prices) else total
 
 
 def told_beside(read: ReadTransaction, version: int) -> list[Any]:
-    """Return the calls that the source recorded beside its events at a version."""
     calls = newest_value(read, IMPORTED, version)
     return calls if type(calls) is list else []

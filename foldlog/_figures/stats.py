@@ -30,7 +30,6 @@ TOTALS = (
     "tool errors",
     *(f"{_CONDENSED}{name}" for name in CondensationsDocument.__struct_fields__),
 )
-"""The kinds of counts that totals add up."""
 
 
 class Stats(Counts):
@@ -42,7 +41,7 @@ class Stats(Counts):
     ``unpriced``       the models that have no known price
     ``in_views``       the tokens that all Views send now
 
-    The following figures exist only for a single conversation. They are empty or None for several
+    The following figures exist only for a single conversation, and are empty or None for several
     conversations:
 
     ``view_tokens``         the tokens that the View of each version sends to a model, an estimate
@@ -67,19 +66,14 @@ class Stats(Counts):
 
     @property
     def spent(self) -> SpentDocument:
-        """The usage of all calls, and the sum of the known costs. The cost is None if no
-        conversation has the costs of all its calls.
-        """
+        """The cost is None if no conversation has the costs of all its calls."""
         total = spent(self.models.values())
         if 0 < self.conversations == self.without_cost:
             return replace(total, cost=None)
         return total
 
     def calls_by(self, name: str, first_day: str = "") -> tuple[ModelDocument, ...]:
-        """Return the sums of calls by ``day`` or by ``model``, in the order of this field. The
-        field that ``name`` does not name is empty. With ``first_day``, return only the calls from
-        this day on.
-        """
+        """Leave the field of ``ModelDocument`` empty that ``name`` does not name."""
         groups: dict[str, ModelDocument] = {}
         for (day, model), calls in self.models.items():
             if first_day and not (day[:1].isdigit() and day >= first_day):
@@ -101,9 +95,8 @@ class Stats(Counts):
         longest_wait_s: float | None,
         view_tokens: int | None,
     ) -> None:
-        """Add a row of sums over the columns of figures. All conversations of the row have the same
-        value of ``local_times``: see ``FigureColumns``.
-        """
+        # All conversations of the row have the same value of ``local_times``: see
+        # ``FigureColumns``.
         self.conversations += conversations
         self.unmarked += unmarked
         self.without_usage += without_usage
@@ -118,7 +111,6 @@ class Stats(Counts):
         self.longest_wait_s = max(waits, default=None)
 
     def add_count(self, what: str, name: str, number: float | None) -> None:
-        """Add a number to the count under a name. None stands for an unknown number."""
         if what == "kind":
             self.events[name] = self.events.get(name, 0) + int(number or 0)
         elif what == "day":
@@ -135,9 +127,6 @@ class Stats(Counts):
             )
 
     def document(self, conversation: str | UnsetType = UNSET) -> StatsDocument:
-        """Return the figures as a document for programs. ``conversation`` is the id of a single
-        conversation.
-        """
         return StatsDocument.of(
             self,
             conversation=conversation,
@@ -155,7 +144,7 @@ _NONE_KNOWN = CondensationsDocument(events_forgotten=None, summaries_forgotten=N
 
 
 def _sum(before: Any, number: float | None, name: str = "") -> Any:
-    """Return the sum of two numbers. None stands for an unknown number, which adds nothing."""
+    # None stands for an unknown number, which adds nothing.
     if number is None:
         return before
     return (before or 0) + (round(number, 12) if name == "cost" else int(number))

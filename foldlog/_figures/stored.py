@@ -34,12 +34,9 @@ from foldlog.projections import Views
 Row = tuple[ConversationRow, StoredFigures]
 
 FACETS = ("state", "program", "tool", "tool errors", "model", "attribute")
-"""The kinds of counts whose names can filter a list of conversations."""
 _PAGE = 1_000
 _FEW = 100
-"""Up to this number of conversations are read singly. More conversations are read as a range of
-ids.
-"""
+"""More conversations than this number are read as a range of ids."""
 _ALL = 2**31
 _EVERYTHING = Where()
 
@@ -68,8 +65,8 @@ class Facet(NamedTuple):
 
 
 class Day(NamedTuple):
-    """The chosen conversations whose last activity was on a day: their number, the number of their
-    errors, and how many of them ended with an error.
+    """The chosen conversations whose last activity was on a day: the numbers of conversations, of
+    errors, and of conversations that ended with an error.
     """
 
     day: str
@@ -84,8 +81,8 @@ class FiguresOfStore:
 
     Call ``refresh`` or ``bring_up_to_date`` first, because all other methods read only counted
     figures. Cost: if the store has changed, ``refresh`` and ``bring_up_to_date`` read the versions
-    of all conversations. They call ``figures_of`` for all changed conversations. All other methods
-    read the rows of the chosen conversations by SQL.
+    of all conversations, and call ``figures_of`` for changed conversations. All other methods read
+    the rows of the chosen conversations by SQL.
     """
 
     def __init__(
@@ -96,9 +93,6 @@ class FiguresOfStore:
         *,
         on_events: Callable[[int], object] = lambda count: None,
     ) -> None:
-        """``prices`` give the cost of calls that record no cost. The default is an installed table
-        of prices.
-        """
         self._store = store
         self._on_events = on_events
         self._prices = prices or Prices()
@@ -108,10 +102,7 @@ class FiguresOfStore:
     # -- brought up to date -----------------------------------------------------------------------
 
     def refresh(self, most: int | None = None) -> int:
-        """Count at most ``most`` conversations whose figures are outdated. Return how many such
-        conversations are left. Until a conversation is counted again, sums contain its former
-        figures. The ``missing`` conversations have no figures yet.
-        """
+        """Return how many conversations with outdated figures are left."""
         return self._counter.refresh(most)
 
     @property
@@ -120,7 +111,6 @@ class FiguresOfStore:
         return self._counter.missing
 
     def bring_up_to_date(self, where: Where = _EVERYTHING) -> None:
-        """Count the chosen conversations whose figures are outdated."""
         if where.only is None:
             self.refresh()
             return
@@ -132,8 +122,7 @@ class FiguresOfStore:
     # -- conversations ----------------------------------------------------------------------------
 
     def of(self, rows: Iterable[ConversationRow], *, whole: bool = True) -> Iterator[Row]:
-        """Yield each conversation in ``rows`` with its figures, in the order of ``rows``. Unless
-        ``whole``, a conversation that is not counted yet has only an overview, and no calls. A
+        """Unless ``whole``, a conversation that is not counted yet has only an overview. A
         conversation that was erased after it was listed is yielded as erased.
         """
         remaining = iter(rows)
@@ -156,7 +145,6 @@ class FiguresOfStore:
                     yield self._ends_of(row)
 
     def _present_figures(self, page: Sequence[ConversationRow]) -> dict[str, StoredFigures]:
-        """Return the figures of conversations by id. Outdated figures are left out."""
         ids = sorted((row.id for row in page), key=utf8)
         spans = zip(ids, ids, strict=True) if len(ids) <= _FEW else [(ids[0], ids[-1])]
         stored: dict[str, StoredFigures] = {}
@@ -171,7 +159,6 @@ class FiguresOfStore:
         }
 
     def _ends_of(self, row: ConversationRow) -> Row:
-        """Return a conversation with an overview of its first and last events."""
         empty = StoredFigures(0, row.id, row.version, Overview())
         if row.erased_at is not None:
             return row, empty
@@ -192,9 +179,8 @@ class FiguresOfStore:
         start: int = 0,
         limit: int = 100,
     ) -> Page:
-        """Return at most ``limit`` chosen conversations, sorted by the figure ``sort``, without the
-        first ``start`` conversations. Conversations without this figure come last in either
-        direction. Raises ``InvalidArgument`` if ``sort`` is not in ``SORTS``.
+        """Conversations without this figure come last in either direction. Raises
+        ``InvalidArgument`` if ``sort`` is not in ``SORTS``.
         """
         sorted_rows = self._sorted(where, sort, reverse=reverse, most=start + limit)[start:]
         rows = self._rows_of([key for key, *_ in sorted_rows])
@@ -204,7 +190,6 @@ class FiguresOfStore:
         return Page(rows, unknown, self.count(where))
 
     def first(self, where: Where, *, sort: str, reverse: bool, limit: int) -> Sequence[Row]:
-        """Return the first ``limit`` conversations, chosen and sorted in the way of ``page``."""
         return self._rows_of(
             [key for key, *_ in self._sorted(where, sort, reverse=reverse, most=limit)]
         )
@@ -217,9 +202,6 @@ class FiguresOfStore:
     def ids_in_order(
         self, sort: str, *, reverse: bool, among: Collection[str]
     ) -> tuple[list[str], int]:
-        """Return the ids of the conversations in ``among``, sorted by a figure. Also return how
-        many of these conversations lack the figure.
-        """
         rows = self._sorted(_EVERYTHING, sort, reverse=reverse, most=_ALL)
         ids = [(as_text(name), figure) for _, figure, name in rows]
         in_group = [(name, figure) for name, figure in ids if name in among]
@@ -228,9 +210,6 @@ class FiguresOfStore:
     def _sorted(
         self, where: Where, sort: str, *, reverse: bool, most: int
     ) -> Sequence[Sequence[Any]]:
-        """Return the key, the figure and the id of the first ``most`` chosen conversations, sorted
-        by a figure.
-        """
         check_sort(sort)
         direction = -1 if reverse else 1
         if sort == "cost":
@@ -251,25 +230,20 @@ class FiguresOfStore:
         return row if row.erased_at is None else None
 
     def ids(self, where: Where) -> set[str]:
-        """Return the ids of the chosen conversations whose figures are counted."""
         rows = self._sorted(where, "id", reverse=False, most=_ALL)
         return {as_text(name) for _, _, name in rows}
 
     def count(self, where: Where = _EVERYTHING) -> int:
-        """Return the number of chosen conversations whose figures are counted."""
         return sum(columns[1] for columns in self._tables.ask("figure_sums", where))
 
     def needs_key(self, where: Where = _EVERYTHING) -> int:
-        """Return how many chosen conversations are not counted because their keys are missing."""
         aside = self._chosen_aside(where)
         return sum(figures.overview.needs_key for figures in aside)
 
     # -- totals -----------------------------------------------------------------------------------
 
     def totals(self, where: Where = _EVERYTHING) -> Stats:
-        """Return the totals of the chosen conversations. A reply that is in several chosen
-        conversations counts once.
-        """
+        # A reply that is in several chosen conversations counts once.
         stats = self.counts(where)
         calls = self._calls(where)
         stats.models = priced(calls, self._prices)
@@ -279,9 +253,6 @@ class FiguresOfStore:
         return stats
 
     def counts(self, where: Where = _EVERYTHING, whats: Sequence[str] = TOTALS) -> Stats:
-        """Return the totals of the chosen conversations without calls of models. ``whats`` are the
-        kinds of counts to add up.
-        """
         stats = Stats()
         for columns in self._tables.ask("figure_sums", where):
             stats.add_sums(*columns)
@@ -316,7 +287,6 @@ class FiguresOfStore:
         return [finding for figures in self._chosen_aside(where) for finding in figures.findings]
 
     def _chosen_aside(self, where: Where) -> list[StoredFigures]:
-        """Return the figures of the chosen conversations whose figures are only in memory."""
         keys = {*self._tables.aside.values()}
         if not keys:
             return []
@@ -325,7 +295,6 @@ class FiguresOfStore:
         return sorted(figures_aside, key=lambda figures: figures.id)
 
     def _price_rows(self, where: Where) -> str:
-        """Return the prices of the models whose calls record no cost, as JSON for SQL."""
         rows = []
         for key, model, above in self._tables.ask("figure_models", where):
             price = self._prices.of(self._tables.name(model, key))
@@ -334,7 +303,6 @@ class FiguresOfStore:
         return json.dumps([*dict.fromkeys(rows)])
 
     def reasons(self, where: Where = _EVERYTHING) -> dict[str, SavingsDocument]:
-        """Return the savings and the cost of condensations, by the reasons of the condensations."""
         whats = json.dumps([f"reason {field}" for field in SAVED])
         fields_by_reason: dict[str, dict[str, Any]] = {}
         for what, name, number in self._named(self._tables.ask("figure_totals", where, whats)):
@@ -349,9 +317,6 @@ class FiguresOfStore:
         where: Where = _EVERYTHING,
         whats: Sequence[str] = FACETS,
     ) -> list[Facet]:
-        """Return the states, programs, tools, tools with errors, models and attributes of the
-        chosen conversations, with the most frequent first.
-        """
         whats_text = json.dumps(whats)
         sums_by_name = dict[tuple[str, str], list[float]]()
         for what, name, key, conversations, number in self._tables.ask(
@@ -372,9 +337,7 @@ class FiguresOfStore:
         )
 
     def days(self, where: Where = _EVERYTHING) -> list[Day]:
-        """Return the numbers of chosen conversations by the day of their last activity, in UTC or
-        local time, in the order of days.
-        """
+        # The days are in UTC, or in local time for conversations whose source names no zone.
         sums_by_day: dict[int, list[int]] = {}
         for day, *numbers in self._tables.ask("figures_by_day", where):
             sums = sums_by_day.setdefault(day, [0, 0, 0])

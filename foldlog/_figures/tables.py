@@ -35,13 +35,11 @@ from foldlog.eventstore.recorders.base import Columns, Reader, Transaction
 from foldlog.eventstore.recorders.types import Conversation, as_text, utf8
 
 WITHOUT_KEY: Final = "(encrypted)"
-"""The text that replaces a name whose key is missing."""
 STATES: Final = ("error", "open_call", "result", "request", "answer")
 
 
 class Where(NamedTuple):
-    """The conditions that the figures of a chosen conversation meet. A chosen conversation meets
-    all conditions.
+    """The conditions that the figures of a chosen conversation meet.
 
     ``state``, ``program``, ``model``, ``attributes``, ``has_error``  the conversation has these
     ``tool``        the conversation called this tool; with ``has_error``, this tool had errors
@@ -62,9 +60,6 @@ class Where(NamedTuple):
     companions: bool = True
 
     def having(self) -> list[tuple[str, str]]:
-        """Return the rows of counts that a chosen conversation must have: the kind of count, and
-        the counted name.
-        """
         names = {
             "state": self.state,
             "program": self.program,
@@ -101,21 +96,16 @@ class StoredFigures(NamedTuple):
 
 
 class FigureTables:
-    """Reads the tables of figures of a store. A second recorder in memory contains the figures that
-    the store could not write.
-    """
+    """A second recorder in memory contains the figures that the store could not write."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
         self.aside: dict[str, int] = {}
-        """Maps the ids of the conversations whose figures are only in memory to the keys of these
-        conversations.
-        """
         self._second: Any = None
         self._names: dict[str, str] = {}
 
     def put_aside(self, conversation: Conversation, figures: Figures) -> None:
-        """Write figures into memory, because the store cannot write them."""
+        # The store cannot write these figures.
         from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
 
         if self._second is None:
@@ -129,7 +119,7 @@ class FigureTables:
         self.aside[conversation.id] = conversation.key
 
     def forget_aside(self, conversation: str) -> None:
-        """Delete figures from memory, because the store has newer figures."""
+        # The store has newer figures.
         key = self.aside.pop(conversation, None)
         if key is not None:
             self._second.transact(lambda transaction: transaction.forget_figures(key))
@@ -161,9 +151,7 @@ class FigureTables:
         return rows
 
     def alike(self, name: str) -> list[str]:
-        """Return the forms in which columns may contain a name: the plain name, and the digests of
-        the name under all keys.
-        """
+        # Columns contain a name as plain text, or as a digest under any of the keys.
         name = storable(name)
         keys = self.database.settings.keys
         if keys is None:
@@ -182,17 +170,13 @@ class FigureTables:
         return self.database.recorder.query(read)
 
     def to_count(self) -> dict[str, bool]:
-        """Return the ids of the conversations whose figures are missing or outdated. The value for
-        an id is True if the conversation has no figures at all.
-        """
+        # The value of a conversation is True if it has no figures at all, and False if its figures
+        # are outdated.
         rows = self._run(self.database.recorder, "figures_to_count", CODE)
         return {text_of(name): is_missing == 1 for name, is_missing in rows}
 
     def versions(self, statement: str) -> dict[int, tuple[int, int]]:
-        """Return the version and the number of events of the conversations in a statement's rows,
-        by the keys of these conversations. A source without events has version 0 and its number of
-        records.
-        """
+        # A source without events has version 0 and its number of records.
         rows = (row for recorder in self._recorders() for row in self._run(recorder, statement))
         return {key: (version, events or 0) for key, version, events in rows}
 
@@ -201,9 +185,6 @@ class FigureTables:
             yield from self._run(recorder, "hashes_of_replies", json.dumps([*keys]))
 
     def stored_replies(self, keys: Collection[int]) -> dict[int, set[int]]:
-        """Return the hashes of the replies whose usage is stored, by the keys of their
-        conversations.
-        """
         stored = dict[int, set[int]]()
         for recorder in self._recorders():
             for key in keys:
@@ -212,9 +193,8 @@ class FigureTables:
         return stored
 
     def repeated_elsewhere(self, where: Where) -> Iterator[Calls]:
-        """Yield the usage of replies that several stores count. The sum over the stores counts such
-        a reply several times. The caller subtracts the yielded usage from this sum.
-        """
+        # The sum over the stores counts such a reply several times. The caller subtracts the
+        # yielded usage from this sum.
         if self.database.recorder.store_count == 1 and not self.aside:
             return
         usage_by_hash = dict[int, Calls]()
@@ -236,9 +216,6 @@ class FigureTables:
         return [self.database.recorder]
 
     def between(self, first: str, last: str) -> dict[str, StoredFigures]:
-        """Return the figures, without calls, of the conversations from id ``first`` to id ``last``,
-        by their ids.
-        """
         rows = self._run(self.database.recorder, "figures_between", first, last)
         figures_of_store = self._read_rows(
             [columns for columns in rows if text_of(columns[1]) not in self.aside]
@@ -253,7 +230,6 @@ class FigureTables:
         return {figures.id: figures for figures in (figures_of_store | figures_aside).values()}
 
     def of_keys(self, keys: Sequence[int]) -> dict[int, StoredFigures]:
-        """Return the figures and calls of conversations, by the keys of the conversations."""
         keys_aside = {*self.aside.values()}
         figures_by_key = dict[int, StoredFigures]()
         calls = dict[int, list[Calls]]()
@@ -284,7 +260,6 @@ class FigureTables:
         )
 
     def name(self, column: bytes | str, key: int) -> str:
-        """Return a name that is stored with the conversation of this key."""
         stored = text_of(column)
         if not stored.startswith(DIGEST):
             return stored
@@ -306,7 +281,6 @@ class FigureTables:
         return figures
 
     def _texts(self, key: int, encoding: int, sealed: bytes) -> dict[str, Any]:
-        """Raise ``KeyUnavailable`` if the texts are encrypted and the key is missing."""
         if encoding & SEALED:
             conversation = self.database.recorder.query(
                 lambda reader: self.database.find_key(reader, key)
@@ -324,7 +298,6 @@ class FigureTables:
 def _figures_of_row(
     key: int, conversation: str, columns: FigureColumns, texts: Mapping[str, Any]
 ) -> StoredFigures:
-    """Return the figures of a conversation, from the columns and the decrypted texts of its row."""
     problem = texts.get("problem")
     first_at = _time(columns.first_at, is_local=columns.local_times & FIRST_IS_LOCAL > 0)
     last_at = _time(columns.last_at, is_local=columns.local_times & LAST_IS_LOCAL > 0)
@@ -361,7 +334,7 @@ def _figures_of_row(
 
 
 def text_of(column: bytes | str) -> str:
-    """Return the text of a column, which some databases return as bytes."""
+    # Some databases return texts as bytes.
     return column if isinstance(column, str) else as_text(column)
 
 
@@ -373,6 +346,5 @@ def _time(microseconds: int | None, *, is_local: bool) -> EventTime | None:
 
 
 def check_sort(sort: str) -> None:
-    """Raise ``InvalidArgument`` for an unknown sort."""
     if sort not in SORTS:
         raise InvalidArgument(f"sort is {sort!r}; use one of {', '.join(SORTS)}")

@@ -34,16 +34,11 @@ from foldlog.eventstore.recorders.types import Conversation, utf8
 from foldlog.projections import Views
 
 _PROJECTION = "figures"
-"""The name of the records that store figures. The counts of later events are added to these
-figures.
-"""
 _TOGETHER = 200
-"""The maximum number of conversations in a transaction."""
 
 
 class FigureCounter:
-    """Counts conversations, and writes their figures into the tables of the store. Many threads may
-    use a single object of this class.
+    """Many threads may use a single object of this class.
 
     ``missing``  how many conversations have no figures at all
     ``aside``    by conversation, the figures that are not written, with the row for which these
@@ -68,9 +63,9 @@ class FigureCounter:
         self.aside: dict[str, tuple[ConversationRow, Figures]] = {}
 
     def refresh(self, most: int | None = None) -> int:
-        """Count at most ``most`` conversations whose figures are outdated. Return how many such
-        conversations are left. Until a conversation is counted again, sums contain its former
-        figures. The ``missing`` conversations have no figures yet.
+        """Return how many conversations with outdated figures are left. Until a conversation is
+        counted again, sums contain its former figures. The ``missing`` conversations have no
+        figures yet.
         """
         with self._lock:
             version = self._store.database.data_version()
@@ -93,13 +88,11 @@ class FigureCounter:
             self._count(rows)
 
     def write_aside(self) -> None:
-        """Write the figures for which an earlier write failed."""
         with self._lock:
             if self.aside and self._store.database.recorder.writable:
                 self._write(self.aside)
 
     def read_replies(self) -> None:
-        """Read the usage of replies that several conversations have."""
         with self._lock:
             self._read_replies()
 
@@ -112,7 +105,6 @@ class FigureCounter:
                     yield row
 
     def _count(self, rows: Iterable[ConversationRow]) -> None:
-        """Count conversations, and write their figures or keep the figures in memory."""
         remaining = iter(rows)
         while page := list(islice(remaining, _TOGETHER)):
             counted = {
@@ -126,10 +118,7 @@ class FigureCounter:
                     self._put_aside(row, figures)
 
     def _read_replies(self) -> None:
-        """Read the usage of replies that several histories have, so that totals count such a reply
-        only once. If the store cannot write this usage, the figures of these histories stay in
-        memory. Cost: the method calls ``RepeatedReplies.find``, and reads these histories.
-        """
+        # If the store cannot write this usage, the figures of these histories stay in memory.
         to_compare, to_read = self._repeated.find()
         for key, hashes in to_read.items():
             if not self._read_replies_of(key, hashes):
@@ -148,9 +137,7 @@ class FigureCounter:
         self._store.database.recorder.offer(mark)
 
     def _read_replies_of(self, key: int, hashes: Collection[int]) -> bool:
-        """Read and write the usage of those replies of a conversation whose hashes are in
-        ``hashes``. Return False if the conversation cannot be read.
-        """
+        """Return False if the conversation cannot be read."""
         from foldlog._figures.of_sources import replies_of_source  # This import loads all formats.
 
         database = self._store.database
@@ -179,9 +166,7 @@ class FigureCounter:
         return True
 
     def _figures_now(self, row: ConversationRow) -> Figures | None:
-        """Return the present figures of a conversation. Return None if the conversation was erased
-        after it was listed.
-        """
+        """Return None if the conversation was erased after it was listed."""
         try:
             if row.pending:
                 # This import loads all formats.
@@ -205,10 +190,9 @@ class FigureCounter:
             )
 
     def _write(self, counted: Mapping[str, tuple[ConversationRow, Figures]]) -> set[str]:
-        """Write figures, and return the ids of the conversations whose figures were written.
-        Nothing is written if another process writes, or if the store is read-only or its disk is
-        full. The figures of a conversation are not written if it has changed or is still to be
-        encrypted.
+        """Return the ids of the conversations whose figures were written. Nothing is written if
+        another process writes, or if the store is read-only or its disk is full. The figures of a
+        conversation are not written if it has changed or is still to be encrypted.
         """
         database = self._store.database
         written = set[str]()
@@ -233,9 +217,6 @@ class FigureCounter:
         return written
 
     def _write_one(self, transaction: Transaction, row: ConversationRow, figures: Figures) -> bool:
-        """Write the figures of a conversation if its row has not changed. Return whether the
-        figures were written.
-        """
         database = self._store.database
         conversation = database.find(transaction, row.id, pending=True)
         if conversation is None or not _is_as_in(row, conversation):
@@ -254,7 +235,6 @@ class FigureCounter:
         return True
 
     def is_aside(self, row: ConversationRow) -> bool:
-        """Return whether the figures of this version of a conversation are in memory."""
         return row.id in self.aside and self.aside[row.id][0] == row
 
     def _put_aside(self, row: ConversationRow, figures: Figures) -> None:

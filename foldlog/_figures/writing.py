@@ -27,7 +27,6 @@ from foldlog.eventstore.recorders.types import Conversation
 CODE: Final = 1
 """The version of the code that makes figures. Figures of another version are counted again."""
 SAVED: Final = ("condensations", "tokens_saved", "cost")
-"""The names of the condensation figures that are added up by reason."""
 NO_CALLS: Final = Calls("", "", {}, None, 0)
 """The usage that is stored for a reply that is not found again."""
 
@@ -43,16 +42,15 @@ _CONDENSED: Final = CondensationsDocument.__struct_fields__
 
 
 class FigureColumns(NamedTuple):
-    """The columns of numbers in the row of a conversation, in the order of the table."""
+    """The columns must be in the order of the table."""
 
     code: int
     version: int
     is_companion: int
     recorded_at: int
     local_times: int
-    """The sum of the flags ``FIRST_IS_LOCAL`` and ``LAST_IS_LOCAL``."""
     first_at: int | None
-    """The time of the first event in microseconds. All times of this class are in microseconds."""
+    """All times of this class are in microseconds."""
     last_at: int | None
     longest_wait_s: float | None
     events: int | None
@@ -63,12 +61,12 @@ class FigureColumns(NamedTuple):
     last_prompt_tokens: int | None
     tokens: int | None
     condensations: int | None
-    """The number of condensations. It is None if an event could not be read. All figures are then
+    """The number of condensations is None if an event could not be read, and then all figures are
     incomplete.
     """
     tokens_saved: int | None
     format: Any
-    """The name of the format. Some databases return the texts ``format`` and ``state`` as bytes."""
+    """Some databases return the texts ``format`` and ``state`` as bytes."""
     state: Any
 
 
@@ -79,9 +77,6 @@ def put_figures(
     keys: KeyRing | None,
     figures: Figures,
 ) -> None:
-    """Write the figures of a conversation in place of its earlier figures. ``conversation`` is the
-    row that ``transaction`` read.
-    """
     names = _Names(conversation, data_key, keys)
     key = conversation.key
     for statement in ("forget_figure_calls", "forget_figure_counts"):
@@ -125,9 +120,6 @@ def put_replies(
     keys: KeyRing | None,
     replies: Mapping[int, Calls],
 ) -> None:
-    """Write the usage of replies by their hashes. ``replies`` contains the replies that both this
-    conversation and other conversations have.
-    """
     names = _Names(conversation, data_key, keys)
     rows = [(_signed(reply_hash), *_row_of(call, names)) for reply_hash, call in replies.items()]
     transaction.write_rows("put_figure_replies", conversation.key, rows)
@@ -170,15 +162,13 @@ def digest_of(keys: KeyRing, key_id: str, name: str) -> str:
 
 
 def storable(name: str) -> str:
-    """Return at most 300 characters of a name, without the characters that a text column cannot
-    contain.
-    """
+    # A text column cannot contain all characters.
     name = name[:_NAME_MAX].replace("\0", "\ufffd").replace(DIGEST, "\ufffd")
     return name.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _signed(reply_hash: int) -> int:
-    """Return a hash of 64 bits as a signed number, since SQL has no unsigned numbers."""
+    # SQL has no unsigned numbers.
     return reply_hash - (1 << 64) if reply_hash >> 63 else reply_hash
 
 
@@ -234,7 +224,6 @@ def _is_local(time: EventTime | None) -> bool:
 
 
 def _counts(figures: Figures) -> Iterable[tuple[str, str, float | None]]:
-    """Yield rows of counts: the kind of count, the counted name, and the number."""
     counts = figures.counts
     overview = figures.overview
     yield from _events_counted(counts)

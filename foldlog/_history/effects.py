@@ -79,9 +79,7 @@ class EffectRule:
 def rule_for(
     tool: Callable[..., Any], repeat: Repeat | None, check: Check | None
 ) -> tuple[Callable[..., Any], EffectRule]:
-    """Return the tool without its mark, and the rule for a run of the tool. The caller's arguments
-    override the mark. The default rule is ``never``.
-    """
+    # The caller's arguments override the mark of the tool.
     marked_rule = getattr(tool, RULE, None)
     if not isinstance(marked_rule, EffectRule):
         return tool, EffectRule(repeat or "never", check)
@@ -123,9 +121,7 @@ def run(
 
 @contextmanager
 def alone(history: History, call: Action) -> Iterator[None]:
-    """Let only one thread at a time run this call. A lease keeps other workers away, but not the
-    other threads of this worker.
-    """
+    # A lease keeps other workers away, but not the other threads of this worker.
     if not isinstance(call, Action):
         raise TypeError(f"run needs a call from history.open_calls(), not {call!r:.60}")
     # If two threads call ``setdefault``, only one of them sets the value, without a lock.
@@ -143,13 +139,11 @@ def alone(history: History, call: Action) -> Iterator[None]:
 
 
 class Attempt:
-    """An attempt to run the tool of an open call.
-
-    The caller asks ``ended_before``. If the call ``is_in_doubt`` and its rule has a check, the
-    caller then asks ``checked``. Last it calls ``begin``. These three methods return the recorded
-    outcome if the tool must not run. Otherwise the caller runs the tool, and calls ``end`` or
-    ``failed``. The constructor reads the events since the call. It raises ``InvalidEvent`` if the
-    call is not open.
+    """The caller asks ``ended_before``. If the call ``is_in_doubt`` and its rule has a check, the
+    caller then asks ``checked``. Last it calls ``begin``. ``ended_before``, ``checked`` and
+    ``begin`` return the recorded outcome if the tool must not run. If these methods return None,
+    the caller runs the tool, and calls ``end`` or ``failed``. The constructor of ``Attempt`` raises
+    ``InvalidEvent`` if the call is not open.
     """
 
     def __init__(
@@ -181,14 +175,12 @@ class Attempt:
 
     @property
     def is_in_doubt(self) -> bool:
-        """Whether the tool may have run before. A fork shares calls with its parent, and cannot
-        know whether the parent ran the tool.
-        """
+        # A fork shares calls with its parent, and cannot know whether the parent ran the tool.
         return bool(self._trace.marks) or self._is_shared
 
     def ended_before(self) -> Recorded | None:
-        """Record the outcome if the tool must not run. Either the log has the outcome already, or
-        the tool may have run and must never be repeated.
+        """Return the recorded outcome if the log has an outcome already, or if the tool may have
+        run and must never be repeated.
         """
         state = self._trace.state(None)
         # An open call can have an outcome in the log, because a retraction takes the result out of
@@ -200,14 +192,10 @@ class Attempt:
         return None
 
     def checked(self, outcome: Any) -> Recorded | None:
-        """Record the outcome that the check found in the outside system. Return None if the tool
-        has not run.
-        """
         return None if outcome is None else self.end(outcome)
 
     def begin(self) -> Recorded | None:
-        """Record that the tool begins now, and return None. If the arguments do not fit the tool,
-        record that the tool did not begin, and return this outcome.
+        """If the arguments do not fit the tool, return the outcome that the tool did not begin.
 
         Raises ``LeaseTaken`` if the lease is over, and ``InvalidArgument`` outside of
         ``history.lease()``.
@@ -244,9 +232,8 @@ class Attempt:
         return None
 
     def end(self, content: Any, *, is_error: bool = False) -> Recorded:
-        """Record the outcome of the call. If the call was closed while the tool ran, record a late
-        outcome. If the lease was lost while the tool ran, raise ``LeaseTaken`` after the outcome is
-        recorded.
+        """If the call was closed while the tool ran, record a late outcome. If the lease was lost
+        while the tool ran, raise ``LeaseTaken`` after the outcome is recorded.
         """
         block = block_of(self._history)
         recorded = record_outcome(self._history, self.call, self.key, _storable(content), is_error)
@@ -255,18 +242,13 @@ class Attempt:
         return recorded
 
     def failed(self, error: Exception) -> Recorded:
-        """Record that the tool raised an error. After a timeout, it is unknown whether the tool did
-        its work.
-        """
+        # After a timeout, it is unknown whether the tool did its work.
         problem = f"{type(error).__name__}: {_storable(error)}"
         if isinstance(error, TimeoutError):
             return self._observe(*_doubt(self.key, problem))
         return self.end(f"{problem} (key {self.key})", is_error=True)
 
     def _bind_arguments(self) -> dict[str, Any]:
-        """Return the arguments for the tool. They include the key of the call if the tool has an
-        argument ``key``.
-        """
         if isinstance(self.call.arguments, str):
             raise ValueError("the arguments are not a JSON object")  # noqa: TRY004 - of the model, not of the caller
         arguments = dict(self.call.arguments or {})
@@ -290,10 +272,8 @@ def record_outcome(
     fields: Mapping[str, Any] | None = None,
     extras: Mapping[str, Any] | None = None,
 ) -> Recorded:
-    """Record the outcome of a call. The outcome of an open call becomes its observation. The
-    outcome of a closed call becomes a message of a single line, which the model is shown. This
-    function does not check the lease.
-    """
+    # The outcome of an open call becomes its observation. The outcome of a closed call becomes a
+    # message of a single line, which the model is shown. This function does not check the lease.
     extras = {**(extras or {}), MARK: {"key": key, **(fields or {})}}
     generation = _unfenced(history)
     try:
@@ -328,9 +308,6 @@ def record_overtaken(
     is_error: bool,
     extras: Mapping[str, Any] | None,
 ) -> None:
-    """If the lease of this history was lost, record the result of a call and raise ``LeaseTaken``.
-    Do nothing if the lease is still held, or if no call has this id.
-    """
     block = block_of(history)
     if block is None:
         return
@@ -382,9 +359,8 @@ def effects(history: History, state: EffectState | None) -> tuple[Effect, ...]:
 
 
 def closing(history: History, reason: str, calls: Sequence[Action]) -> list[Observation]:
-    """Return observations that close these open calls. An observation says what the log shows: the
-    call may have run, it was not begun, or it was interrupted.
-    """
+    # An observation says what the log shows: the call may have run, it was not begun, or it was
+    # interrupted.
     traces, keys = read_traces(history, min(_start_of(history, call) for call in calls))
     tools_with_marks = {call_trace.call.tool for call_trace in traces.values() if call_trace.marks}
     observations = []
@@ -404,10 +380,6 @@ def closing(history: History, reason: str, calls: Sequence[Action]) -> list[Obse
 
 
 def taken_back(history: History, version: int) -> Message | None:
-    """Return a message that tells the model which effects happened although a retraction to
-    ``version`` takes their events back. Return None if the retraction takes back no effect that
-    happened.
-    """
     lines = []
     keys_taken_back = []
     traces, keys = read_traces(history, version)
@@ -427,16 +399,15 @@ def taken_back(history: History, version: int) -> Message | None:
 
 
 def each_once(traces: Mapping[int, CallTrace]) -> Iterator[CallTrace]:
-    """Yield each trace once. If a runtime stored an intent before the call, the intent and the call
-    have a common trace under both ids. The ``call`` of this trace is the intent.
+    """If a runtime stored an intent before the call, the intent and the call have a common trace
+    under both ids.
     """
     return (trace for event_id, trace in traces.items() if event_id == trace.call.id)
 
 
 def read_traces(history: History, start: int = 0) -> tuple[dict[int, CallTrace], dict[int, str]]:
-    """Return the traces and the keys of the calls from ``start`` on, as two maps. Both maps have
-    the ids of the actions, and the ids of the intents that a runtime stored before the actions.
-    Cost: the function reads the events from ``start`` on.
+    """Both maps have the ids of the actions, and the ids of the intents that a runtime stored
+    before the actions. Cost: the function reads the events from ``start`` on.
     """
     keys = dict[int, str]()
 
@@ -463,9 +434,6 @@ def read_traces(history: History, start: int = 0) -> tuple[dict[int, CallTrace],
 
 
 def _start_of(history: History, call: Action) -> int:
-    """Return the id of the intent that a runtime stored before a call. Without an intent, return
-    the id of the call.
-    """
     if call.call_id is None:
         return call.id
     intents = history.recorded(key_of_intent(call.call_id))
@@ -473,9 +441,7 @@ def _start_of(history: History, call: Action) -> int:
 
 
 def _storable(content: Any) -> Any:
-    """Return the value that a tool returned if it can be stored as JSON, and otherwise its text.
-    The function never raises an error, because the tool has already run.
-    """
+    # The tool has already run, so this function must never raise an error.
     if content is None or isinstance(content, str | int | float | Mapping | list | tuple):
         with suppress(Exception):  # The keys of a map may not be texts, for example.
             as_json(content)
@@ -490,9 +456,6 @@ def _unfenced(history: History) -> Generation:
 
 
 def _doubt(key: str, problem: str = "") -> tuple[str, dict[str, Any]]:
-    """Return the text that tells the model that a call may have run, and the extras of the call's
-    observation.
-    """
     text = f"unknown: this call may have run, key {key}: check before you repeat it"
     if problem:
         text += f" ({problem})"
@@ -500,7 +463,6 @@ def _doubt(key: str, problem: str = "") -> tuple[str, dict[str, Any]]:
 
 
 def in_doubt_words(call: Action, key: str) -> str:
-    """Return the text that a model is shown instead of a result if the call may have run before."""
     return f"unknown: {_quoted(call)} may have run, key {key}: check before you repeat it"
 
 

@@ -17,13 +17,12 @@ from foldlog.projections import Views, contains, intervals_kept, summary_event
 from foldlog.projections.explain import forgets_of
 
 _WORDS_MAX = 100
-"""An answer repeats at most this number of characters of the searched words."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """The answer whether ``words`` are known at ``version``. They are known if an event or a
-    summary that a model is sent contains all of them.
+    """The answer whether ``words`` are known at ``version``: whether an event or a summary that a
+    model is sent contains all of them.
 
     ``known_by``      the ids of the shown events with the words; the id of a summary is below -1
     ``events``        the ids of all events and summaries with the words that were ever shown,
@@ -57,10 +56,6 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """The versions at which the View shows an event. ``stop`` is None if the View still shows the
-    event.
-    """
-
     event: Event
     start: int
     stop: int | None = None
@@ -71,7 +66,6 @@ class _Span:
 
 
 def fact(store: Store, views: Views, conversation: str, words: str, at: int | None = None) -> Fact:
-    """Return whether the agent knows the words now, or at a version: see ``History.fact``."""
     terms = SearchTerms(words)
     view = views.current(conversation) if at is None else views.at(conversation, at)
     prompt = sent(store, conversation, view)
@@ -132,25 +126,21 @@ def fact(store: Store, views: Views, conversation: str, words: str, at: int | No
 
 
 def _as_shown(event: Event) -> Event | None:
-    """Return an event as a View shows it, or None if no View shows the event. A View shows a
-    condensation as its summary.
-    """
+    # A View shows a condensation as its summary.
     if isinstance(event, CondensationAction):
         return None if event.summary is None else summary_event(event)
     return None if is_structural(event) or not event.shown else event
 
 
 def _first_version(event_id: int) -> int:
-    """Return the first version whose View may show the event or the summary with this id."""
     return 1 + (event_id if event_id >= 0 else summary_of(event_id))
 
 
 def _spans(
     events: Iterable[Event], shown_ids: set[int], structural: Sequence[Event]
 ) -> list[_Span]:
-    """Return at which versions the View showed the events. Events that were never shown are left
-    out, because the source of an import may have forgotten events before the import.
-    """
+    # Events that were never shown are left out, because the source of an import may have forgotten
+    # events before the import.
     forgetting_events = [(event, forgets_of(event)) for event in structural]
     spans = []
     for event in events:
@@ -166,9 +156,7 @@ def _spans(
 
 
 def _last_gap(spans: Sequence[_Span]) -> _Span | None:
-    """Return the span that ended last. A span does not count if the words were still shown by
-    another span when it ended.
-    """
+    # A span does not count if another span still showed the words when it ended.
     ended = [span for span in spans if span.stop is not None]
     ends = sorted(ended, key=lambda span: (span.stop or 0, span.event.id), reverse=True)
     return next(
@@ -204,7 +192,6 @@ def _reason(
 
 
 def _describe_forgetting(gap: _Span) -> str:
-    """Return a text that says until which version a fact was known, and which event forgot it."""
     assert gap.by is not None
     if not isinstance(gap.by, CondensationAction):
         return f"was known until version {gap.by.id}, request {gap.by.id} forgot it"

@@ -185,9 +185,9 @@ class Histories:
         )
 
     def to_resume(self) -> Iterator[str]:
-        """Yield the ids of the histories that a dead worker left. Such a history has open calls, or
-        a lease that was not given back, and no worker drives it now: see ``History.lease``. The ids
-        come in the order of their UTF-8 bytes.
+        """Yield the ids of the histories that a dead worker left. A history that a dead worker left
+        has open calls, or a lease that was not given back, and no worker drives it now: see
+        ``History.lease``. The ids come in the order of their UTF-8 bytes.
 
         A history that cannot be read is left out, and a log message names it. Cost: the method
         reads a cached row of every history, and the View of each history with new events since the
@@ -225,12 +225,12 @@ class Histories:
     ) -> tuple[Hit, ...]:
         """Return the first ``limit`` events that contain all the words, in a conversation or in all
         conversations. If ``limit`` is None, return all such events. The conversation with the
-        latest event comes first. Within a conversation, the latest event comes first. Imports whose
+        latest event comes first. The latest event of a conversation comes first. Imports whose
         source has no times come last.
 
         A searched word matches the beginning of words. ``"Several words"`` in quotes must follow
-        each other in the text. ``kinds`` are ``user``, ``agent``, ``action``, ``observation`` and
-        the other words of ``foldlog._labels.KINDS``. The search has no index: it reads the stored
+        each other in the text. ``kinds`` are words of ``foldlog._labels.KINDS``, such as ``user``,
+        ``agent``, ``action`` and ``observation``. The search has no index: it reads the stored
         records and events. Raises ``InvalidArgument`` if ``words`` has no word to search for, and
         ``ConversationNotFound`` if ``conversation`` does not exist. A conversation whose key is
         missing is left out. Cost: the search reads about 400 MB a second, up to the last hit.
@@ -292,14 +292,16 @@ class Histories:
         second import of a source adds only new records. If the source was rewritten, the new text
         becomes a fork at the first record that differs. The name of a history is ``prefix`` and the
         name of its source. ``conversation`` is the name of a single imported history. A record that
-        cannot be read is left out. ``findings`` is called with the problem of such a record, and
-        without ``findings`` the problem is logged. ``docs/IMPORTING.md`` lists the formats.
+        cannot be read is left out, and ``findings`` is called with its problem. Without
+        ``findings``, the problems of records that cannot be read are logged. ``docs/IMPORTING.md``
+        lists the formats.
 
         Raises ``formats.UnknownFormat`` for an unknown format. Raises ``ValueError`` if the path
         contains no history, or several histories for a single ``conversation``. If a source cannot
-        be imported, the other sources are imported first, and then its error is raised. An example
-        is ``formats.SourceRefused``, if redacted content would come back. Durability: the sources
-        are on disk when the method returns. Cost: the method reads the bytes of the sources.
+        be imported, all other sources are imported first, and then the error of this source is
+        raised. An example is ``formats.SourceRefused``, if redacted content would come back.
+        Durability: the sources are on disk when the method returns. Cost: the method reads the
+        bytes of the sources.
         """
         from foldlog._archive.importing import Failed, Import
         from foldlog._formats.conversion import check_callable
@@ -392,8 +394,9 @@ class Histories:
         return rows[conversation]._replace(unconfirmed=(*names,), bytes_pending=pending)
 
     def close(self) -> None:
-        """Close the store. The threads of its async interface end. This method does not wait for
-        the calls in these threads. ``close`` of the async interface waits for them.
+        """Close the store. The threads of its async interface end. ``close`` does not wait for the
+        calls in the threads of the async interface. ``close`` of the async interface waits for
+        them.
         """
         if self._async_face is not None:
             self._async_face._end_threads(wait=False)
@@ -410,9 +413,6 @@ class Histories:
 
 
 def _make_condenser(condenser: ChosenCondenser) -> Condenser:
-    """Return the condenser that an argument describes: a condenser, a table, the name of a strategy
-    or the path of a TOML file.
-    """
     from foldlog.condensers import (
         Condenser,
         InvalidCondenser,

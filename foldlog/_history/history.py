@@ -112,7 +112,7 @@ class History:
         self._bound.generation = generation
 
     def version(self) -> int:
-        """Return the number of events of the history. It is 0 before the first event."""
+        """Return the number of events of the history, which is 0 before the first event."""
         return self._store.version(self.id)
 
     def __len__(self) -> int:
@@ -148,9 +148,9 @@ class History:
             raise NoSuchVersion(self.id, version, 0) from None
 
     def sent(self, version: int | None = None) -> View:
-        """Return the View as it is sent to a model, now or at a version. It lacks the events that
-        ``recent_events`` hides. It has the masks of ``observation_masking`` and similar condensers,
-        and the texts that ``max_tokens`` shortened.
+        """Return the View as it is sent to a model, now or at a version. The View that a model is
+        sent lacks the events that ``recent_events`` hides. This View contains the masks of
+        ``observation_masking`` and similar condensers, and the texts that ``max_tokens`` shortened.
 
         The log records the rules by which a step hid, masked or shortened events. The rules of a
         condenser of your own cannot be applied again, so the result contains the events that this
@@ -191,11 +191,11 @@ class History:
         default as ``openai-chat``. ``anthropic-messages`` and ``openai-responses`` can represent
         this View too.
 
-        ``notes`` is called with a text for each kind of content that the export leaves out. It is
-        also called for a history that lacks records of its source. Any history can be written as
-        ``openai-chat``. Raises ``formats.UnknownFormat`` for an unknown format, or if this history
-        cannot be written in the format. Cost: the method reads the events of the history, or with
-        ``view`` the events of its View.
+        ``notes`` is called with a text for each kind of content that the export leaves out.
+        ``notes`` is also called for a history that lacks records of its source. Any history can be
+        written as ``openai-chat``. Raises ``formats.UnknownFormat`` for an unknown format, or if
+        this history cannot be written in the format. Cost: the method reads the events of the
+        history, or with ``view`` the events of its View.
         """
         from foldlog._formats.conversion import (
             ANY_HISTORY,
@@ -233,9 +233,6 @@ class History:
         return HistoryRecords(self._store, self.id, start)
 
     def _stored_records(self, query: Query | None = None) -> Records:
-        """Return the source records of this history, by the events that were made of them: see
-        ``Records``.
-        """
         from foldlog._archive.stored import Records
 
         return Records(self._store, self.id, query)
@@ -259,14 +256,14 @@ class History:
         documents: Mapping[str, Any] | None = None,
         dedupe: Literal["origin"] | None = None,
     ) -> tuple[Recorded, ...]:
-        """Append an event or several events: either all of them or none. Return the recorded events
+        """Append an event or several events: either all events or none. Return the recorded events
         with their ids.
 
         A chat message, such as ``{"role": "user", "content": "hi"}``, is appended as its events:
         see ``foldlog.from_openai``. A ``Condensation`` is appended as its action.
 
         ``expected_version`` is the version on which you decided to append, 0 for a new history, or
-        ``ANY_VERSION``. If ``idempotency_key`` was used before with the same events, nothing is
+        ``ANY_VERSION``. If ``idempotency_key`` was used before with these events, nothing is
         appended, and the recorded events are returned. ``documents`` maps the names of documents to
         their new values: JSON, bytes or ``DELETED``. Documents are written in the transaction of
         the events, and an append may have documents without events: see
@@ -274,9 +271,9 @@ class History:
         source id the history already has are left out: see ``foldlog.eventstore.Store.append``.
 
         If other programs appended after the last ``prepare`` or ``step`` of this object, the
-        ``meta`` of a model's reply names the View that it answers. So no condenser forgets an event
-        that came while the model answered. If the first event after a step is not a reply, its
-        ``meta`` names the View of the step. So this View counts as shown, even without a reply.
+        ``meta`` of a model's reply names the View that it answers. Because of this name, no
+        condenser forgets an event that came while the model answered. If the first event after a
+        step is not a reply, its ``meta`` names the View of the step, which then counts as shown.
 
         Raises ``VersionConflict`` (read and decide again), ``InvalidEvent`` (the message names the
         broken rule), ``IdempotencyConflict`` (the key belongs to other events),
@@ -303,9 +300,6 @@ class History:
         documents: Mapping[str, Any] | None = None,
         dedupe: Literal["origin"] | None = None,
     ) -> tuple[Recorded, ...]:
-        """Append events as ``append`` does, together with the records from which ``recorder`` made
-        some of them.
-        """
         how: dict[str, Any] = {
             "generation": self._generation,
             "idempotency_key": idempotency_key,
@@ -317,7 +311,6 @@ class History:
         return recorded
 
     def _recorder(self, format: str, version: int | None = None) -> HistoryRecorder:
-        """Return the decoder of the next records at a version, by default the present version."""
         from foldlog._formats.registry import format_named
 
         return self._histories._recording.recorder(self, format_named(format), version)
@@ -329,9 +322,6 @@ class History:
         how: dict[str, Any],
         documents: Mapping[str, Any] | None,
     ) -> tuple[Recorded, ...]:
-        """Append events. The ``meta`` of an event then names the View that the events follow: see
-        ``append``.
-        """
 
         def append(
             events: Event | Sequence[Event], version: ExpectedVersion
@@ -367,9 +357,6 @@ class History:
         return recorded
 
     def _appendable(self, events: Appended, idempotency_key: str | None) -> Event | list[Event]:
-        """Return the events to append. They are the action of a ``Condensation``, or the events of
-        chat messages. Raises ``TypeError`` for another object.
-        """
         if isinstance(events, Event):
             return events
         # The class Condensation is not imported here, because most programs that append do not
@@ -395,12 +382,8 @@ class History:
     def _set_reply_apart(
         self, reply: tuple[Event, ...], before: Sequence[Event], key: str | None
     ) -> tuple[Event, ...]:
-        """Return the events of a chat message to append after the View and the events ``before``.
-
-        A result gets the id of the call that it answers. A reply gets a response id of its own if
-        its server repeats response ids: see ``set_apart``. Raises ``InvalidEvent`` for a result
-        whose call no event made.
-        """
+        # A reply gets a response id of its own if its server repeats response ids: see
+        # ``set_apart``.
         from foldlog._history.replies import (
             answered,
             behind_compaction,
@@ -448,10 +431,8 @@ class History:
         return set_apart(reply, newest_first, view.version + len(before))
 
     def _view_before(self, key: str | None) -> View:
-        """Return the View that an append under an idempotency key follows. It is the present View,
-        or the View at the time when the key was first used. So a repeated append makes the events
-        of the first append again.
-        """
+        # With the View at the time when the key was first used, a repeated append makes the events
+        # of the first append again.
         # The View is read before the key is looked up, since another writer may append under the
         # key in between.
         view = self.view()
@@ -510,7 +491,6 @@ class History:
         return {**self._place(), **self.document(ATTRIBUTES, {})}
 
     def _place(self) -> dict[str, Any]:
-        """Return the attributes that the source of an imported history contains."""
         from foldlog._figures.places import place_of
 
         nowhere: dict[str, Any] = {}
@@ -538,8 +518,8 @@ class History:
             return {**self._place(), **attributes}
 
     def _conversation_key(self) -> int | None:
-        """Bind this object to a conversation if it is not bound yet, and return the key of this
-        conversation. Return None before the first append.
+        """Bind this object to a conversation if it is not bound yet. Return None before the first
+        append.
         """
         if self._generation.key is None:
             self.version()
@@ -612,7 +592,7 @@ class History:
         the process. The name of the worker is stored as plain text.
 
         Raises ``LeaseTaken`` if another worker has the lease, ``InvalidArgument`` inside another
-        block of the same ``History``, ``ConversationErased`` or ``StoreUnavailable``. The block
+        lease block of this ``History``, ``ConversationErased`` or ``StoreUnavailable``. The block
         holds no connection and no lock. Cost: a block makes a commit at its beginning, a commit at
         its end, and three commits within ``ttl_s``. Each append in the block also reads a row.
         """
@@ -623,7 +603,7 @@ class History:
     def current_lease(self) -> Lease | None:
         """Return the lease of the worker that drives this history now (see ``lease``). Return None
         if no worker drives it. An erased history keeps its lease until its worker leaves. A new
-        history with the same id has a lease of its own.
+        history with the id of an erased history has a lease of its own.
         """
         from foldlog._history.lease import lease_of
 
@@ -682,16 +662,16 @@ class History:
 
         ``content`` is a text, a list of parts in OpenAI's form (with a ``type``), or other JSON.
         JSON is shown as text, with NaN and infinities as texts. ``extras`` are stored and not
-        shown. If ``idempotency_key`` was used before for the same result, nothing is appended, and
-        the recorded event is returned.
+        shown. If ``idempotency_key`` was used before for this result, nothing is appended, and the
+        recorded event is returned.
 
         Raises ``InvalidEvent`` if no action opened a call with this id, or if the call already has
         its result. (``append`` accepts such an observation, because imports need it.) Raises
         ``InvalidArgument`` for a part of type text without a text, and the errors of ``append``. If
-        the lease of this history was lost, the result is still recorded, even after a result from
-        the new worker. Then ``LeaseTaken`` is raised. Durability: the observation is on disk when
-        the method returns. Cost: the method reads the View and the open calls. After a lost lease,
-        it reads all events.
+        the lease of this history was lost, the result is recorded anyway, even after a result from
+        the new worker, and then ``LeaseTaken`` is raised. Durability: the observation is on disk
+        when the method returns. Cost: the method reads the View and the open calls. After a lost
+        lease, it reads all events.
         """
         try:
             return self._append_result(
@@ -778,7 +758,7 @@ class History:
     def effects(
         self, state: Literal["intended", "begun", "done", "failed", "unknown"] | None = None
     ) -> tuple[Effect, ...]:
-        """Return the calls of the log with the state of their effects, in order. They include calls
+        """Return the calls of the log with the state of their effects, in order, including calls
         that were forgotten or retracted. With ``state``, such as ``"unknown"``, return only the
         calls in this state.
 
@@ -823,7 +803,7 @@ class History:
         ``work``, append its result under the key, and return the appended events. ``work`` returns
         the reply of a model, or events to append.
 
-        So a step of a durable engine that runs again gets the recorded events, even if the model
+        A step of a durable engine that runs again thus gets the recorded events, even if the model
         would answer differently now. ``work`` may run again after a crash before the append. Two
         workers may also run it at once, and then both workers get the result that was recorded
         first. Raises the errors of ``work``, ``append`` and ``append_reply``. Cost: the call costs
@@ -855,7 +835,7 @@ class History:
         View fits into the limit of this model under any condenser, and has the dialect of this
         model. If a requested condensation is impossible, the request is declined in the log, and
         the View is returned. If the agent requests a condensation again without a turn in between,
-        its prompt is too long. Then ``NoCondensationAvailable`` is raised. Raises the errors of
+        its prompt is too long, and ``NoCondensationAvailable`` is raised. Raises the errors of
         ``step``, mainly ``NoCondensationAvailable`` if a condensation is required and impossible.
         Cost: the method reads the View, and the condenser may call a model.
         """
@@ -958,8 +938,8 @@ class History:
     def pop(self, count: int = 1, reason: str = "") -> tuple[Event, ...]:
         """Take back the newest ``count`` events that the View shows. Return these events in order.
 
-        ``pop`` appends a retraction to the version before the first of these events. So a later
-        condensation is taken back too. All events stay in the log. If a summary is among the
+        ``pop`` appends a retraction to the version before the first of these events. A later
+        condensation is thus taken back too. All events stay in the log. If a summary is among the
         ``count`` events, only the events after the summary are taken back. If the View has fewer
         events than ``count``, all its events are taken back. Raises ``InvalidArgument`` for a
         negative number, and the errors of ``append``. Durability: the retraction is on disk when
@@ -999,8 +979,8 @@ class History:
         verify. Readers and the model see ``[redacted]``. The receipt is the next event of the
         history. The receipt lists the condensations whose summaries may quote the event.
         ``with_summaries`` redacts these condensations too. The receipt also lists copies of the
-        content in companions of the conversation. These copies are redacted too. ``by`` is the name
-        of the person who redacts. The default is the user of the operating system.
+        content in companions of the conversation, which are redacted too. ``by`` is the name of the
+        person who redacts. The default is the user of the operating system.
 
         In a SQLite file, the redacted bytes (``bytes_pending``) stay until you call
         ``maintenance.vacuum``. Call it once for many redactions. On PostgreSQL, ``redact`` vacuums
@@ -1055,8 +1035,8 @@ class History:
         """Return whether the agent knows some words, now or at a version. If the agent knows the
         words, the result names an event or summary that contains the words and is sent to the
         model. If the agent does not know the words, the result names the version at which they were
-        forgotten, and the event that forgot them. It also says whether the summary of this event
-        contains the words.
+        forgotten, and the event that forgot them. The result also says whether the summary of this
+        event contains the words.
 
         The words are searched as in ``Histories.search``: a single event must contain all the
         words. Raises ``InvalidArgument`` if ``words`` has no word, ``ConversationNotFound``, and
@@ -1169,7 +1149,6 @@ class History:
 
 
 def _table(history: History) -> Table:
-    """Return the View of a history as a table, or the reason why the View cannot be read."""
     try:
         table = view_table(history.view())
     except EventStoreError as error:
@@ -1181,7 +1160,6 @@ show_as_table(History, _table)
 
 
 def _or_empty(read: Callable[[], T], empty: T) -> T:
-    """Return the result of ``read``, or ``empty`` if the history has no events yet."""
     try:
         return read()
     except ConversationNotFound:
@@ -1210,10 +1188,7 @@ def _chat_events(message: Mapping[str, Any]) -> tuple[Event, ...]:
 
 
 def _note_shown_view(events: Sequence[Event], shown_at: int) -> list[Event] | None:
-    """Return ``events``. In the result, the first shown event notes the version of the View that a
-    step returned before. Return None if no event can have this note. An unknown event is stored as
-    its writer wrote it, so it gets no note.
-    """
+    # An unknown event is stored as its writer wrote it, so it gets no note.
     for index, event in enumerate(events):
         if event.shown and not isinstance(event, UnknownEvent):
             noted_event = structs.replace(event, meta={**event.meta, SHOWN: shown_at})
@@ -1222,9 +1197,8 @@ def _note_shown_view(events: Sequence[Event], shown_at: int) -> list[Event] | No
 
 
 def _note_answered_view(events: Sequence[Event], asked_at: int, version: int | None) -> list[Event]:
-    """Return ``events`` to append at ``version``. If a model's reply answers an earlier View, the
-    reply notes this View, because the model was not shown the events in between.
-    """
+    # If a model's reply answers an earlier View, the model was not shown the events in between, so
+    # the reply notes this View.
     noted_events = [*events]
     if asked_at == version:
         return noted_events

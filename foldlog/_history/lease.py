@@ -2,8 +2,8 @@
 every append of the worker checks this row.
 
 The row has a random token and the time when the lease ends, by the clock of the database. An append
-compares the token in its own transaction. So clocks decide only when another worker may take over a
-lease, and never whether an append is valid. See ``docs/internals/decisions/0095-leases.md``.
+compares the token in its own transaction. Clocks therefore decide only when another worker may take
+over a lease, and never whether an append is valid. See ``docs/internals/decisions/0095-leases.md``.
 """
 
 from __future__ import annotations
@@ -48,23 +48,21 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _OF_THE_STORE: Final = 0
-"""The key under which leases are stored. No conversation has this key. So a single statement reads
-all leases, and a lease can exist before the first event of its conversation.
+"""No conversation has the key 0. So a single statement reads all leases, and a lease can exist
+before the first event of its conversation.
 """
 _CODEC: Final = RowCodec("")
 _CODE: Final = 1
 _PAUSE_S = 0.005
 _PAUSE_MAX_S = 0.1
 _RENEWALS: Final = 3
-"""How often a lease is renewed within its time to live."""
 _BLOCK: Final = "_lease_block"
-"""The attribute of a ``History`` that stores its present lease block."""
 
 
 class LeaseTaken(EventStoreError):
     """Another worker has the lease of the conversation. Nothing was appended. End this work, and
     begin it again in another ``history.lease()``. ``worker`` has the lease until the time
-    ``until``. Both are None if the lease is free again.
+    ``until``, and both are None if the lease is free again.
     """
 
     def __init__(self, conversation: str, problem: str, row: _Row | None, remedy: str) -> None:
@@ -80,7 +78,6 @@ class LeaseTaken(EventStoreError):
 
 
 def _this_process() -> str:
-    """Return the default name of a worker."""
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
@@ -97,7 +94,7 @@ class Lease:
     @property
     def held(self) -> bool:
         """Whether the worker still has the lease, according to this process. The process measures
-        the time to live with its own clock. It begins before its last request to the database.
+        the time to live with its own clock, from a moment before its last request to the database.
         Check ``held`` before an effect outside the store, because an outside system cannot check a
         token.
         """
@@ -108,7 +105,7 @@ class Lease:
 
 
 class _Row(msgspec.Struct, frozen=True):
-    """A stored lease. The times are in microseconds. ``until`` is by the clock of the database."""
+    """The times are in microseconds. ``until`` is by the clock of the database."""
 
     token: int
     worker: str
@@ -124,18 +121,13 @@ _read: Final = msgspec.json.Decoder(_Row).decode
 
 
 def record_name(conversation: str, generation: int) -> str:
-    """Return the name of the record that stores the lease of a conversation. ``generation`` counts
-    the erased conversations that had this id before.
-    """
+    # ``generation`` counts the erased conversations that had the id of this conversation before.
     # The name is a hash, because an id may be longer than an entry of an index.
     return f"lease {sha256(utf8(f'{generation} {conversation}')).hexdigest()}"
 
 
 def _find_record_name(database: Database, reader: Reader, conversation: str) -> str:
-    """Return the record name for the conversation that has this id now. Raises
-    ``ConversationErased`` or ``ConversationNotFound`` if ``database`` is bound to an earlier
-    conversation with this id.
-    """
+    # The call raises an error if ``database`` is bound to an earlier conversation with this id.
     found = database.find(reader, conversation)
     generation = 0 if found is None else len(tombstones_before(reader, found))
     return record_name(conversation, generation)
@@ -147,9 +139,8 @@ def _decode_row(name: str, stored: Record) -> _Row | None:
 
 
 def _read_row(reader: Reader, name: str) -> _Row | None:
-    """Return the stored lease. A damaged row counts as no lease: the appends of its worker are
-    refused, and the next worker takes the lease.
-    """
+    # A damaged row counts as no lease: the appends of its worker are refused, and the next worker
+    # takes the lease.
     for record in reader.records(_OF_THE_STORE, name, 0, 1):
         return _decode_row(name, record)
     return None
@@ -160,9 +151,7 @@ def _now(database: Database, reader: Reader) -> int:
 
 
 def _find_living(database: Database, conversation: str, reader: Reader) -> tuple[_Row, int] | None:
-    """Return the lease of a conversation, and the number of microseconds for which it is still
-    valid. Return None if the lease has ended.
-    """
+    """Return the valid lease of a conversation, and the microseconds until it ends."""
     row = _read_row(reader, _find_record_name(database, reader, conversation))
     if row is None:
         return None
@@ -173,9 +162,6 @@ def _find_living(database: Database, conversation: str, reader: Reader) -> tuple
 
 
 def lease_of(store: Store, conversation: str) -> Lease | None:
-    """Return the lease of the worker that drives the conversation now. Return None if no worker
-    drives it.
-    """
     asked_at = time.monotonic()
     living = _query_living(store, conversation)
     if living is None:
@@ -188,7 +174,6 @@ def lease_of(store: Store, conversation: str) -> Lease | None:
 
 
 def token_of(store: Store, conversation: str) -> str | None:
-    """Return the public token of the present lease. Return None if no worker has a lease."""
     living = _query_living(store, conversation)
     return None if living is None else _public_token(living[0].token)
 
@@ -198,9 +183,8 @@ def _query_living(store: Store, conversation: str) -> tuple[_Row, int] | None:
 
 
 def _public_token(token: int) -> str:
-    """Return the text that names a lease in events. The text is a hash, because a person who knows
-    the token itself could append under the lease.
-    """
+    # A person who knows the token itself could append under the lease, so events contain only its
+    # hash.
     return sha256(b"%d" % token).hexdigest()[:16]
 
 
@@ -212,9 +196,6 @@ def check_free(database: Database, conversation: str, reader: Reader) -> None:
 
 
 def lease_that_keeps(store: Store, conversation: str) -> LeaseTaken | None:
-    """Return the error that explains why an old conversation is not erased: a worker has its lease
-    now. Return None if no worker has the lease.
-    """
     living = _query_living(store, conversation)
     if living is None:
         return None
@@ -223,10 +204,7 @@ def lease_that_keeps(store: Store, conversation: str) -> LeaseTaken | None:
 
 
 def _read_ends(database: Database, reader: Reader) -> dict[str, datetime | None]:
-    """Return the end times of all leases in the store, by the names of their records. The end time
-    is None for a lease that is over and was not released. Cost: the function reads all leases of
-    the store.
-    """
+    # The end time is None for a lease that is over and was not released.
     now = _now(database, reader)
     ends: dict[str, datetime | None] = {}
     for record in reader.records(_OF_THE_STORE, None, 0, sys.maxsize):
@@ -239,9 +217,7 @@ def _read_ends(database: Database, reader: Reader) -> dict[str, datetime | None]
 
 
 def ends_of_leases(store: Store) -> list[datetime]:
-    """Return the end times of all present leases, with the earliest time first. Cost: the function
-    reads all leases of the store.
-    """
+    """Cost: the function reads all leases of the store."""
     ends = store.database.recorder.query(partial(_read_ends, store.database))
     return sorted(end for end in ends.values() if end is not None)
 
@@ -249,10 +225,8 @@ def ends_of_leases(store: Store) -> list[datetime]:
 def to_resume(
     store: Store, views: Views, rows: Iterable[ConversationRow], unread: Callable[..., object]
 ) -> Iterator[ConversationRow]:
-    """Yield the conversations that no worker drives and that have open calls, or a lease that was
-    not released. A conversation that cannot be read is left out, and ``unread`` is called with the
-    problem. The number of open calls is cached beside each conversation.
-    """
+    # A conversation that cannot be read is left out, and ``unread`` is called with the problem. The
+    # number of open calls is cached beside each conversation.
     remaining_rows = iter(rows)
     with KeptBeside(store, "open_calls", _CODE) as cache:
         while page := list(islice(remaining_rows, PAGE)):
@@ -277,8 +251,6 @@ def to_resume(
 
 
 class _Driven(Protocol):
-    """The attributes and methods of ``History`` that this module uses."""
-
     id: str
     _store: Store
     _generation: Generation
@@ -287,7 +259,6 @@ class _Driven(Protocol):
 
 
 def block_of(history: object) -> LeaseBlock | None:
-    """Return the present lease block of this ``History`` object, or None."""
     return vars(history).get(_BLOCK)
 
 
@@ -308,15 +279,9 @@ class LeaseBlock:
         self._pid = os.getpid()
         self._pause_s = _PAUSE_S
         self._seen: tuple[_Row | None, float] = None, 0.0
-        """The lease of another worker, and the time since which it is unchanged, by the clock of
-        this process.
-        """
         self._former: _Row | None = None
-        """The lease that this block took over. It is None after the takeover is reported."""
         self._may_have_it = False
-        """Whether a write of the lease was begun. The write may have succeeded although it raised
-        an error.
-        """
+        """The write of a lease may have succeeded although it raised an error."""
         self._left = threading.Event()
         self._renewing = threading.Thread(
             target=self._keep_renewing, name="foldlog-lease", daemon=True
@@ -324,13 +289,9 @@ class LeaseBlock:
 
     @property
     def token(self) -> str:
-        """The public token of the block's lease: see ``token_of``."""
         return _public_token(self._token)
 
     def check_held(self, remedy: str) -> None:
-        """Raise ``LeaseTaken`` if another lease is stored. The text of the error ends with
-        ``remedy``.
-        """
         self._database.recorder.query(partial(self._fence, remedy=remedy))
 
     def __enter__(self) -> Lease:
@@ -346,9 +307,8 @@ class LeaseBlock:
         self.leave()
 
     def attempt(self) -> float | None:
-        """Take the lease and return None. If another worker has the lease, return the number of
-        seconds after which to try again. Raises ``LeaseTaken`` if another worker still has the
-        lease after ``wait_s`` seconds.
+        """If another worker has the lease, return the number of seconds after which to try again.
+        Raises ``LeaseTaken`` if another worker still has the lease after ``wait_s`` seconds.
         """
         # If two threads call ``setdefault``, only one of them sets the value, without a lock.
         block_of_history: LeaseBlock = vars(self._history).setdefault(_BLOCK, self)
@@ -394,9 +354,7 @@ class LeaseBlock:
         )
 
     def leave(self) -> None:
-        """Release the lease. If the release cannot be written, the lease ends after its time to
-        live.
-        """
+        # If the release cannot be written, the lease ends after its time to live.
         history = self._history
         if block_of(history) is not self or os.getpid() != self._pid:
             return
@@ -420,9 +378,6 @@ class LeaseBlock:
         return self._database.recorder.transact(work, any_thread=True)
 
     def _take(self, transaction: Transaction) -> _Row | None:
-        """Take the lease and return None. If another worker has a lease that has not ended, return
-        that lease.
-        """
         self._lock_conversation(transaction)
         self._name = _find_record_name(self._database, transaction, self._id)
         other = self._other(transaction)
@@ -435,10 +390,8 @@ class LeaseBlock:
         return None
 
     def _other(self, reader: Reader) -> _Row | None:
-        """Return the lease of another worker, unless this lease has ended. A lease ends by the
-        clock of the database, which somebody may set back. So a lease also ends if this process
-        sees it unchanged for its whole time to live.
-        """
+        # A lease ends by the clock of the database, which somebody may set back. So a lease also
+        # ends if this process sees it unchanged for its whole time to live.
         living = _find_living(self._database, self._id, reader)
         if living is None or living[0].token == self._token:
             return None
@@ -448,10 +401,9 @@ class LeaseBlock:
             return None
         return row
 
-    def _again(self, transaction: Transaction) -> None:
-        """Renew the lease. Locking the conversation calls ``_fence``, which raises ``LeaseTaken``
-        if the lease was taken over.
-        """
+    def _renew_in(self, transaction: Transaction) -> None:
+        # Locking the conversation calls ``_fence``, which raises ``LeaseTaken`` if the lease was
+        # taken over.
         self._lock_conversation(transaction)
         self._write(transaction)
 
@@ -476,7 +428,7 @@ class LeaseBlock:
     def _fence(
         self, reader: Reader, remedy: str = "nothing was appended; begin again with history.lease()"
     ) -> None:
-        """Raise ``LeaseTaken`` if another lease is stored. A forked child process has no lease."""
+        # A forked child process has no lease.
         if self._history._generation.key is None:
             # The History has not read its conversation yet. If the conversation of ``_name`` was
             # erased since then, this append begins the next conversation with this id. The next
@@ -502,12 +454,12 @@ class LeaseBlock:
             pass
 
     def renew(self) -> bool:
-        """Renew the lease. Return False if the lease was taken over, if the conversation was
-        erased, or if the store is closed.
+        """Return False if the lease was taken over, if the conversation was erased, or if the store
+        is closed.
         """
         started = time.monotonic()
         try:
-            self._transact(self._again)
+            self._transact(self._renew_in)
         except (LeaseTaken, ConversationErased, ConversationNotFound):
             self.lease._ends = 0.0
             return False

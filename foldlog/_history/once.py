@@ -1,5 +1,5 @@
-"""This module does a piece of work once and records its result. It serves steps that may run again,
-such as the steps of durable engines.
+"""This module does a piece of work once and records its result, for steps that may run again. The
+steps of durable engines, for example, may run again.
 """
 
 from __future__ import annotations
@@ -14,10 +14,7 @@ if TYPE_CHECKING:
 
 
 def append_once(history: History, idempotency_key: str, result: Any) -> tuple[Recorded, ...]:
-    """Append the result of the work: events, a model's reply, or a chat message of another role
-    than the assistant. If another worker appended its result first, return the events of that
-    worker.
-    """
+    """If another worker appended its result first, return the events of that worker."""
     append = history.append if _are_events(result) else history.append_reply
     try:
         return append(result, idempotency_key=idempotency_key)

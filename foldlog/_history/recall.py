@@ -74,7 +74,6 @@ class _Hit(NamedTuple):
     event: Event
     text: str
     position: int
-    """The position of the match in the text."""
 
 
 class RecallTool:
@@ -195,8 +194,7 @@ class RecallTool:
         return self._fit([*hits.values()], note) if hits else note
 
     def _by_words(self, query: str, unread_problems: list[str]) -> list[_Hit]:
-        """Return the events that contain words of the query. Events with more of these words come
-        first. After that, forgotten events come before shown events, and newer events before older
+        """Return events with more words of the query first, then forgotten events, then newer
         events.
         """
         words = SearchTerms(query, every=False)
@@ -213,9 +211,7 @@ class RecallTool:
         return [hit for _, hit in ranked]
 
     def _by_path(self, path: str, unread_problems: list[str]) -> list[_Hit]:
-        """Return the calls that name this file with their results. The newest call comes first, and
-        a result follows its call. Cost: the method reads only as many results as can be shown.
-        """
+        # Only as many results are read as can be shown.
         names_path = re.compile(rf"(?<![\w.-]){re.escape(path)}(?!\w)").search
         with_words = self._readable(
             events_with(self._store, self._id, SearchTerms(f'"{path}"'), unread_problems, _text)
@@ -233,9 +229,6 @@ class RecallTool:
         return [_Hit(event, _text(event), 0) for event in events]
 
     def _readable(self, events: Iterable[Event]) -> list[Event]:
-        """Return the events that the tool may show. A model was shown such an event, it was not
-        taken back, and it is neither a call nor a result of this tool.
-        """
         kept_intervals = self._kept_intervals(self._store.conversation(self._id).version)
         shown_events = (
             event for event in events if _may_be_shown(event) and contains(kept_intervals, event.id)
@@ -243,9 +236,6 @@ class RecallTool:
         return [event for event in shown_events if not self._is_own(event)]
 
     def _is_own(self, event: Event) -> bool:
-        """Return whether an event is a call of a tool that reads the past, or the result of such a
-        call.
-        """
         call = self._call_of(event) if isinstance(event, Observation) else event
         return (
             isinstance(call, Action)
@@ -284,9 +274,6 @@ class RecallTool:
         )
 
     def _fit(self, hits: Sequence[_Hit], note: str) -> str:
-        """Return the texts of the first events that fit into ``max_tokens``, and the ids of the
-        events that do not fit. All texts are cut to a common length.
-        """
         from foldlog.condensers.models.estimate import estimated
 
         def text_with(count: int, length: int) -> str:
@@ -337,16 +324,11 @@ def _text(event: Event) -> str:
 
 
 def _block(hit: _Hit, length: int) -> str:
-    """Return the text of an event with its id. The text is indented, so that no line of the text
-    can be mistaken for a line of the tool.
-    """
+    # The text is indented, so that no line of it can be mistaken for a line of the tool.
     return f"[event {hit.event.id}]\n{indent(_cut(hit, length), '  ')}"
 
 
 def _cut(hit: _Hit, length: int) -> str:
-    """Return at most ``length`` characters of an event's text: its beginning and its end, or the
-    text around a match that is further in.
-    """
     from foldlog.condensers.prompts.rendering import truncated
 
     text = hit.text

@@ -56,13 +56,14 @@ def from_openai(message_or_response: Any) -> tuple[Event, ...]:
     """Return the events of a model's reply or of messages. Append all of these events in this
     order.
 
-    The argument is an object of an SDK, a plain dict or a list. It may be a chat completion (of
-    OpenAI or litellm), a chat message, a response of OpenAI's Responses API or its items, an
-    Anthropic message, a ``foldlog.condensers.Reply``, or a list of messages or items.
+    The argument is an object of an SDK, a plain dict or a list. A dict or an object may be a chat
+    completion (of OpenAI or litellm), a chat message, a response of OpenAI's Responses API or its
+    items, an Anthropic message, or a ``foldlog.condensers.Reply``. A list contains messages or
+    items.
 
     The text becomes a ``Message`` of the agent. A tool call becomes an ``Action``. The arguments of
-    an action are a map if they are a JSON object. Otherwise they are the text that the model wrote.
-    A call without an id gets the name of its tool as its id. A call of
+    an action are a map if they are a JSON object, and otherwise the text that the model wrote. A
+    call without an id gets the name of its tool as its id. A call of
     ``request_condensation_tool()`` becomes a ``CondensationRequest``. The model, finish reason and
     usage are in ``meta`` of the first message or action. Fields that no event has are in ``meta``
     too, under ``message``, ``items``, ``item``, ``blocks``, ``block`` or ``call``.
@@ -92,10 +93,8 @@ def from_openai(message_or_response: Any) -> tuple[Event, ...]:
 
 
 def answered(view: View, before: Sequence[Event], events: tuple[Event, ...]) -> tuple[Event, ...]:
-    """Return the events to append after ``view`` and the events ``before``. A result gets the tool
-    and the id of its call. The ``cause`` of a result is the event of its call, if this event is
-    recorded: see ``OpenCalls.of_result``.
-    """
+    # The ``cause`` of a result is the event of its call, if this event is recorded: see
+    # ``OpenCalls.of_result``.
     # Among the events before, only the newest reply and later events may have the calls.
     reply_calls: list[Action] = []
     start = len(before)
@@ -125,10 +124,10 @@ def answered(view: View, before: Sequence[Event], events: tuple[Event, ...]) -> 
 def behind_compaction(
     view: View, before: Sequence[Event], events: tuple[Event, ...]
 ) -> tuple[Event, ...]:
-    """Return the events of a reply, with a condensation before the newest compaction in the reply.
-    A compaction replaces all events except system prompts, and the condensation forgets these
-    events. If the program asked only for the compaction (``responses.compact``), the condensation
-    does not forget the user's messages.
+    """Add a condensation before the newest compaction in the reply. A compaction replaces all
+    events except system prompts, and the condensation forgets these events. If the program asked
+    only for the compaction (``responses.compact``), the condensation does not forget the user's
+    messages.
     """
     index = max(index for index, event in enumerate(events) if compacts(event))
     is_asked = events[index].meta.get("object") == "response.compaction"
@@ -150,9 +149,7 @@ def behind_compaction(
 
 
 def result_of(event: Observation, calls: Mapping[str | None, Action]) -> Observation:
-    """Return a result with the tool of its call, and with the event id of the call if the call is
-    recorded. A call that is appended together with its result has no id yet.
-    """
+    # A call that is appended together with its result has no id yet.
     call = calls[event.call_id]
     is_recorded = call.id >= 0
     cause = call.id if event.cause is None and is_recorded else event.cause
@@ -166,9 +163,8 @@ def events_of_reply(
     meta: Mapping[str, Any] | None = None,
     timestamp: datetime | None = None,
 ) -> tuple[Event, ...]:
-    """Return the events of a model's reply with this cost, ``meta`` and time. Raises the errors of
-    ``from_openai``. Raises ``InvalidEvent`` for a message of the user or the system, and for a
-    reply with neither a text nor a call.
+    """Raise ``InvalidEvent`` for a message of the user or the system, and for a reply with neither
+    a text nor a call.
     """
     if cost is not None and (type(cost) not in (int, float) or not 0 <= cost < float("inf")):
         raise InvalidArgument(
@@ -213,10 +209,10 @@ def events_of_reply(
 def set_apart(
     events: tuple[Event, ...], newest_first: Callable[[], Iterable[Event]], version: int
 ) -> tuple[Event, ...]:
-    """Return the events of a reply. If the reply and the last calls before it have a common
-    response id, the calls of the reply get a unique response id.
+    """Give the calls of the reply a unique response id if the last calls before it have the same
+    response id.
 
-    Stubs and a few servers return the same response id for all replies. Without unique ids, the
+    Stubs and a few servers return a single response id for all replies. Without unique ids, the
     calls of all replies would be a single message, and no condenser could forget only some of these
     calls.
     """
@@ -284,9 +280,7 @@ def _events(value: Any) -> Iterator[Event]:
 
 
 def _events_of_list(values: list[Any]) -> Iterator[Event]:
-    """Yield the events of messages or items, in their order. Items up to the results of their calls
-    belong to a single response.
-    """
+    # Items up to the results of their calls belong to a single response.
     items = list[Part]()
     earlier_events = list[Event]()
     for value in values:
@@ -307,9 +301,6 @@ def _events_of_list(values: list[Any]) -> Iterator[Event]:
 
 
 def _is_of_a_response(value: Part) -> bool:
-    """Return whether a value is an item of a response: an item without a role, such as a call, or a
-    message of the response's output.
-    """
     if "role" not in value:
         return "type" in value and "choices" not in value
     is_output = (
@@ -344,9 +335,8 @@ def _completion_events(completion: Part) -> Iterator[Event]:
 
 
 def _chat_events(message: Part, response_id: str | None, meta: dict[str, Any]) -> Iterator[Event]:
-    """Yield the events of a message. The first event that is not an annotation gets a ``meta`` with
-    the fields of the message that an export would lose or change.
-    """
+    # The first event that is not an annotation gets a ``meta`` with the fields of the message that
+    # an export would lose or change.
     events = _reader.chat(message, response_id, meta)
     main_event = next(
         (event for event in events if not isinstance(event, Annotation)),
@@ -362,9 +352,7 @@ def _chat_events(message: Part, response_id: str | None, meta: dict[str, Any]) -
 
 
 def _fields_not_exported(message: Part, event: Event | None) -> dict[str, Any]:
-    """Return a ``meta`` with the fields of a chat message that its export lacks or changes. A field
-    that only the export has is None in this ``meta``. Calls keep their own fields.
-    """
+    # A field that only the export has is None in this ``meta``. Calls keep their own fields.
     if specific_fields := dict_or_empty(message.get("provider_specific_fields")):
         # Litellm repeats some of these fields in the message itself.
         specific_fields = {
@@ -402,9 +390,7 @@ def _response_events(
     meta: dict[str, Any],
     answered_call_ids: Container[str] = (),
 ) -> Iterator[Event]:
-    """Yield the events of a response. The annotations of unknown items, and of calls that the
-    server itself ran, come first.
-    """
+    # The annotations of unknown items, and of calls that the server itself ran, come first.
     texts = list[Content]()
     calls = list[Action]()
     reasoning = list[Part]()
@@ -454,10 +440,9 @@ class _Reader(MessageReader):
         return {name: rest} if rest else {}
 
     def arguments(self, arguments: Part | str | None) -> Part | str | None:
-        """Return the arguments as a map if possible. The text of a JSON object becomes a map if all
-        parsers would read equal maps from it. Any other text stays a text. A map that the store
-        cannot contain, because of an infinity or too many levels, becomes its text.
-        """
+        # The text of a JSON object becomes a map if all parsers would read equal maps from it. A
+        # map that the store cannot contain, because of an infinity or too many levels, becomes its
+        # text.
         value = arguments
         try:
             if isinstance(arguments, str):
@@ -487,9 +472,7 @@ def _without_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _reply_meta(reply: Part, finish_reason: Any) -> dict[str, Any]:
-    """Return the model, finish reason, usage and cost in a reply. Some servers put the cost into
-    the usage.
-    """
+    # Some servers put the cost into the usage.
     usage = reply.get("usage")
     if isinstance(usage, dict) and "service_tier" in reply:
         usage = {**usage, "service_tier": reply["service_tier"]}
@@ -510,9 +493,8 @@ def _reply_meta(reply: Part, finish_reason: Any) -> dict[str, Any]:
 
 
 def _plain_data(value: Any) -> Any:
-    """Return the value as dicts, lists, texts, bytes and numbers. Fields of SDK objects that are
-    None are left out. An object without data, such as a stream, is returned unchanged.
-    """
+    # Fields of SDK objects that are None are left out. An object without data, such as a stream, is
+    # returned unchanged.
     if value is None or isinstance(value, str | bytes | bool | int | float):
         return value
     if isinstance(value, Mapping):

@@ -46,23 +46,18 @@ CURRENT: ContextVar[RuntimeCall | None] = ContextVar("foldlog.tool_call", defaul
 
 @dataclass(frozen=True)
 class RuntimeCall:
-    """A call that a runtime makes. ``begin`` decides whether the tool of the call may run, and
-    under which key.
-    """
-
     histories: Histories
     conversation: str
     call_id: str
     tool: str
     arguments: Mapping[str, Any] | str
     pool: ThreadPool
-    """The threads in which ``begin`` runs for an async tool."""
     attributes: Mapping[str, Any]
-    """The attributes that the conversation gets if this call begins the conversation."""
+    """The attributes that the conversation gets if this call begins it."""
 
     def begin(self, rule: effects.EffectRule) -> tuple[str, Any]:
-        """Record that the tool begins, and return the key of the call and None. If the tool must
-        not run, return the key and the answer that the model gets instead of a result.
+        """If the tool must not run, return the key and the answer that the model gets instead of a
+        result.
 
         The first call of this method in a process also reads which effects other processes left
         without an outcome. The model is told about these effects once, before any other tool with
@@ -101,9 +96,6 @@ class RuntimeCall:
     def _repeat(
         self, history: History, rule: effects.EffectRule, key: str, trace: CallTrace
     ) -> tuple[str, Any]:
-        """Decide whether a tool may run again for a call that was begun before. The result is the
-        result of ``begin``.
-        """
         if rule.check is not None:
             outcome = rule.check(key, trace.call)
             if outcome is not None:
@@ -114,18 +106,12 @@ class RuntimeCall:
         return key, None
 
     def _tell_model(self, history: History, left_traces: dict[str, CallTrace]) -> str:
-        """Record that the model is told about the effects in ``left_traces``, whose outcome is
-        unknown. Return the text for the model.
-        """
         _mark_as_told(history, left_traces)
         lines = [effects.in_doubt_words(trace.call, key) for key, trace in left_traces.items()]
         left_traces.clear()
         return "\n".join(lines)
 
     def _mark(self, history: History, stored: Action | None, attempt: int) -> tuple[int, str]:
-        """Record that the tool begins. If the call is not stored yet, record the call too. Return
-        the id of the call or of its intent, and the key of the call.
-        """
         data = {"attempt": attempt, "run": secrets.token_hex(8), "lease": _this_process()}
         if stored is not None:
             key = _read_key(history, stored.id)
@@ -189,7 +175,6 @@ def effect(
 
 
 def _current(tool: Callable[..., Any]) -> RuntimeCall:
-    """Return the call whose tool runs now. Raises ``InvalidArgument`` outside of an adapter."""
     call = CURRENT.get()
     if call is None:
         raise InvalidArgument(
@@ -210,9 +195,8 @@ def _this_process() -> str:
 
 
 def note_left_behind(histories: Histories, conversation: str) -> None:
-    """Record which effects of other processes have an unknown outcome. Call this before a runtime
-    appends its own results for their calls. The model is told about these effects before the next
-    tool with effects runs in this process.
+    """Call this before a runtime appends its own results for their calls. The model is told about
+    these effects before the next tool with effects runs in this process.
     """
     history = histories[conversation]
     with suppress(ConversationErased):
@@ -230,9 +214,6 @@ def _mark_as_told(history: History, traces: Mapping[str, CallTrace]) -> None:
 
 
 def _left_behind(histories: Histories, history: History) -> dict[str, CallTrace]:
-    """Return, by key, the effects of other processes that have no outcome and that the model was
-    not told about. A process reads these effects once for each conversation.
-    """
     left_by_conversation: dict[str, dict[str, CallTrace]] = vars(histories).setdefault(
         "_left_behind", {}
     )
@@ -249,8 +230,5 @@ def _left_behind(histories: Histories, history: History) -> dict[str, CallTrace]
 
 
 def _has_effects(history: History) -> bool:
-    """Return whether a tool in this history is marked with ``effect``. Cost: the function reads the
-    events that were not made from records of a runtime.
-    """
     added = history._all_records().added(history.events)
     return any(isinstance(event, Annotation) and event.name == MARK for event in added)

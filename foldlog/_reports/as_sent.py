@@ -31,19 +31,17 @@ _MASKS = (
     clearing.ClearToolUsesCondenser,
     clearing.ClearThinkingCondenser,
 )
-"""The condensers whose recorded rules are applied. A log may come from anywhere, so a recorded rule
-can only select condensers that show less. A recorded rule cannot run other code, call a model or
-use an API key.
+"""A log may come from anywhere, so a recorded rule can only select condensers that show less. A
+recorded rule cannot run other code, call a model or use an API key.
 """
 
 
 @dataclass(frozen=True)
 class Sent:
-    """A View and its sent form. ``sent`` is ``view`` as it is sent to a model. ``rules`` describes
-    the recorded rules in words. It is empty if the log has no rules.
+    """``rules`` describes the recorded rules in words, and is empty if the log has no rules.
 
-    A rule that cannot be applied, such as the rule of a condenser of your own, changes nothing.
-    Then ``rules`` says so, and ``known`` is False.
+    A rule that cannot be applied, such as the rule of a condenser of your own, changes nothing. If
+    a rule cannot be applied, ``rules`` says so, and ``known`` is False.
     """
 
     view: View
@@ -72,9 +70,7 @@ class Sent:
 
 
 def sent(store: Store, conversation: str, view: View) -> Sent:
-    """Return a View of the conversation as it is sent to a model. Cost: the function reads the
-    View, and the last events before its version.
-    """
+    """Cost: the function reads the View, and the last events before its version."""
     at, reports = newest_rules(store, conversation, view.version)
     rules = [report for report in reports if report.get("outcome") != "above size"]
     if not rules:
@@ -116,9 +112,6 @@ def _applied(rules: Iterable[Report], view: View) -> View:
 def why_sent(
     store: Store, views: Views, conversation: str, event_id: int, at: int | None = None
 ) -> Why:
-    """Return why a View shows or does not show an event (see ``Views.why``), and the effect of the
-    recorded rules on this event.
-    """
     why = views.why(conversation, event_id, at)
     if not why.sent:
         return why

@@ -54,12 +54,12 @@ from foldlog.projections.stored.revision_codec import PROJECTION
 _CHUNK = 1_000
 _NAME = "audit database "
 _SOME = "some conversations"
-"""The scope of a file with some conversations only. The position of this scope is the position of
-the store when the conversations were last added.
+"""The position of this scope is the position of the store when the conversations were last
+added.
 """
 _REMAINS = "bytes of removed rows"
-"""A row of the table ``followed`` that is a mark and not a position. It says that bytes of deleted
-rows may still be in the file. The mark is written with each deletion, so that the next run
+"""A row of the table ``followed`` that is a mark and not a position. The mark says that bytes of
+deleted rows may still be in the file. The mark is written with each deletion, so that the next run
 completes an interrupted deletion.
 """
 _OF_CONVERSATIONS = ("events", "condensations", "revisions", "damaged")
@@ -72,9 +72,7 @@ def update(
     conversations: Sequence[str] | None = None,
     on_events: Callable[[int], object] = lambda added: None,
 ) -> AddedDocument:
-    """Update the audit database at ``path`` for some conversations, or for the whole store. A
-    database that does not exist is created. Content that was erased or redacted in the store is
-    erased in the audit database too.
+    """Content that was erased or redacted in the store is erased in the audit database too.
 
     A step is a single transaction, so the next run continues an interrupted run. An event that
     cannot be read is left out. The result and the table ``damaged`` list such events. Raises
@@ -100,7 +98,6 @@ def update(
 
 
 def name_of(path: Path) -> str:
-    """Return the name under which an audit database confirms erasures and redactions."""
     return f"{_NAME}{path.absolute()}"
 
 
@@ -111,8 +108,7 @@ class AuditRow(NamedTuple):
 
 
 class AuditTables(Derived[AuditRow]):
-    """The tables of an audit database. First call ``apply`` with recorded events, then
-    ``describe``.
+    """First call ``apply`` with recorded events, then ``describe``.
 
     ``events``, ``condensations`` and ``damaged`` are counted since the audit database was opened.
     ``touched`` are the conversations to describe. A thread may call ``apply`` while another thread
@@ -131,8 +127,8 @@ class AuditTables(Derived[AuditRow]):
         self._own_ids: dict[str, Callable[[Event], Event]] = {}
         self._writing = threading.RLock()
         self._to_confirm = True
-        """Whether the store may wait for the confirmation of a removal before the present position.
-        It is True at first, because an earlier run may have ended before it confirmed its removals.
+        """The value is True at first, because an earlier run may have ended before it confirmed its
+        removals.
         """
         self._database = open_database(store, path)
         (newest,) = self._database.execute(
@@ -144,7 +140,6 @@ class AuditTables(Derived[AuditRow]):
 
     @property
     def position(self) -> int:
-        """The position in the store up to which the audit database is complete."""
         with self._writing:
             return followed_up_to(self._database.conn)
 
@@ -177,7 +172,6 @@ class AuditTables(Derived[AuditRow]):
     def add(
         self, conversations: Iterable[str], on_events: Callable[[int], object] = lambda added: None
     ) -> None:
-        """Add the missing events of some conversations, whatever the position is."""
         for name in dict.fromkeys(conversations):
             known = "SELECT state FROM conversations WHERE id = ?"
             row = self._database.execute(known, [storable(name)]).fetchone()
@@ -194,9 +188,8 @@ class AuditTables(Derived[AuditRow]):
             self.touched.add(name)
 
     def describe(self) -> int:
-        """Write the rows and revisions of the ``touched`` conversations, and return the number of
-        these conversations. For an erased conversation, write only its tombstone. Remove the bytes
-        of deleted rows.
+        """Return the number of conversations that were described. An erased conversation has only
+        its tombstone.
         """
         with self._writing:
             touched = self.touched
@@ -222,9 +215,6 @@ class AuditTables(Derived[AuditRow]):
             return len(touched)
 
     def confirm(self) -> None:
-        """If all removals before the present position are done in this database, record this in the
-        store.
-        """
         if not self.store.database.recorder.writable:
             return
         with self._writing:
@@ -294,9 +284,9 @@ class AuditTables(Derived[AuditRow]):
             name = row.recorded.conversation
             event = row.recorded.event
             if isinstance(event, Retraction) and is_replacing(event):
-                _take_back(self._database, name, event.version, event.id)
+                _mark_taken_back(self._database, name, event.version, event.id)
             elif copies := copies_before(event):
-                _take_back(self._database, name, event.id - copies, event.id - 1)
+                _mark_taken_back(self._database, name, event.id - copies, event.id - 1)
         self.events += len(rows)
         self.condensations += len(condensations)
 
@@ -310,9 +300,6 @@ class AuditTables(Derived[AuditRow]):
         self._to_confirm = True
 
     def _replace(self, conversation: str, event_ids: Sequence[int]) -> None:
-        """Remove redacted events from their conversation and its forks, and add these events again
-        without their content.
-        """
         self._to_confirm = True
         known = "SELECT taken_back FROM events WHERE conversation = ? AND id = ?"
         forks = list[str]()
@@ -333,12 +320,9 @@ class AuditTables(Derived[AuditRow]):
                             self.changes_of(_recorded(self.store, name, event_id, event_id + 1))
                         )
                     if row[0]:
-                        _take_back(self._database, name, event_id, event_id)
+                        _mark_taken_back(self._database, name, event_id, event_id)
 
     def _purge(self) -> None:
-        """Remove the bytes of deleted rows from the index and from free pages, unless they are
-        already removed.
-        """
         database = self._database
         if not database.execute("SELECT 1 FROM followed WHERE scope = ?", [_REMAINS]).fetchone():
             return
@@ -356,9 +340,8 @@ class AuditTables(Derived[AuditRow]):
             database.execute("DELETE FROM followed WHERE scope = ?", [_REMAINS])
 
     def _state(self, conversation: str) -> str:
-        """Return a text that changes when the rows of a conversation may have become wrong. It
-        changes with a redaction, and when a new conversation gets the id of an erased conversation.
-        """
+        # The state changes with a redaction, and when a new conversation gets the id of an erased
+        # conversation.
         with suppress(ConversationErased):
             return self.store.query(
                 conversation, lambda reading: f"{reading.key} {reading.redactions}"
@@ -399,9 +382,8 @@ class AuditTables(Derived[AuditRow]):
 def _missing(
     store: Store, database: Database, conversation: str
 ) -> Iterator[Recorded | CorruptEvent]:
-    """Yield the events of a conversation that the database does not have. For an event that cannot
-    be read, yield an error instead. If the conversation is a detached fork, its first events may be
-    missing in the database. Yield nothing for an erased conversation.
+    """For an event that cannot be read, yield an error instead. If the conversation is a detached
+    fork, its first events may be missing in the database.
     """
     known = (
         "SELECT id FROM events WHERE conversation = ? UNION SELECT id FROM damaged WHERE"
@@ -433,17 +415,12 @@ def _missing(
 def _recorded(
     store: Store, conversation: str, start: int, stop: int | None = None
 ) -> Iterator[Recorded | CorruptEvent]:
-    """Yield the events of a conversation from ``start`` to ``stop``. For an event that cannot be
-    read, yield an error instead.
-    """
     for one in logged(store, conversation, start, stop):
         yield one if isinstance(one, CorruptEvent) else Recorded(0, conversation, *one)
 
 
-def _take_back(database: Database, conversation: str, first: int, last: int) -> None:
-    """Mark the events that an import took back, and the events that are copies. Figures count
-    neither kind of event: see ``counted_in``.
-    """
+def _mark_taken_back(database: Database, conversation: str, first: int, last: int) -> None:
+    # Figures count neither events that an import took back nor copies: see ``counted_in``.
     imported = (
         "SELECT id FROM events WHERE conversation = ? AND id BETWEEN ? AND ? AND body ->> 'origin'"
         " IS NOT NULL"
@@ -506,7 +483,6 @@ def _plain(value: Any) -> str | None:
 
 
 def _number(value: Any) -> int | float | str | None:
-    """Return a number that SQLite can store, or any other value as text."""
     if isinstance(value, float) or (isinstance(value, int) and value.bit_length() < _SQLITE_BITS):
         return value
     return _plain(value)

@@ -1,4 +1,4 @@
-"""The file of an audit database. This module creates and opens it, and checks its tables and its
+"""This module creates and opens the file of an audit database, and checks its tables and its
 store.
 """
 
@@ -95,9 +95,6 @@ class NoAuditDatabase(EventStoreError):
 
 @contextmanager
 def written(path: Path) -> Iterator[None]:
-    """Raise ``NoAuditDatabase`` if the block raises an error of SQLite or of the operating
-    system.
-    """
     try:
         yield
     except (sqlite3.Error, OSError) as error:
@@ -123,11 +120,8 @@ def _remedy(error: sqlite3.Error | OSError) -> str:
 
 
 def check_target(store: Store, path: Path, conversations: Sequence[str] | None = None) -> None:
-    """Check that ``open_database`` can open or create an audit database at ``path``. For a new
-    database, also check that the first event of the store or of these conversations can be read.
-    Call this function before long work.
-
-    Raises ``NoAuditDatabase`` or ``KeyUnavailable``. Nothing is changed.
+    """Call this function before long work. The check raises the errors that ``open_database`` would
+    raise, and changes nothing.
     """
     if path.is_dir():
         raise NoAuditDatabase(path, "it is a folder")
@@ -145,12 +139,8 @@ def check_target(store: Store, path: Path, conversations: Sequence[str] | None =
 
 
 def open_database(store: Store, path: Path) -> Database:
-    """Open the audit database of ``store`` at ``path``. If the file does not exist or is empty, the
-    database is created.
-
-    A new file gets its name when its tables are complete, so a killed process never leaves an
-    unusable file. Raises ``NoAuditDatabase`` if the file cannot be used.
-    """
+    # A new file gets its name when its tables are complete, so a killed process never leaves an
+    # unusable file.
     with written(path):
         if not path.exists() or path.stat().st_size == 0:
             _make(store, path)
@@ -165,9 +155,7 @@ def open_database(store: Store, path: Path) -> Database:
 
 
 def _make(store: Store, path: Path) -> None:
-    """Create an audit database without events. If another process creates the database too, the
-    file of the other process stays.
-    """
+    # If another process creates the database too, the file of the other process stays.
     empty = path.exists()
     if empty and not path.is_file():
         raise NoAuditDatabase(path, "it is not a regular file")
@@ -206,9 +194,7 @@ def _make(store: Store, path: Path) -> None:
 
 
 def _check_connected(store: Store, path: Path, connection: sqlite3.Connection) -> None:
-    """Raise ``EventStoreError`` unless this is an audit database of the store. Nothing is written,
-    because the file may belong to another program.
-    """
+    # The file may belong to another program, so nothing is written.
     tables = {
         name
         for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")

@@ -23,9 +23,6 @@ _UNNEEDED = (
 
 
 def describe_condenser(condenser: Condenser, model: AgentModel | None) -> dict[str, Any]:
-    """Return a description of a condenser for an agent's ``model``. It has the type of the
-    condenser, the lowest limits of its parts, and the parameters that are single values.
-    """
     from foldlog.condensers.models.estimate import counting
 
     events, tokens = (
@@ -45,9 +42,7 @@ def describe_condenser(condenser: Condenser, model: AgentModel | None) -> dict[s
 
 
 def _limits(condenser: Condenser, model: AgentModel) -> list[tuple[int | None, int | None]]:
-    """Return the limits of a condenser and of its parts. A limit is the number of events or tokens
-    of a View above which the condenser condenses.
-    """
+    # A limit is the number of events or tokens of a View above which a condenser condenses.
     limits = getattr(condenser, "limits", None)
     if limits is None:
         own_limits = (getattr(condenser, "max_size", None), None)
@@ -65,13 +60,8 @@ def comparison(
     price: Price,
     condensers: Mapping[str, Mapping[str, Any]] = {},
 ) -> list[StrategyFiguresDocument]:
-    """Return the figures of each strategy: its condenser, the figures of its prompts, its cost, and
-    the events and terms that it lost. ``condensers`` are the descriptions of the condensers: see
+    """``asks`` are the ids of the user's messages in the history. ``condensers`` are the results of
     ``describe_condenser``.
-
-    ``asks`` are the ids of the user's messages in the history. ``cost`` is the cost of the prompts
-    at this price and of the condenser's own model. Figures that could not be counted are None. The
-    cost of a model whose price is unknown is None.
     """
     return [
         StrategyFiguresDocument.of(
@@ -99,10 +89,6 @@ def comparison(
 
 
 class _Measure(NamedTuple):
-    """The figure by which strategies are compared, and its name. ``about`` is the text before an
-    estimate.
-    """
-
     figure: str
     unit: str
     verb: str
@@ -129,14 +115,11 @@ _MEASURES = (
 def verdict_of(
     rows: Sequence[StrategyFiguresDocument], price: Price, priced: str, about: str = ""
 ) -> list[str]:
-    """Return sentences about the figures of ``comparison``: which strategy to choose, and what each
-    strategy loses.
-
-    The chosen strategy is the cheapest strategy that loses no user message. It is compared with
-    noop. The recorded condensations cannot be chosen. If a cost is unknown, strategies are compared
-    by the tokens that they send. If these tokens are unknown too, they are compared by the sizes of
-    their Views. ``priced`` is the name of the model whose price is ``price``. ``about`` is the text
-    before an estimate.
+    """Return sentences about the cheapest strategy that loses no user message. The recorded
+    condensations cannot be chosen. If a cost is unknown, strategies are compared by the tokens that
+    they send. If these tokens are unknown too, they are compared by the sizes of their Views.
+    ``priced`` is the name of the model whose price is ``price``. ``about`` is the text before an
+    estimate.
     """
     offered = [row for row in rows if row.condenser is not None]
     measures = (
@@ -165,9 +148,6 @@ def verdict_of(
 def _equal(
     rows: Sequence[StrategyFiguresDocument], noop: StrategyFiguresDocument, measure: _Measure
 ) -> str:
-    """Return a text about condensers that have equal costs or send equally many tokens. The text
-    says so if no condenser condenses.
-    """
     figure = f"{measure.text_for(noop)}{measure.unit}"
     offered = [row for row in rows if row.condenser is not None]
     if len(offered) == 1:
@@ -192,7 +172,6 @@ def _equal(
 def _cheapest(
     offered: Sequence[StrategyFiguresDocument], noop: StrategyFiguresDocument, measure: _Measure
 ) -> str:
-    """Return a text with the strategy to choose, and its figure compared with noop's figure."""
     faithful = (
         row for row in offered if measure.of(row) != measure.of(noop) and not row.user_messages_lost
     )
@@ -218,9 +197,6 @@ def _cheapest(
 
 
 def _loss(row: StrategyFiguresDocument) -> str:
-    """Return a text about a strategy: what it loses and repeats, and what the model of its
-    condenser costs.
-    """
     lost = row.events_lost
     message_count = len(row.user_messages_lost)
     messages = count(message_count, "message") + " of the user"
@@ -261,7 +237,6 @@ def _price_of_model(row: StrategyFiguresDocument) -> str:
 
 
 def _short(number: int) -> str:
-    """Return a number rounded for reading, such as ``3.3 million``, ``812,000`` or ``93``."""
     if number >= 1_000_000:
         return f"{number / 1_000_000:.1f} million"
     return f"{round(number, -3):,}" if number >= 10_000 else f"{number:,}"

@@ -17,17 +17,12 @@ if TYPE_CHECKING:
     from foldlog._figures.prices import Prices
 
 _LOOKED_AT = 50
-"""How many first events are searched for an event with a time."""
 
 
 def find_divergence(
     store: Store, one: str, other: str, shared: int, prices: Prices
 ) -> DivergenceDocument:
-    """Find the first event in which two conversations differ. Events before ``shared`` are stored
-    once for both conversations. From ``shared`` to the difference, both conversations have events
-    of their own, which are equal except for their times. Cost: the function reads the events of
-    both conversations.
-    """
+    """Cost: the function reads the events of both conversations."""
     from foldlog._reports.runs import run_of
 
     versions = store.version(one), store.version(other)
@@ -56,17 +51,14 @@ def find_divergence(
 
 
 def _equal(one: Event, other: Event) -> bool:
-    """Return whether two events are equal except for their times, because a replay records its own
-    times.
-    """
+    # A replay records its own times, so times do not count.
     return replace(one, timestamp=None) == replace(other, timestamp=None)
 
 
 def common_past(store: Store, one: str, other: str) -> int | None:
     """Return the version up to which two conversations share stored events. Return 0 if the
     conversations share no stored event, but begin with equal events at equal times. Two imports of
-    the same source begin in this way. Return None for two conversations without a common past,
-    which are two runs.
+    a source, for example, begin with equal events at equal times.
     """
     reach = _reach(store, one)
     other_reach = _reach(store, other)
@@ -85,9 +77,6 @@ def _first_with_a_time(store: Store, name: str) -> Event | None:
 
 
 def _reach(store: Store, conversation: str) -> dict[str, int]:
-    """Return the conversation and its ancestors, with the versions up to which their events belong
-    to the conversation.
-    """
     reach = {
         border.parent: border.version
         for border in store.query(conversation, lambda read: read.lineage)

@@ -1,5 +1,5 @@
 """This module finds the terms that a condensation took out of a View, and the terms that the agent
-needed again. It calls no model.
+needed again. No model is called to find dropped terms.
 """
 
 from __future__ import annotations
@@ -25,9 +25,7 @@ from foldlog.eventstore import (
 from foldlog.projections import View, Views, begins_reply, contains, intervals_kept, summary_event
 
 NEWEST = 50
-"""The maximum number of condensations of a range whose dropped terms are found. A long history has
-thousands of condensations.
-"""
+"""A long history has thousands of condensations, so only the newest of them are read."""
 EVENTS_AFTER = 10_000
 """How many events after a condensation are searched for its dropped terms."""
 
@@ -88,12 +86,7 @@ class Dropped:
 def dropped_by(
     store: Store, views: Views, conversation: str, condensation: int | None = None
 ) -> Dropped | None:
-    """Return what a condensation dropped. The default is the newest condensation that is not
-    retracted. Return None if the conversation has no condensation.
-
-    Raises ``InvalidArgument`` if ``condensation`` is not the id of a condensation. Cost: the
-    function reads two Views, and at most 10,000 events after the condensation.
-    """
+    """Cost: the function reads two Views, and at most 10,000 events after the condensation."""
     version = store.version(conversation)
     if condensation is None:
         action = _newest(store, conversation, version)
@@ -109,7 +102,6 @@ def dropped_by(
 def dropped(
     action: CondensationAction, before: View, after: View, later: Iterable[Event]
 ) -> Dropped:
-    """Return what a condensation dropped. ``later`` are the events after the condensation."""
     loss = _loss(action, before, after)
     waiting = {term: [loss] for term in loss.terms.keys() - _terms_of_the_program(before)}
     for event in later:
@@ -120,12 +112,9 @@ def dropped(
 def dropped_in(
     store: Store, conversation: str, start: int = 0, stop: int | None = None
 ) -> list[Dropped]:
-    """Return what the newest 50 condensations with ``start <= id < stop`` dropped, with the oldest
-    condensation first. The default range is the whole conversation.
-
-    Raises ``CorruptEvent`` if an event is damaged. Cost: the function reads the View before the
-    first of these condensations, and two Views for each condensation. It also reads the events from
-    the first of them to at most 10,000 events after the last of them.
+    """Raise ``CorruptEvent`` if an event is damaged. Cost: the function reads the View before the
+    first of these condensations, and two Views for each condensation. The function also reads the
+    events from the first of these condensations to at most 10,000 events after the last of them.
     """
     version = store.version(conversation)
     last = version if stop is None else min(stop, version)
@@ -144,11 +133,6 @@ def dropped_in(
 
 @dataclass(frozen=True, slots=True)
 class _Loss:
-    """The content that a condensation dropped. ``terms`` are the dropped terms with their last
-    events. ``needed`` are the terms that the agent wrote again, with the events in which it wrote
-    them.
-    """
-
     action: CondensationAction
     gone: tuple[Event, ...]
     terms: dict[str, int]
@@ -175,9 +159,6 @@ def _loss(action: CondensationAction, before: View, after: View) -> _Loss:
 def _losses_in(
     view: View, events: Iterable[Event], actions: Mapping[int, CondensationAction]
 ) -> list[_Loss]:
-    """Return what each condensation in ``actions`` dropped. The first event of ``events`` follows
-    ``view``.
-    """
     losses: list[_Loss] = []
     waiting: dict[str, list[_Loss]] = {}
     since_view: list[Event] = []
@@ -199,9 +180,6 @@ def _losses_in(
 
 
 def _terms_of_the_program(events: Iterable[Event]) -> set[str]:
-    """Return the terms that a model also knows without the conversation: the terms of the system
-    prompt and of the descriptions of tools, and the names of called tools.
-    """
     known = set[str]()
     for event in events:
         if isinstance(event, SystemMessage):
@@ -213,7 +191,6 @@ def _terms_of_the_program(events: Iterable[Event]) -> set[str]:
 
 
 def _find_terms_again(event: Event, waiting: dict[str, list[_Loss]]) -> None:
-    """Note an event in the losses of all dropped terms that the agent writes again in it."""
     if not waiting or not event.shown or not begins_reply(event):
         return
     for term in event_terms(event) & waiting.keys():
@@ -223,9 +200,6 @@ def _find_terms_again(event: Event, waiting: dict[str, list[_Loss]]) -> None:
 
 
 def lost_terms(before: View, after: View) -> tuple[tuple[Event, ...], dict[str, int]]:
-    """Return the events that left a View, and the terms that left the View with them. The terms
-    come with the last events that have them.
-    """
     still_shown = {event.id for event in after}
     gone = tuple(event for event in before if event.id not in still_shown)
     last: dict[str, int] = {}
@@ -243,10 +217,7 @@ def lost_terms(before: View, after: View) -> tuple[tuple[Event, ...], dict[str, 
 
 
 def condensations(store: Store, conversation: str) -> list[CondensationAction]:
-    """Return the condensations that made the View of a conversation, with the oldest condensation
-    first. Retracted condensations, and condensations that forgot nothing, are left out. Cost: the
-    function reads the structural events.
-    """
+    """Retracted condensations, and condensations that forgot nothing, are left out."""
     structural = store.query(
         conversation, lambda reading: [*reading.structural_events(0, reading.version)]
     )

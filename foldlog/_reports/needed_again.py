@@ -10,10 +10,7 @@ from foldlog.eventstore import CorruptEvent, Store
 
 
 def needed_again(store: Store, conversation: str) -> list[NeededDocument]:
-    """Return the dropped terms that the agent needed again, for each of the newest 50
-    condensations. The oldest condensation comes first. If an event is damaged, return an empty
-    list. Cost: see ``dropped_in``.
-    """
+    """If an event is damaged, return an empty list."""
     try:
         return [_needed_document(dropped) for dropped in dropped_in(store, conversation)]
     except CorruptEvent:

@@ -24,10 +24,7 @@ from foldlog.projections.v0_dialect import entomb, is_buried
 
 
 def in_own_ids(store: Store, conversation: str) -> Callable[[Event], Event]:
-    """Return a function that returns a condensation of V0 with the ids of the log. Any other event
-    is returned unchanged. Cost: the returned function reads all events before a condensation of V0,
-    once.
-    """
+    """Cost: the returned function reads all events before a condensation of V0, once."""
     before: list[Annotation] = []
 
     def told(event: Event) -> Event:

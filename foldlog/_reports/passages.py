@@ -11,21 +11,16 @@ from textwrap import shorten
 from foldlog._documents import PassageDocument
 
 SHOWN = 3
-"""The maximum number of passages that are returned."""
 _WORDS_COMPARED = 2_000
-"""The number of words that are compared, from the first difference on. A comparison of more words
-would take too long.
-"""
+"""A comparison of more words would take too long."""
 _WORDS_BETWEEN = 2
 """Two differences form a single passage if at most this number of equal words are between them."""
 _WORDS_MAX = 16
 _CHARACTERS_MAX = 160
-"""The maximum numbers of words and of characters of a passage that are returned for a text."""
 _CHARACTERS_AROUND = 40
 
 
 def find_passages(text: str, other: str) -> tuple[tuple[PassageDocument, ...], int]:
-    """Return the first passages in which two lines differ, and the number of further passages."""
     words = text.split()
     other_words = other.split()
     start = _count_equal_beginning(words, other_words)
@@ -45,9 +40,6 @@ def find_passages(text: str, other: str) -> tuple[tuple[PassageDocument, ...], i
 
 
 def count_lines_apart(text: str, other: str) -> tuple[int, int]:
-    """Return how many lines are only in the first text, and how many lines are only in the second
-    text.
-    """
     lines = Counter(text.splitlines())
     other_lines = Counter(other.splitlines())
     return (lines - other_lines).total(), (other_lines - lines).total()
@@ -56,7 +48,6 @@ def count_lines_apart(text: str, other: str) -> tuple[int, int]:
 def _differing_places(
     words: Sequence[str], other_words: Sequence[str]
 ) -> Iterator[tuple[int, int, int, int]]:
-    """Yield the passages of different words: their beginnings and ends in both texts."""
     matcher = SequenceMatcher(None, words, other_words, autojunk=False)
     place: tuple[int, int, int, int] | None = None
     for tag, begin, end, other_begin, other_end in matcher.get_opcodes():

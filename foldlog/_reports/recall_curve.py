@@ -46,7 +46,7 @@ _SIZES: Mapping[str, tuple[Callable[[int], Condenser], Sequence[int]]] = {
 
 
 class RequestsAndFiles(Condenser):
-    """The simple strategy that a digest must beat. It shows all messages of the user, the names of
+    """The simple strategy that a digest must beat: it shows all messages of the user, the names of
     files in the arguments of calls, and the last turns.
     """
 
@@ -81,9 +81,7 @@ def _paths(event: Event) -> Iterable[str]:
 
 
 def strategies() -> dict[tuple[str, int | None], Condenser | None]:
-    """Return the condensers of all curves, by the name of the curve and the size. The condenser of
-    the recorded condensations is None.
-    """
+    # The condenser of the recorded condensations is None.
     condensers: dict[tuple[str, int | None], Condenser | None] = {(RECORDED, None): None}
     for name, (make_condenser, sizes) in _SIZES.items():
         condensers |= {(name, size): make_condenser(size) for size in sizes}
@@ -91,9 +89,6 @@ def strategies() -> dict[tuple[str, int | None], Condenser | None]:
 
 
 def points(replays: Mapping[tuple[str, int | None], Replay]) -> list[CurvePointDocument]:
-    """Return a point for each replay in which the agent needed a term again and tokens were
-    counted.
-    """
     curve_points = []
     for (name, size), replay in replays.items():
         calls = len(replay.turns)
@@ -121,15 +116,11 @@ _COLOURS = ("#00796b", "#2b6cb0", "#c53030", "#805ad5", "#5f6b7a", "#b7791f")
 
 
 def write_plot(path: Path, title: str, curve_points: Sequence[CurvePointDocument]) -> None:
-    """Write the plot to a file. Raises ``OSError`` if the file cannot be written."""
     with whole_file(path) as file:
         file.write(_svg(title, curve_points).encode("utf-8", "backslashreplace"))
 
 
 def _svg(title: str, curve_points: Sequence[CurvePointDocument]) -> str:
-    """Return the plot with a panel for terms and a panel for facts. A panel has a curve for each
-    strategy over the tokens of a prompt.
-    """
     names = list(dict.fromkeys(point.strategy for point in curve_points))
     colours = dict(zip(names, _COLOURS, strict=False))
     elements = [

@@ -24,7 +24,6 @@ _OCCURRENCES_NAMED = 3
 
 _WORD = re.compile(r"[\w./-]+")
 _WORD_LEAST = 3
-"""The minimum length of a word beside a term."""
 _NEAR = 120
 """The largest number of characters between a term and a word beside it, if a prompt shows their
 fact.
@@ -39,28 +38,20 @@ def terms_of(text: str) -> set[str]:
 
 
 def terms_in(words: Iterable[str]) -> set[str]:
-    """Return the terms in the words of a text, which was split at spaces."""
     text = " ".join([word for word in words if len(word) >= _LENGTH_LEAST])
     found = (term.strip(_EDGES) for term in _TERM.findall(text))
     return {term for term in found if len(term) >= _LENGTH_LEAST and _OF_A_NAME.search(term)}
 
 
 def event_terms(event: Event) -> set[str]:
-    """Return the terms in an event as it is sent to a model, without names of tools and
-    arguments.
-    """
     return terms_in(event_words(event))
 
 
 def event_words(event: Event) -> set[str]:
-    """Return the words in an event as it is sent to a model, without repetition."""
     return set().union(*map(str.split, event_texts(event)))
 
 
 def event_texts(event: Event) -> list[str]:
-    """Return the texts of an event that are sent to a model, without names of tools and of
-    arguments.
-    """
     match event:
         case Action():
             value: Any = (_in_words(event.thought), parsed(event.arguments))
@@ -72,9 +63,7 @@ def event_texts(event: Event) -> list[str]:
 
 
 def words_beside(texts: Iterable[str], terms: Collection[str]) -> dict[str, frozenset[str]]:
-    """Return the words before and after each of ``terms`` in the last line with the term. A term
-    that is alone in this line has no such words.
-    """
+    # A term that is alone in its line has no words beside it.
     beside = dict.fromkeys(terms, frozenset[str]())
     for text in texts:
         for line in text.splitlines():
@@ -111,18 +100,14 @@ def _in_words(content: Content) -> Content:
 
 
 class Needs:
-    """Counts the terms that an agent needs again in a replay. Call ``show`` before each call of the
-    agent's model, and ``take`` with each event, in order.
-
-    Memory: the texts of the history, and each term with the events that have it.
+    """Call ``show`` before each call of the agent's model, and ``take`` with each event, in
+    order.
     """
 
     def __init__(self) -> None:
         self.missing: list[MissingDocument] = []
         self.used: list[str] = []
-        """The uses of terms that had occurred before. A repeated use in the same reply counts
-        once.
-        """
+        """A repeated use of a term in the same reply counts once."""
         self.facts = 0
         """How many uses in ``used`` have a term with words beside it, in the last line with the
         term.
@@ -136,15 +121,12 @@ class Needs:
         self.show(View.from_events(()))
 
     def show(self, view: View) -> None:
-        """Note the View from which the model writes the next reply."""
         self._view = view
         self._shown: _Shown | None = None
         self._in_reply: set[str] = set()
 
     def take(self, event: Event, ids: Mapping[int, int]) -> None:
-        """Count the uses of terms in an event of the agent. ``ids`` maps the ids of the replay to
-        the ids to report.
-        """
+        """``ids`` maps the ids of the replay to the ids to report."""
         if not event.shown:
             return
         texts = event_texts(event)
@@ -178,9 +160,6 @@ class Needs:
             )
 
     def _is_near(self, term: str, words: Set[str], shown: _Shown, before: Iterable[int]) -> bool:
-        """Return whether the prompt has a term near one of ``words``, in a whole event, a summary
-        or a shortened event.
-        """
         if term in shown.changed_terms and is_near(shown.changed_text, term, words):
             return True
         return any(
@@ -189,9 +168,8 @@ class Needs:
 
 
 class _Shown(NamedTuple):
-    """The content that a prompt shows. ``whole`` are the ids of its whole events. ``changed_text``
-    and ``changed_terms`` are the text and the terms of its summaries and masked events. ``named``
-    are the ids at the ends of the lines of this text.
+    """``changed_text`` and ``changed_terms`` belong to the summaries and masked events of a prompt.
+    ``named`` are the ids at the ends of the lines of this text.
     """
 
     whole: frozenset[int]

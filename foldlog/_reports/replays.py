@@ -47,7 +47,6 @@ _Number = TypeVar("_Number", int, float)
 
 _CONDENSATIONS_MAX_A_TURN = 10
 _WHOLE = 10_000_000
-"""The length of a digest that leaves nothing out."""
 CACHED_LEAST = 1_024
 """The minimum number of tokens of a prompt that providers cache."""
 
@@ -97,7 +96,7 @@ class Replay:
 
     @property
     def needed_shown(self) -> float | None:
-        """The percentage of ``needed`` that was shown. It is None if the agent needed nothing
+        """The percentage of ``needed`` that was shown, or None if the agent needed nothing
         again.
         """
         if self.needed:
@@ -106,7 +105,7 @@ class Replay:
 
     @property
     def facts_shown(self) -> float | None:
-        """The percentage of ``facts`` that was shown. It is None if ``facts`` is 0."""
+        """The percentage of ``facts`` that was shown, or None if ``facts`` is 0."""
         return 100 * self.facts_in_prompts / self.facts if self.facts else None
 
     @property
@@ -119,24 +118,22 @@ class Replay:
 
     @property
     def tokens_sent(self) -> int | None:
-        """The tokens of all prompts that would have been sent to the agent's model. They are None
-        if a prompt was not counted.
+        """The tokens of all prompts that would have been sent to the agent's model, or None if a
+        prompt was not counted.
         """
         return _sum(turn.tokens for turn in self.turns)
 
     @property
     def tokens_new(self) -> int | None:
-        """The part of ``tokens_sent`` that is not repeated. It is None if a prompt was not
-        counted.
-        """
+        """The part of ``tokens_sent`` that is not repeated, or None if a prompt was not counted."""
         sent = self.tokens_sent
         repeated = self.tokens_repeated
         return None if sent is None or repeated is None else sent - repeated
 
     @property
     def tokens_repeated(self) -> int | None:
-        """The part of ``tokens_sent`` that repeats the beginning of the previous prompt. It is None
-        if a prompt was not counted.
+        """The part of ``tokens_sent`` that repeats the beginning of the previous prompt, or None if
+        a prompt was not counted.
         """
         return _sum(turn.repeated for turn in self.turns)
 
@@ -213,7 +210,6 @@ class _Past:
         self._log: list[Event] = []
 
     def then(self, view: View, event: Event) -> View:
-        """Add an event to the log, and return the View after it."""
         self._log.append(event)
         view = view.then((event,))
         return dataclasses.replace(view, state=dataclasses.replace(view.state, past=self))
@@ -226,8 +222,7 @@ class _Past:
 
 
 class Replaying:
-    """A replay in progress. Pass the events of a history to ``take`` in order, and then call
-    ``result``.
+    """Pass the events of a history to ``take`` in order, and then call ``result``.
 
     Leave out retracted events and the retractions: see ``foldlog.projections.retractions``. The
     events get new ids, because the replay has other condensations. Memory: the events, and the
@@ -266,7 +261,6 @@ class Replaying:
         self._sent: tuple[Event, ...] = ()
 
     def take(self, event: Event) -> None:
-        """Replay the next event of the history. Raises the errors of ``replay``."""
         if isinstance(event, CondensationAction):
             if self._condenser is None:
                 self._make(event)
@@ -283,9 +277,6 @@ class Replaying:
         self._view = self._past.then(self._view, event)
 
     def _take_turn(self, event_id: int) -> None:
-        """Condense as often as needed before the call of the model that returned the event with
-        this id.
-        """
         if self._condenser is None:
             self._send(self._view, event_id)
             return
@@ -309,12 +300,11 @@ class Replaying:
         )
 
     def _send(self, shown: View, event_id: int) -> None:
-        """Count the prompt to which the model replied with the event with this id."""
         self._needs.show(shown)
         if len(shown) < len(self._view):
             sent = {event.id for event in shown}
             self._lost.update(
-                self._standing_for(event.id for event in self._view if event.id not in sent)
+                self._ids_in_history(event.id for event in self._view if event.id not in sent)
             )
         self._masked.update(
             self._old_ids[event.id] for event in shown if event.id >= 0 and is_masked(event)
@@ -350,7 +340,6 @@ class Replaying:
             self._view = self._past.then(self._view, declined)
 
     def _make(self, action: CondensationAction) -> None:
-        """Repeat a condensation of the history with the ids of the replay."""
         self._recorded.append(recorded_cost(action))
         new_id = self._view.version
         self._new_ids[action.id], self._old_ids[new_id] = new_id, action.id
@@ -387,7 +376,7 @@ class Replaying:
         self._view = self._past.then(before, action)
         still_shown = {event.id for event in self._view}
         gone = [event for event in before if event.id not in still_shown]
-        together = set(self._standing_for(event.id for event in gone))
+        together = set(self._ids_in_history(event.id for event in gone))
         lost = together
         if action.summary is not None:
             omitted = _left_out(before, gone, action.summary)
@@ -402,10 +391,7 @@ class Replaying:
         if is_made(action):
             self._made.append(event_id)
 
-    def _standing_for(self, ids: Iterable[int]) -> list[int]:
-        """Return the ids in the history for the events and summaries with the ids ``ids`` in the
-        replay.
-        """
+    def _ids_in_history(self, ids: Iterable[int]) -> list[int]:
         each = (
             self._summarized[event_id] if event_id < 0 else [self._old_ids[event_id]]
             for event_id in ids
@@ -433,10 +419,7 @@ class Replaying:
 
 
 def _left_out(view: View, forgotten: Iterable[Event], text: str) -> set[int]:
-    """Return the ids of the events that have a line in the whole digest but no line in ``text``.
-    Return no ids if ``text`` is not a digest. Lines with names do not count. Cost: the function
-    calls ``digest_of``.
-    """
+    # Lines with names do not count.
     if not text.startswith(TITLE):
         return set()
     whole = text_of(dataclasses.replace(digest_of(view, forgotten), names={}), _WHOLE)

@@ -52,18 +52,11 @@ from foldlog.projections import (
 )
 
 GIST = 160
-"""The maximum number of characters of a line."""
 _MANY = 2_000
-"""If a run has more steps than this, frequent steps are not aligned, because that would take too
-long.
-"""
+"""If a run has more steps, frequent steps are not aligned, because that would take too long."""
 
 
 class _Step(NamedTuple):
-    """A step: a hash of its content, its event, and the version at which the user asked or the
-    model was called.
-    """
-
     key: bytes
     line: LineDocument
     version: int
@@ -71,10 +64,6 @@ class _Step(NamedTuple):
 
 
 class _Run(NamedTuple):
-    """The figures of a run, its first system prompt and its steps. ``steps_and_messages`` also
-    contains the messages of the agent.
-    """
-
     document: RunDocument
     system_prompt: SystemMessage | None
     steps: list[_Step]
@@ -82,12 +71,9 @@ class _Run(NamedTuple):
 
 
 def compared_runs(store: Store, name: str, other_name: str, prices: Prices) -> RunsDocument:
-    """Return two conversations side by side: their figures, their steps in a common order, and what
-    their agents were shown at the first difference. Without a difference, the agents are compared
-    at the end. Raises ``ConversationNotFound``, ``ConversationErased``, ``CorruptEvent`` or
-    ``KeyUnavailable``. Cost: the function reads the events of both conversations, and two Views. In
-    the worst case, the time grows with the number of steps of a run, times the number of equal
-    steps in the other run.
+    """Cost: the function reads the events of both conversations, and two Views. In the worst case,
+    the time grows with the number of steps of a run, times the number of equal steps in the other
+    run.
     """
     run = _run(store, name, prices)
     other_run = _run(store, other_name, prices)
@@ -175,9 +161,6 @@ def _run(store: Store, name: str, prices: Prices) -> _Run:
 
 
 def _answers(event: Event) -> bool:
-    """Return whether the agent answers the user in this event: by a message, or by the call that
-    ends a run of OpenHands.
-    """
     if isinstance(event, Action):
         return event.tool == "finish" and bool(
             dict_or_empty(parsed(event.arguments)).get("message")
@@ -206,16 +189,13 @@ def _event(store: Store, name: str, line: LineDocument) -> Event:
 def _system_difference(
     prompt: SystemMessage | None, other: SystemMessage | None
 ) -> DifferingDocument | None:
-    """Return how two system prompts differ, or None if their texts are equal."""
     if words_of(prompt.content if prompt else "") == words_of(other.content if other else ""):
         return None
     return _difference(prompt, other)
 
 
 def _difference(event: Event | None, other: Event | None) -> DifferingDocument:
-    """Return how the shown texts of two events differ. If the shown texts are equal, return how the
-    whole contents of the events differ.
-    """
+    # If the shown texts are equal, the whole contents of the events are compared.
     line = None if event is None else _line(event)
     other_line = None if other is None else _line(other)
     if event is None or other is None:
@@ -236,7 +216,6 @@ def _difference(event: Event | None, other: Event | None) -> DifferingDocument:
 
 
 def _shown_text(event: Event) -> str:
-    """Return the content of an event as a single line. The thought of a call is left out."""
     match event:
         case SystemMessage(content=content):
             return printable(" ".join(words_of(content).split()), one_line=True)
@@ -247,9 +226,7 @@ def _shown_text(event: Event) -> str:
 
 
 def _key(event: Event) -> bytes:
-    """Return a hash of the content of an event. Arguments as a text and as a map have equal
-    hashes.
-    """
+    # Arguments as a text and as a map have equal hashes.
     return blake2b(_text(event).encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
@@ -271,9 +248,7 @@ def _view(store: Store, name: str, version: int | None) -> View:
 
 
 def _knowledge(view: View, other: View) -> KnewDocument:
-    """Return what a View shows. ``alone`` are the events that the other View does not show. Events
-    are compared by their contents, because an event may have another id in the other run.
-    """
+    # An event may have another id in the other run, so events are compared by their contents.
     sent = [view[position] for position in view.fit_positions]
     other_sent = [other[position] for position in other.fit_positions]
     keys = {_key(event) for event in other_sent}
@@ -290,9 +265,7 @@ def _knowledge(view: View, other: View) -> KnewDocument:
 def _with_differing_parts(
     store: Store, names: tuple[str, str], knew: tuple[KnewDocument, KnewDocument]
 ) -> tuple[KnewDocument, KnewDocument]:
-    """Return what the agents of two runs were shown. For two lines with equal beginnings, show the
-    parts of their texts that differ.
-    """
+    # Two lines with equal beginnings become the parts of their texts that differ.
     first, second = knew
     lines = [*first.alone]
     other_lines = [*second.alone]
@@ -319,9 +292,7 @@ def _line(event: Event) -> LineDocument:
 
 
 def _align(steps: Sequence[_Step], others: Sequence[_Step]) -> Iterator[StepDocument]:
-    """Yield the steps of both runs in a common order. A step of both runs comes once. Requests with
-    the same number and different texts are side by side.
-    """
+    # Requests with the same number and different texts are side by side.
     matcher = SequenceMatcher(
         None, _places(steps, others), _places(others, steps), autojunk=len(others) > _MANY
     )
@@ -349,9 +320,8 @@ def _only_there(step: _Step) -> StepDocument:
 
 
 def _places(steps: Sequence[_Step], others: Sequence[_Step]) -> list[bytes | int]:
-    """Return the keys by which steps are aligned. The key is the hash of the content. For a request
-    that the other run lacks, it is the number of the request.
-    """
+    # The key of a step is the hash of its content. For a request that the other run lacks, it is
+    # the number of the request.
     other_keys = {step.key for step in others}
     numbers = accumulate(step.line.kind == "user" for step in steps)
     return [

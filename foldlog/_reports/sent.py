@@ -16,9 +16,7 @@ if TYPE_CHECKING:
 
 
 def states_of(found: Sent) -> Sequence[str]:
-    """Return the states of the events of a View: sent, hidden, masked, shortened, unknown, pending
-    or unsent. An event is ``unsent`` if a condensation forgot another part of its call.
-    """
+    # An event is "unsent" if a condensation forgot another part of its call.
     view = found.view
     fit = {position for position in view.fit_positions if not is_unseen(view[position])}
     states = []
@@ -33,9 +31,6 @@ def states_of(found: Sent) -> Sequence[str]:
 
 
 def sent_of(found: Sent) -> tuple[int, int]:
-    """Return the numbers of events and of summaries that are sent to a model, including masked
-    events.
-    """
     states = zip(found.view, states_of(found), strict=True)
     sent = [event for event, state in states if state in {"sent", "masked", "shortened"}]
     summaries = sum(isinstance(event, CondensationSummary) for event in sent)

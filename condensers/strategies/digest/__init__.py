@@ -1,8 +1,8 @@
 """A summary without a model: a digest of the facts in the events. A digest is deterministic and has
 a maximum length.
 
-A digest is a fold over all forgotten events of the log, and never over an earlier digest. So a long
-digest can list facts that a short earlier digest left out. A digest is a text of headings and
+A digest is a fold over all forgotten events of the log, and never over an earlier digest. A long
+digest can thus list facts that a short earlier digest left out. A digest is a text of headings and
 lines. A line ends with the id of the event that it comes from, so the agent can read this event
 again.
 
@@ -36,7 +36,6 @@ from foldlog.eventstore import Event, Message, Retraction
 from foldlog.projections import PastLog, View, begins_reply, contains, intervals_kept, words_of
 
 _LENGTH_MIN = 500
-"""The smallest ``max_length`` that a user may set."""
 
 _LETTERS_A_TOKEN = 2
 """A digest has at most this number of characters for each estimated token that it replaces. Because
@@ -92,7 +91,7 @@ class DigestCondenser(SummarizingCondenser):
         self, view: View, agent_llm: AgentModel | None = None
     ) -> Requirement | None:
         """Return how urgent a condensation is now. A condensation is hard only if a request or a
-        known token limit requires it. So a step never fails because of a default limit.
+        known token limit requires it, so a step never fails because of a default limit.
         """
         required = super().condensation_requirement(view, agent_llm)
         if (
@@ -124,10 +123,8 @@ class DigestCondenser(SummarizingCondenser):
         return self.max_size, _TOKENS if known is None and self.max_size is None else known
 
     def _head(self, view: View) -> int:
-        """Return how many events at the beginning of the View stay. A message that a runtime wrote
-        before the user's first message does not count as the first message. If the first event is a
-        digest, the next digest replaces it.
-        """
+        # A message that a runtime wrote before the user's first message does not count as the first
+        # message. If the first event is a digest, the next digest replaces it.
         head = super()._head(view)
         if any(map(stands_for_forgotten, view.events[:head])):
             return after_system_prompt(view)
@@ -136,26 +133,21 @@ class DigestCondenser(SummarizingCondenser):
         return head
 
     def _tails(self, view: View, due: Set[Reason]) -> list[int]:
-        """Return two thirds of the usual tails, because a digest is longer than a summary of a few
-        lines.
-        """
+        # A digest is longer than a summary of a few lines, so it gets a third of the tail.
         return [tail - max(0, tail) // 3 for tail in super()._tails(view, due)]
 
 
 def default_condenser(
     *, max_size: int | None = None, keep_first: int = 1, max_tokens: int | None = None
 ) -> DigestCondenser:
-    """Return the condenser for users who choose no condenser. It is the digest, which works
-    offline, costs nothing and is deterministic. The default condenser condenses by size, by tokens
-    and on request. See ``docs/internals/decisions/0050-defaults-of-condensers.md``.
+    """Return the digest, the condenser for users who choose no condenser. A digest works offline,
+    costs nothing and is deterministic. The default condenser condenses by size, by tokens and on
+    request. See ``docs/internals/decisions/0050-defaults-of-condensers.md``.
     """
     return DigestCondenser(max_size=max_size, keep_first=keep_first, max_tokens=max_tokens)
 
 
 def _is_context(event: Event) -> bool:
-    """Return whether an event is a message in which neither the user nor the agent wrote
-    anything.
-    """
     if not isinstance(event, Message) or event.source == "agent":
         return False
     return event.source == "environment" or not of_user(words_of(event.content)).asked
@@ -163,8 +155,8 @@ def _is_context(event: Event) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Folded:
-    """A digest of all events with ids below ``stop``, except the events that the View still showed
-    (``shown``). ``newest`` is the last event in the digest.
+    """A digest of all events with ids below ``stop``, except the events in ``shown``, which the
+    View still showed.
     """
 
     digest: Digest
@@ -172,10 +164,7 @@ class _Folded:
     shown: Set[int] = frozenset()
     newest: Event | None = None
 
-    def goes_on(self, past: PastLog, stop: int, shown: Set[int]) -> bool:
-        """Return whether the digest can be continued up to ``stop`` and still has the events of a
-        fold from the start.
-        """
+    def can_be_continued(self, past: PastLog, stop: int, shown: Set[int]) -> bool:
         if (
             self.stop > stop
             or self.newest is None
@@ -188,12 +177,12 @@ class _Folded:
 
 
 def digest_of(view: View, forgotten: Iterable[Event]) -> Digest:
-    """Return the digest of all events in the log up to the last event in ``forgotten``. The digest
-    leaves out the events that ``view`` still shows without ``forgotten``.
+    """Return the digest of all events of the log up to the last event in ``forgotten``, except the
+    events that ``view`` still shows.
 
-    If the memory of the View's past has the last condensation's digest, the fold continues this
-    digest. A continued fold reads only the events since the last condensation. Any other fold reads
-    all events of the log. Raises the errors of ``PastLog.events``.
+    If the memory of the View's past has the last digest, the function reads only the events since
+    the last condensation. Without this digest, it reads all events. Raises the errors of
+    ``PastLog.events``.
     """
     going = {event.id for event in forgotten}
     past = view.state.past
@@ -203,7 +192,7 @@ def digest_of(view: View, forgotten: Iterable[Event]) -> Digest:
     stop = max(going) + 1
     shown = frozenset(event.id for event in view if 0 <= event.id < stop and event.id not in going)
     last = past.memory.get(_MEMORY)
-    if not isinstance(last, _Folded) or not last.goes_on(past, stop, shown):
+    if not isinstance(last, _Folded) or not last.can_be_continued(past, stop, shown):
         last = _Folded(Digest())
     events = past.events(last.stop, version)
     if last.stop and any(isinstance(event, Retraction) for event in events):

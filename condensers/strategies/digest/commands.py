@@ -1,5 +1,5 @@
-"""This module parses shell commands. It finds the files that a command changes, whether the command
-only reads, and whether it repeats another command.
+"""This module parses shell commands. The module finds the files that a command changes, whether the
+command only reads, and whether it repeats another command.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _SIGNS = {private: sign for sign, private in _QUOTED_SIGNS.items()}
 """
 _ASSIGNED = re.compile(r"\w+=")
 _PATH = re.compile(r"[~\w./\\:@+ *-]*[\w/*]")
-"""A word of a command that can be a path or a pattern of paths. Variables and pieces of programs do
-not match.
-"""
+"""Variables and pieces of programs do not match this pattern of a path."""
 _READ_MAX = 20_000
-"""How many characters of a command are parsed. Here-documents are not counted."""
+"""How many characters of a command are parsed. Here-documents do not count as characters of a
+command.
+"""
 
 _QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"", re.DOTALL)
 _HARMLESS = re.compile(r"2>\s*/dev/null|2>&1")
@@ -44,16 +44,13 @@ _CHECKS = re.compile(
     r"|(?P<build>build|build[:-]\w+|compile)"
     r"|(?P<check>check|check[:-]\w+|make|gradlew|verify)"
 )
-"""The words that name a kind of check. The word ``check`` can mean any kind of check."""
+"""The word ``check`` can mean any kind of check."""
 _CHECK_WORDS = 6
 """How many words of a command are compared with ``_CHECKS``."""
 _NO_CHECK = re.compile(r"cd|echo|git|cat|ls|rm|mkdir|grep|rg|find|cp|mv|sed|which|touch|chmod")
 _SILENT = frozenset({"", "cd", "mkdir", "cat", "echo", "printf"})
-"""Programs such as ``cd``. A command that runs such a program may still count as a command that
-only changes files.
-"""
+"""The programs, such as ``cd``, that may be part of a command that only changes files."""
 _ALL = re.compile(r"-\w*a|--all")
-"""The option with which git commits all changed files."""
 _SEARCHES = frozenset({"rg", "grep", "egrep", "ag"})
 _EDIT = re.compile(r"\Aedit \d+:\d+")
 """The first line of a SWE-agent command that edits the open file. The lines after this first line
@@ -63,9 +60,7 @@ _ANY = re.compile(r"(?:\.\*|\*|\.\.\.|[$^/\"'])+\Z|\A[\"'^]+")
 
 
 class FileChange(NamedTuple):
-    """A file that a call changed, the kind of the change, and a significant line of the new text.
-    If an editor made the change, ``new`` is the text that replaced the text ``old``.
-    """
+    """If an editor made the change, ``new`` is the text that replaced the text ``old``."""
 
     path: str
     deed: str
@@ -75,19 +70,15 @@ class FileChange(NamedTuple):
 
 
 class _Simple(NamedTuple):
-    """A simple shell command: its words, and the files into which it writes its output."""
-
     words: list[str]
     targets: list[str]
 
 
 def bare(command: str) -> str:
-    """Return a command without the shell call around it, such as ``bash -lc``."""
     return _SHELL.sub("", command.strip())
 
 
 def only_reads(command: str) -> bool:
-    """Return whether a command only reads files or searches them, so that it can be run again."""
     unquoted = _HARMLESS.sub("", _QUOTED.sub("", command))
     return not _WRITES.search(unquoted) and all(
         _READS.match(part.strip()) for part in _NEXT_COMMAND.split(unquoted)
@@ -95,9 +86,6 @@ def only_reads(command: str) -> bool:
 
 
 def kinds_of_check(command: str) -> set[str]:
-    """Return the kinds of checks that a command runs: ``test``, ``lint``, ``build``, or ``check``
-    if the kind is not clear.
-    """
     kinds = {kind for simple in _parsed(bare(command)) for kind in _kinds(simple)}
     return kinds - {"check"} or kinds
 
@@ -109,9 +97,6 @@ def searches(command: str) -> bool:
 
 
 def text_of_edit(command: str) -> str:
-    """Return the text that a command of SWE-agent puts into the open file. For any other command,
-    return an empty text.
-    """
     return command.partition("\n")[2] if _EDIT.match(command) else ""
 
 
@@ -133,9 +118,6 @@ _ADDRESS = re.compile(r"https?://[^\s\"']+")
 
 
 def post_by(command: str) -> str:
-    """Return the part of a command that sends something to other people, such as a push or a
-    comment. Return an empty text if the command sends nothing.
-    """
     text = " ".join(_DOCUMENT.sub(" ", bare(command)).replace("\\\n", " ").split())
     match = _POSTS.search(text)
     if match is None:
@@ -170,7 +152,6 @@ def covers(wide: str, narrow: str) -> bool:
 
 
 def _selections(command: str) -> Iterator[list[str]]:
-    """Yield the program and the selecting words of every simple command that checks something."""
     for simple in _parsed(bare(command)):
         words = [
             _ANY.sub("", word)
@@ -182,9 +163,6 @@ def _selections(command: str) -> Iterator[list[str]]:
 
 
 def changes_by(command: str) -> Iterator[FileChange]:
-    """Yield the files that a command changes according to its words, such as redirections, ``sed
-    -i`` and ``mv``.
-    """
     text = bare(command)
     documents = [found[3] for found in _DOCUMENT.finditer(text)]
     directory = ""
@@ -205,7 +183,6 @@ def changes_by(command: str) -> Iterator[FileChange]:
 
 
 def only_changes(command: str) -> bool:
-    """Return whether a command only changes files that its words name."""
     return all(
         any(_changed(simple.words)) or "".join(simple.words[:1]) in _SILENT
         for simple in _parsed(bare(command))
@@ -213,7 +190,7 @@ def only_changes(command: str) -> bool:
 
 
 def staged_by(command: str) -> list[str]:
-    """Return the paths that a command stages for a commit. The path ``.`` stands for all files."""
+    # The path ``.`` stands for all files.
     staged = list[str]()
     for simple in _parsed(bare(command)):
         program, options = simple.words[:2], simple.words[2:]
@@ -225,9 +202,7 @@ def staged_by(command: str) -> list[str]:
 
 
 def is_within(path: str, deleted: str) -> bool:
-    """Return whether a command that deletes ``deleted`` also deletes ``path``. ``deleted`` may be a
-    path, a pattern of paths, or a directory.
-    """
+    # ``deleted`` may be a path, a pattern of paths, or a directory.
     known = PurePosixPath(path)
     pattern = PurePosixPath(deleted)
     return pattern in known.parents or (
@@ -262,9 +237,6 @@ def _changed(words: list[str]) -> Iterator[FileChange]:
 
 
 def _parsed(text: str) -> list[_Simple]:
-    """Return the simple commands in the text of a shell command. Parts that cannot be parsed are
-    left out.
-    """
     if _EDIT.match(text):
         text = ""
     without_documents = _DOCUMENT.sub(
@@ -310,5 +282,4 @@ def _parsed(text: str) -> list[_Simple]:
 
 
 def first_line(text: str) -> str:
-    """Return the first line of a text that has more than two letters or digits."""
     return next((line.strip() for line in text.splitlines() if sum(map(str.isalnum, line)) > 2), "")

@@ -44,7 +44,7 @@ from foldlog.projections import words_of
 
 
 class Section(StrEnum):
-    """A section of a digest, with its heading. The digest has its sections in this order."""
+    """A digest has its sections in this order."""
 
     ORDERS = "Standing orders"
     ASKED = "Asked by the user"
@@ -63,20 +63,15 @@ class Section(StrEnum):
 
 
 class Deed(NamedTuple):
-    """What a call does. ``text`` is the line about the call in ``section``. ``changes`` are the
-    files that the call changes, and ``command`` is the shell command of the call.
-    """
-
     section: Section
     text: str
     changes: tuple[FileChange, ...] = ()
     command: str = ""
     is_view: bool = False
-    """Whether the call shows a file."""
 
 
 class CallOutcome(NamedTuple):
-    """How a call ended. ``error`` is the line that names the error, and is empty without an error.
+    """``error`` is the line that names the error, and is empty without an error.
 
     ``last`` is the last significant line of the output. ``listing`` has all lines of an output with
     few and short lines. ``link`` is a link to an issue, a comment or a similar page. ``commit`` is
@@ -95,7 +90,6 @@ class CallOutcome(NamedTuple):
     changes: tuple[FileChange, ...] = ()
     is_proven: bool = True
     is_applied: bool = False
-    """Whether the call is an edit and its result says that the edit was applied."""
 
 
 _PATHS = ("path", "file_path", "filename", "file", "target_file", "notebook_path")
@@ -123,8 +117,8 @@ _WORDS = ("thought", "message", "final_thought")
 _ASIDES = frozenset({"security_risk", "summary", "timeout", "is_input", "thought"})
 _EXIT_UNKNOWN = -1
 _ERRORS = ("ERROR:", "Error:")
-"""The beginnings of the results of failed tools. These beginnings count only if a result has no
-exit code.
+"""The beginnings of the results of failed tools. The beginning of a result counts only if the
+result has no exit code.
 """
 
 _DOCUMENT = re.compile(r"<<|\Aedit \d+:\d+")
@@ -138,8 +132,6 @@ _DEEDS = {"Add": "created", "Update": "edited", "Delete": "deleted"}
 _MADE = r"https?://[^\s\"]+/(?:issues|pulls?|merge_requests|commit|releases?|gists?)/[^\s\"]+"
 _LINK = re.compile(rf"^\s*(?:\^L)?({_MADE})\s*$", re.MULTILINE)
 _LINK_IN_JSON = re.compile(rf"\"html_url\": ?\"({_MADE})\"")
-"""A link in the output of a command to an issue, a release or a similar page that the agent made.
-"""
 _COMMIT = re.compile(r"^\[([^\s\]]+) (?:\(root-commit\) )?([0-9a-f]{6,})\] (.+)$", re.MULTILINE)
 _UPDATED = re.compile(
     r"\[File: (\S+) \(\d+ lines total\)\](?=[^\0]*^File updated\.)|again if necessary\.\s+\[File:"
@@ -149,14 +141,12 @@ _UPDATED = re.compile(
 _REFUSED_SILENTLY = re.compile(
     r"User rejected the action\.?|The action was rejected, and no reason was given\."
 )
-"""The result of a call that the user refused without giving a reason."""
 _COMMENT = re.compile(r"\s*(?://|#(?!#)|/?\*|<!--)")
-"""The beginning of a comment in code. A comment describes a change less well than code."""
+"""A comment describes a change less well than code, so comments are skipped."""
 _RUNNING = re.compile(
     r"(?:running in background with ID:|backgrounded by user with ID:|running with session ID) \w"
     r"|<status>running</status>"
 )
-"""The text in a result that says that the process still runs."""
 _HEADER_MAX = 200
 """How many first characters of a result are searched. In these characters, a runtime says whether
 and how a process ended.
@@ -172,9 +162,7 @@ _LINE_MAX = 90
 
 
 def deed_of(tool: str, arguments: Mapping[str, Any]) -> Deed | None:
-    """Return what a call does. Returns None for a call that only contains a message or a list of
-    tasks.
-    """
+    # The digest lists messages and tasks in sections of their own.
     if (
         arguments.keys() <= {*_WORDS, *_ASIDES}
         or task_list(arguments) is not None
@@ -221,16 +209,13 @@ def _edit(path: str, verbs: set[str], texts: list[str], arguments: Mapping[str, 
         deed = "deleted"
     else:
         deed = "edited"
-    return FileChange(path, deed, _line_of(old, new, path), old, new)
+    return FileChange(path, deed, _describe_edit(old, new, path), old, new)
 
 
-def _line_of(old: str, new: str, path: str) -> str:
-    """Return the first line that an edit removed, and the lines that the edit put in its place. For
-    a new file, return the first line of the file.
-    """
+def _describe_edit(old: str, new: str, path: str) -> str:
     added = _without(new, old)
-    line = _telling(added, path)
-    removed = clipped(_telling(_without(old, new), path), _LINE_MAX // 2)
+    line = _first_significant_line(added, path)
+    removed = clipped(_first_significant_line(_without(old, new), path), _LINE_MAX // 2)
     if not line:
         return removed and f"removed {removed}"
     if not old.strip():
@@ -239,10 +224,7 @@ def _line_of(old: str, new: str, path: str) -> str:
     return f"{removed} -> {became}" if removed else became
 
 
-def _telling(text: str, path: str) -> str:
-    """Return the first significant line of a text. A comment counts only if the text has nothing
-    but comments.
-    """
+def _first_significant_line(text: str, path: str) -> str:
     code = "\n".join(
         line for line in text.splitlines() if path.endswith(".md") or not _COMMENT.match(line)
     )
@@ -262,7 +244,7 @@ def _patched(text: str) -> Iterator[FileChange]:
         part = text[heading.end() : after.start() if after else len(text)]
         old, new = ("\n".join(lines.findall(part)) for lines in (_REMOVED, _ADDED))
         moved = _MOVED.search(part)
-        line = _line_of(old, new, heading[2])
+        line = _describe_edit(old, new, heading[2])
         if moved:
             yield FileChange(heading[2], f"moved to {moved[1]}")
             yield FileChange(moved[1], f"moved from {heading[2]}", line)
@@ -276,9 +258,7 @@ def outcome_of(
     is_in_all: Callable[[str], bool] = lambda line: False,
     is_edit: bool = False,
 ) -> CallOutcome:
-    """Return how a call ended, according to its result. A line for which ``is_in_all`` is true is
-    part of most results and is not read as an error. The result of an applied edit has no error.
-    """
+    # A line for which ``is_in_all`` is true is part of most results and is not read as an error.
     text, code = unwrapped(words_of(observation.content))
     if _RUNNING.search(text[:_HEADER_MAX]):
         return CallOutcome(is_proven=False)
@@ -325,9 +305,6 @@ def outcome_of(
 
 
 def listing_of(text: str) -> str:
-    """Return an output of a few short lines as a single line. For a longer output, return an empty
-    text.
-    """
     lines = lines_that_count(text)
     is_short = 0 < len(lines) <= _LISTED_LINES and max(map(len, lines)) <= _LINE_MAX
     return " | ".join(lines) if is_short else ""
@@ -344,9 +321,8 @@ def _changes_in(text: str, command: str) -> Iterator[FileChange]:
 
 
 def said_in_refusal(observation: Observation) -> str | None:
-    """Return the words with which the user refused a call. The words are empty if the user gave no
-    reason. Returns None if the user did not refuse the call.
-    """
+    # The words are empty if the user gave no reason. Return None if the user did not refuse the
+    # call.
     text = words_of(observation.content)
     if observation.extras.get("rejection_source") == "user":
         return "" if _REFUSED_SILENTLY.fullmatch(text.strip()) else text
@@ -367,9 +343,6 @@ def words_in_call(arguments: Mapping[str, Any]) -> Iterator[str]:
 
 
 def task_list(arguments: Mapping[str, Any]) -> dict[str, str] | None:
-    """Return the status of each task in a call, by the title of the task. Returns None if the call
-    has no list of tasks.
-    """
     tasks = next(
         (arguments[key] for key in _TASK_LISTS if isinstance(arguments.get(key), list)), None
     )
@@ -385,17 +358,11 @@ def task_list(arguments: Mapping[str, Any]) -> dict[str, str] | None:
 
 
 def task_made(text: str) -> str:
-    """Return the task that a call made, according to its result. Return an empty text if the call
-    made no task.
-    """
     found = _TASK_MADE.match(text)
     return one_line(f"{found[1]}: {found[2]}") if found else ""
 
 
 def _first_text(arguments: Mapping[str, Any], keys: Iterable[str]) -> str:
-    """Return the first argument of ``keys`` that is a text or a list of words. Return an empty text
-    without such an argument.
-    """
     for key in keys:
         value = arguments.get(key)
         if isinstance(value, list) and all(isinstance(word, str) for word in value):
@@ -406,7 +373,6 @@ def _first_text(arguments: Mapping[str, Any], keys: Iterable[str]) -> str:
 
 
 def _command(text: str) -> str:
-    """Return a command as a single line, without the lines of a here-document."""
     lines = bare(text).splitlines()
     heredoc = next(
         (place for place, line in enumerate(lines) if _DOCUMENT.search(line)), len(lines)

@@ -88,7 +88,6 @@ _PUSHED = " -> "
 _THEN_CHANGED = "before the newest change"
 _QUEUED = " (written while the agent worked)"
 _PLANS = "/plans/"
-"""A part of the path of a file in which an agent writes a plan."""
 _ANSWER_MAX = 30
 """A user's message of at most this number of characters is shown with the question that it answers.
 An agent's message of at most this number of characters does not count as a report.
@@ -110,9 +109,9 @@ _NAMES_MAX = 2_000
 
 
 class DigestLine(NamedTuple):
-    """A line of a digest, and the event that it comes from. ``is_of_work`` is true if the line
-    describes the state of the work, because later changes of files may make such a line untrue.
-    ``brief`` replaces a text that is too long, unless ``brief`` is empty.
+    """``is_of_work`` is true if the line describes the state of the work, because later changes of
+    files may make such a line untrue. ``brief`` replaces a text that is too long, unless ``brief``
+    is empty.
     """
 
     text: str
@@ -122,11 +121,7 @@ class DigestLine(NamedTuple):
 
 
 class ChangedFile(NamedTuple):
-    """The changes of a file. ``deeds`` counts the changes by kind, with the newest kind last.
-    ``line`` is a line that the last change made. An unknown line is empty. ``event_id`` is the call
-    that made the last change. ``is_applied`` is true if the result of this call says that the
-    change was applied. ``committed_by`` is the event that committed the last change.
-    """
+    """``deeds`` counts the changes by kind, with the newest kind last."""
 
     deeds: Mapping[str, int]
     line: str
@@ -148,8 +143,8 @@ class NamePlace(NamedTuple):
 
 
 class OpenError(NamedTuple):
-    """An error that no later success has closed. ``subject`` is the command or the file that
-    failed. ``calls`` is the number of calls before the error.
+    """``subject`` is the command or the file that failed. ``calls`` is the number of calls before
+    the error.
     """
 
     text: str
@@ -159,8 +154,6 @@ class OpenError(NamedTuple):
 
 
 class _Pending(NamedTuple):
-    """A call without a result, and the text that the agent wrote before the call."""
-
     deed: Deed
     event_id: int
     said: DigestLine | None = None
@@ -168,8 +161,7 @@ class _Pending(NamedTuple):
 
 @dataclass(slots=True)
 class Digest:
-    """The facts in ``count`` forgotten events. ``lines`` has the lines of each section by subject,
-    with the oldest line first.
+    """``lines`` has the lines of each section by subject, with the oldest line first.
 
     A call is noted when its result comes, because the result shows what the call did. ``late`` has
     the commands whose output was not in their result, by the first line of the command. A terminal
@@ -184,9 +176,7 @@ class Digest:
     )
     files: dict[str, ChangedFile] = field(default_factory=dict)
     staged: tuple[str, ...] = ()
-    """The paths that the next commit will contain."""
     checks: dict[str, DigestLine] = field(default_factory=dict)
-    """The newest command of each kind of check, such as a test."""
     errors: dict[str, OpenError] = field(default_factory=dict)
     names: dict[str, NamePlace] = field(default_factory=dict)
     results: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -199,17 +189,13 @@ class Digest:
     the user's request.
     """
     ran_program: bool = False
-    """Whether a program ran that may have written files without naming them."""
     tasks: dict[str, str] = field(default_factory=dict)
     edits: dict[int, int] = field(default_factory=dict)
     """The id of an edit's call, by a hash of the file, the old text and the new text."""
     late: dict[str, _Pending | None] = field(default_factory=dict)
     reported: bool = False
-    """Whether the agent reported its work to the user. Messages of the agent before later changes
-    may correct the report.
-    """
+    """Messages of the agent before later changes of files may correct its report."""
     said: DigestLine | None = None
-    """The last text that the agent wrote. The next call or message turns this text into a line."""
     _pending: dict[object, _Pending] = field(default_factory=dict)
 
     @classmethod
@@ -217,10 +203,7 @@ class Digest:
         return cls().plus(events)
 
     def plus(self, events: Iterable[Event]) -> Digest:
-        """Return a copy of this digest that also contains ``events``, which must be in the order of
-        their ids. Cost: the method makes a pass over ``events``, and copies the lines of the
-        digest.
-        """
+        """Cost: the method copies the lines of the digest, and makes a pass over ``events``."""
         digest = replace(
             self,
             lines={section: lines.copy() for section, lines in self.lines.items()},
@@ -243,7 +226,7 @@ class Digest:
             self._take_condensation(event)
             return
         if isinstance(event, Annotation) and event.name == "queue-operation":
-            self._take_queued(event)
+            self._take_queued_request(event)
         if not event.shown:
             return
         self.count += 1
@@ -258,7 +241,7 @@ class Digest:
             case Message():
                 self._say(words_of(event.content), event.id)
             case Annotation(origin=None):
-                self._note(
+                self._add_line(
                     Section.SHOWN, f"{event.name}: {readable(event.data)}", event.id, _SHOWN_MAX
                 )
             case Action(source="user" | "environment", thought=""):
@@ -267,14 +250,12 @@ class Digest:
                 self._take_call(event)
             case Observation():
                 self._take_result(event)
-        self._name(event)
+        self._remember_names(event)
 
     # --- messages ---
 
     def _take_condensation(self, event: CondensationAction) -> None:
-        """Quote the summary of another condenser. A new summary replaces the quoted summaries from
-        which it was made.
-        """
+        # The quoted summaries of another condenser go when a summary that was made from them comes.
         if event.summary is None or event.summary.startswith(TITLE):
             return
         quoted = self.lines[Section.EARLIER]
@@ -294,12 +275,11 @@ class Digest:
     def _quote(self, event_id: int, text: str, about: str = "") -> None:
         if not text.startswith(TITLE):
             line = about + " / ".join(filter(str.strip, text.splitlines()))
-            self._note(Section.EARLIER, line, event_id, _SUMMARY_MAX)
+            self._add_line(Section.EARLIER, line, event_id, _SUMMARY_MAX)
 
-    def _take_queued(self, event: Annotation) -> None:
-        """Note a request that the user wrote while the agent worked. Claude Code puts such a
-        request into a result, or sends it later.
-        """
+    def _take_queued_request(self, event: Annotation) -> None:
+        # Claude Code puts a request from the time of the agent's work into a result, or sends it
+        # later.
         if isinstance(event.data, dict):
             text = event.data.get("content")
         else:
@@ -310,19 +290,17 @@ class Digest:
 
     def _take_request(self, event: Message) -> None:
         text = words_of(event.content)
-        self._plan(text, event.id)
+        self._note_plan_mode(text, event.id)
         words = of_user(text)
         if self.opening and words.asked.startswith(self.opening):
             self._forget_example()
-        self._ask(words.asked, event.id)
-        self._finish(denial_in(words.asked), event.id)
+        self._note_request(words.asked, event.id)
+        self._note_report(denial_in(words.asked), event.id)
         for shown in words.shown:
-            self._note(Section.SHOWN, shown, event.id, _SHOWN_MAX)
+            self._add_line(Section.SHOWN, shown, event.id, _SHOWN_MAX)
 
     def _take_answer(self, event: Message) -> None:
-        """Note a message of the environment. If the agent's last text ended with a command, the
-        message is the result of this command.
-        """
+        # If the agent's last text ended with a command, the message is the result of this command.
         text, command = command_in(self.said.text) if self.said else ("", "")
         if self.said and command:
             self.said = self.said._replace(text=text)
@@ -334,12 +312,10 @@ class Digest:
         if not self.calls and not self.opening and len(words.asked) >= _OPENING:
             self.opening = words.asked[:_OPENING]
         for shown in (gist_of_output(words.asked), *words.shown):
-            self._note(Section.SHOWN, shown, event.id, _SHOWN_MAX)
+            self._add_line(Section.SHOWN, shown, event.id, _SHOWN_MAX)
 
     def _forget_example(self) -> None:
-        """Drop the lines about the example task that the runtime showed before the user's task. The
-        names of files in the example stay.
-        """
+        # The names of files in the example stay.
         self.files = {
             path: file._replace(deeds={OF_EXAMPLE: 1}, line="", is_applied=False)
             for path, file in self.files.items()
@@ -350,18 +326,14 @@ class Digest:
         self.said = None
         self.opening = ""
 
-    def _plan(self, text: str, event_id: int) -> None:
-        """Note the beginning or the end of plan mode if the text mentions it."""
+    def _note_plan_mode(self, text: str, event_id: int) -> None:
         match is_plan_mode(text):
             case True:
-                self._note(Section.ORDERS, PLAN_MODE, event_id)
+                self._add_line(Section.ORDERS, PLAN_MODE, event_id)
             case False:
                 self.lines[Section.ORDERS].pop(PLAN_MODE, None)
 
-    def _ask(self, text: str, event_id: int, before: str = "") -> None:
-        """Note a user's request as a line that begins with ``before``, and note the orders in the
-        request.
-        """
+    def _note_request(self, text: str, event_id: int, before: str = "") -> None:
         asked = one_line(without_pasted(text), len(text) + 100)
         if len(asked) <= _ANSWER_MAX and self.said and (question := question_in(self.said.text)):
             asked = f"{asked} (the agent had asked: {one_line(question)} [{self.said.event_id}])"
@@ -373,33 +345,30 @@ class Digest:
         if asked:
             self._put(Section.ASKED, asked, DigestLine(before + asked + again, event_id))
         for order in orders_in(text):
-            self._note(Section.ORDERS, order, event_id)
+            self._add_line(Section.ORDERS, order, event_id)
 
     def _say(self, text: str, event_id: int) -> None:
         if text.strip():
-            self._keep_said(Section.SAID)
+            self._keep_last_text(Section.SAID)
             self.said = DigestLine(text, event_id)
 
-    def _keep_said(self, section: Section, before: str = "", length_max: int = _SAID_MAX) -> None:
-        """Turn the last text that the agent wrote into a line that begins with ``before``."""
+    def _keep_last_text(
+        self, section: Section, before: str = "", length_max: int = _SAID_MAX
+    ) -> None:
         if self.said and (words := one_line(before + self.said.text, length_max)):
             self._put(
                 section, words, DigestLine(words, self.said.event_id, section is Section.REPORTED)
             )
         self.said = None
 
-    def _finish(self, denial: str, event_id: int) -> None:
-        """Note the agent's last text before a user's message as a report. If the user's message
-        contradicts the report (``denial``), the line says so.
-        """
+    def _note_report(self, denial: str, event_id: int) -> None:
         if self.said and self.calls and len(self.said.text) > _ANSWER_MAX:
             answered = f" (the user answered in [{event_id}])" if denial else ""
-            self._keep_said(Section.REPORTED, f"{AGENT_SAID}{answered}: ")
+            self._keep_last_text(Section.REPORTED, f"{AGENT_SAID}{answered}: ")
             self.lines[Section.REPORTED].pop(_THEN_CHANGED, None)
             self.reported = True
 
-    def _note(self, section: Section, text: str, event_id: int, length_max: int = 300) -> None:
-        """Add a line to a section, or move a line that the section already has to the end."""
+    def _add_line(self, section: Section, text: str, event_id: int, length_max: int = 300) -> None:
         if line := one_line(text, length_max):
             self._put(section, line, DigestLine(line, event_id))
 
@@ -428,7 +397,7 @@ class Digest:
             if status not in _DONE:
                 self.lines[Section.BUILT].pop(one_line(f"task done: {name}"), None)
             elif self.tasks.get(name, "") not in _DONE:
-                self._note(Section.BUILT, f"task done: {name}", event_id)
+                self._add_line(Section.BUILT, f"task done: {name}", event_id)
         self.tasks = tasks
         self.lines[Section.TASKS] = {
             name: DigestLine(f"[{status}] {name}", event_id)
@@ -440,7 +409,7 @@ class Digest:
         if deed is None:
             return
         pending = _Pending(deed, event_id, self.said)
-        self._keep_said(Section.SAID)
+        self._keep_last_text(Section.SAID)
         self.calls += 1
         self.errors = {name: error for name, error in self.errors.items() if self._is_recent(error)}
         self._pending[event_id] = self._pending[call_id or event_id] = pending
@@ -453,24 +422,24 @@ class Digest:
         pending = self._pending.get(call)
         reason = said_in_refusal(event)
         if reason is not None:
-            self._refuse(
+            self._note_refusal(
                 _refusal_of(pending.deed) if pending else REFUSED + event.tool, reason, event.id
             )
             return
         text = words_of(event.content)
         if answers := answers_in(text):
-            self._ask(answers, event.id)
+            self._note_request(answers, event.id)
             return
         if pending and is_cancelled(text):
-            self._tell_cancelled(pending.deed, event.id)
+            self._note_cancelled(pending.deed, event.id)
             return
-        self._plan(text, event.id)
+        self._note_plan_mode(text, event.id)
         command = pending.deed.command if pending else ""
-        event = self._without_late(event, command)
+        event = self._without_earlier_output(event, command)
         text = words_of(event.content)
         program = _program_of(pending)
         outcome = outcome_of(
-            event, command, lambda line: self._is_in_all(program, line), _is_edit(pending)
+            event, command, lambda line: self._is_in_nearly_all(program, line), _is_edit(pending)
         )
         if not outcome.failed:
             self._count_lines(program, unwrapped(text)[0])
@@ -481,14 +450,14 @@ class Digest:
                 self._open(one_line(event.tool), "", outcome, event.id)
             return
         deed = pending.deed
-        self._tell(deed, outcome, event.id)
+        self._note_call(deed, outcome, event.id)
         self._change_files(pending, outcome)
         if outcome.error:
             if deed.section is not Section.READ:  # A failed read or search is not an open error.
                 self._open(deed.text, deed.command, outcome, event.id)
         elif outcome.is_proven:  # A search that finds nothing also counts as proven.
-            self._close(deed)
-            self._conclude(deed, outcome, event.id)
+            self._close_errors(deed)
+            self._note_finished_steps(deed, outcome, event.id)
             if deed.command and (status := git_status_in(text)):
                 line = DigestLine(
                     f"{STATUS}: {one_line(deed.text, 80)} → {one_line(status, _STATUS_MAX)}",
@@ -498,7 +467,7 @@ class Digest:
         else:
             late = pending._replace(deed=deed._replace(changes=()))
             self.late[first_line(deed.command)] = late
-            self._conclude(deed, outcome, event.id)
+            self._note_finished_steps(deed, outcome, event.id)
 
     def _count_lines(self, program: str, text: str) -> None:
         for line in ("", *sorted(edges_of(text))):
@@ -507,10 +476,9 @@ class Digest:
         for place in list(islice(self.results, max(0, len(self.results) - _NAMES_MAX))):
             del self.results[place]
 
-    def _is_in_all(self, program: str, line: str) -> bool:
-        """Return whether nearly all results, or nearly all results of ``program``, have this line.
-        Such a line comes from a wrapper, or is a permanent error of the shell or the tool.
-        """
+    def _is_in_nearly_all(self, program: str, line: str) -> bool:
+        # A line in nearly all results comes from a wrapper, or is a permanent error of the shell or
+        # the tool.
         return any(
             self.results.get((some, line), 0)
             >= max(_IN_ALL_LEAST, _IN_ALL * self.results[some, ""])
@@ -518,11 +486,9 @@ class Digest:
             if (some, "") in self.results
         )
 
-    def _without_late(self, event: Observation, command: str) -> Observation:
-        """Return the result without the output of earlier commands. A terminal shows this output
-        before it repeats ``command``. The output of an earlier command is noted as the result of
-        that command.
-        """
+    def _without_earlier_output(self, event: Observation, command: str) -> Observation:
+        # A terminal shows the output of an earlier command before it repeats ``command``. The
+        # output of an earlier command is noted as the result of that command.
         text = words_of(event.content).lstrip()
         repeated = first_line(command)
         before, _, after = text.partition(repeated) if repeated else (text, "", "")
@@ -537,25 +503,19 @@ class Digest:
             return msgspec.structs.replace(event, content=repeated + after)
         return event
 
-    def _refuse(self, refused: str, said: str, event_id: int) -> None:
-        """Note that the user refused a call. If the user gave a reason, the reason is noted as a
-        request. Otherwise the refusal is noted as an order until the call succeeds.
-        """
+    def _note_refusal(self, refused: str, said: str, event_id: int) -> None:
         if said:
-            self._ask(said, event_id, f"{refused}; the user said: ")
+            self._note_request(said, event_id, f"{refused}; the user said: ")
         else:
-            self._note(Section.ORDERS, refused, event_id)
+            self._add_line(Section.ORDERS, refused, event_id)
 
-    def _tell_cancelled(self, deed: Deed, event_id: int) -> None:
-        """Note a call that never ran, because another call of the same reply failed."""
+    def _note_cancelled(self, deed: Deed, event_id: int) -> None:
         if deed.section in (Section.RAN, Section.CALLED):
             line = DigestLine(f"{deed.text} → not run: a call beside it failed", event_id)
             self._put(deed.section, deed.text, line)
 
-    def _tell(self, deed: Deed, outcome: CallOutcome, event_id: int) -> None:
-        """Note a call and how it ended. A call that changes a file is noted with the file instead.
-        A failed read is not noted.
-        """
+    def _note_call(self, deed: Deed, outcome: CallOutcome, event_id: int) -> None:
+        # A call that changes a file is noted with the file instead.
         section = deed.section
         text = deed.text
         self.lines[section].pop(text, None)
@@ -570,7 +530,7 @@ class Digest:
         ):
             return
         if section in (Section.RAN, Section.CALLED) or outcome.exit_code:
-            ended = _ending(outcome)
+            ended = _describe_outcome(outcome)
         else:
             ended = f": {outcome.listing}" if outcome.listing and not deed.is_view else ""
         kinds = kinds_of_check(deed.command) if section is Section.RAN else set()
@@ -582,9 +542,8 @@ class Digest:
             self.checks[kind] = DigestLine(one_line(text, 80) + ended, event_id)
 
     def _change_files(self, call: _Pending, outcome: CallOutcome) -> None:
-        """Note the files that a call changed. An edit that failed changed nothing. A command that
-        failed may have changed files before its failure.
-        """
+        # An edit that failed changed nothing. A command that failed may have changed files before
+        # its failure.
         if outcome.error and call.deed.section is Section.CHANGED:
             return
         if self.reported and call.said and call.deed.section is Section.CHANGED:
@@ -602,25 +561,19 @@ class Digest:
                 deed = change.deed + how
                 others = {name: times for name, times in before.deeds.items() if name != deed}
                 deeds = {**others, deed: before.deeds.get(deed, 0) + 1}
-                line = self._line_of(change, call.event_id)
+                line = self._describe_change(change, call.event_id)
                 self.files[path] = ChangedFile(deeds, line, call.event_id, outcome.is_applied)
                 if _PLANS not in path:
                     # Such a change shows that plan mode has ended.
                     self.lines[Section.ORDERS].pop(PLAN_MODE, None)
 
     def _known_path(self, path: str) -> str:
-        """Return the longer path of the only known file that ends with ``path``. Otherwise return
-        ``path``.
-        """
         if path in self.files or isabs(path) or "/" not in path:
             return path
         matches = [whole for whole in self.files if whole.endswith(f"/{path}")]
         return matches[0] if len(matches) == 1 else path
 
-    def _line_of(self, change: FileChange, event_id: int) -> str:
-        """Return a line about a change: a line of the new text, or the id of the edit that the
-        change takes back.
-        """
+    def _describe_change(self, change: FileChange, event_id: int) -> str:
         if not change.old and not change.new:
             return change.line
         taken_back = self.edits.get(hash((change.path, change.new, change.old)))
@@ -634,12 +587,8 @@ class Digest:
         self.errors.pop(subject, None)
         self.errors[subject] = OpenError(f"{text} → {outcome.error}", event_id, subject, self.calls)
 
-    def _close(self, deed: Deed) -> None:
-        """Close the errors that a successful call repairs. The error may be about the call, about a
-        command that the call covers, about a file that the call changed, or about a command with a
-        file that the call wrote or deleted. An edit of the open file also closes the errors of
-        earlier edits of the open file.
-        """
+    def _close_errors(self, deed: Deed) -> None:
+        # An edit of the open file also closes the errors of earlier edits of this file.
         changed = {change.path for change in deed.changes}
         new = [
             basename(change.path)
@@ -660,17 +609,14 @@ class Digest:
 
         self.errors = {name: error for name, error in self.errors.items() if not is_cured(error)}
 
-    def _conclude(self, deed: Deed, outcome: CallOutcome, event_id: int) -> None:
-        """Note finished steps: a commit that git confirms, and a command that sent something to
-        other people. A request of ``curl`` counts as sent only if its output has a link, because
-        the server may have refused the request. A command without any output is noted as not
-        confirmed until the command is run again.
-        """
+    def _note_finished_steps(self, deed: Deed, outcome: CallOutcome, event_id: int) -> None:
+        # A server may have refused a request of ``curl``, so only a link in its output shows that
+        # it was sent.
         self.staged += tuple(staged_by(deed.command))
         if outcome.commit:
             self._commit_files(event_id)
             self.lines[Section.BUILT].pop(STATUS, None)
-            self._note(Section.BUILT, f"committed: {outcome.commit}", event_id)
+            self._add_line(Section.BUILT, f"committed: {outcome.commit}", event_id)
         post = post_by(deed.command)
         is_known = outcome.exit_code == 0 or _PUSHED in outcome.last
         is_sent = outcome.link or (
@@ -683,14 +629,13 @@ class Digest:
             self._put(
                 Section.BUILT,
                 f"sent: {event_id}",
-                DigestLine(f"sent: `{sent}`{_ending(outcome)}", event_id),
+                DigestLine(f"sent: `{sent}`{_describe_outcome(outcome)}", event_id),
             )
         elif post and not outcome.last:
-            line = f"not confirmed as sent: `{post}`{_ending(outcome)}"
+            line = f"not confirmed as sent: `{post}`{_describe_outcome(outcome)}"
             self._put(Section.BUILT, post, DigestLine(line, event_id))
 
     def _commit_files(self, event_id: int) -> None:
-        """Note the event of a commit for all staged files."""
         for path, file in self.files.items():
             if file.committed_by is None and any(_is_staged(path, word) for word in self.staged):
                 self.files[path] = file._replace(committed_by=event_id)
@@ -698,8 +643,7 @@ class Digest:
 
     # --- names ---
 
-    def _name(self, event: Event) -> None:
-        """Remember the names in the texts of the agent and the user, and in results."""
+    def _remember_names(self, event: Event) -> None:
         match event:
             case Action():
                 for text in (words_of(event.thought), *texts_in(arguments_of(event))):
@@ -710,20 +654,16 @@ class Digest:
             case Message():
                 self._remember(names_in(words_of(event.content)), event.id)
             case Observation():
-                self._name_result(event)
+                self._remember_names_in_result(event)
         for name in list(islice(self.names, max(0, len(self.names) - _NAMES_MAX))):
             del self.names[name]
 
-    def _name_result(self, event: Observation) -> None:
-        """Remember the names of files in a result, and other names that are already known. If the
-        result is code that the agent read, remember all names in the code, and the definitions that
-        the agent's last text mentions.
-        """
+    def _remember_names_in_result(self, event: Observation) -> None:
         pending = self._pending.get(event.cause) or self._pending.get(event.call_id)
         program = _program_of(pending)
         text = without_lines(
             without_trace(unwrapped(words_of(event.content))[0]),
-            lambda line: is_frame(line) or self._is_in_all(program, line),
+            lambda line: is_frame(line) or self._is_in_nearly_all(program, line),
         )
         is_read = pending is not None and pending.deed.section is Section.READ
         listing = ""
@@ -777,10 +717,7 @@ def _refusal_of(deed: Deed) -> str:
     return f"{REFUSED}{change}{one_line(deed.text, _SHOWN_MAX)}"
 
 
-def _ending(outcome: CallOutcome) -> str:
-    """Return the end of a line about a call: its exit code, if known, and a link or the last line
-    of its output.
-    """
+def _describe_outcome(outcome: CallOutcome) -> str:
     if not outcome.is_proven:
         return " → output not shown"
     code = "failed" if outcome.failed else ""

@@ -25,7 +25,7 @@ from foldlog.condensers.strategies.digest.fold import (
 from foldlog.condensers.strategies.digest.names import CUT
 
 LENGTH_LEAST = 300
-"""The smallest length of a digest. The section of requests may always have this length."""
+"""The section of requests may always have this length, in characters."""
 
 SHARES: Mapping[Section, float] = {
     Section.ASKED: 0.2,
@@ -57,9 +57,7 @@ _FILES_SINCE = 20
 _SINCE_MAX = 90
 _REPORT_SINCE_MAX = 45
 _LINE_LEAST = 8
-"""The smallest length of a line with its bullet and its id."""
 _LINE_MAX = 1_000
-"""The maximum length of lines in sections that are not in ``_LENGTHS``."""
 _BULLET = "\n- "
 _BETWEEN = " | "
 _CUT_TWICE = f"{CUT}{_BETWEEN}{CUT}"
@@ -69,16 +67,14 @@ _SCRATCH = re.compile(
     r"(?:test|reproduce|repro|debug|demo|scratch|tmp|temp|try|verify|check)[_-][^/\\]*"
     r": (?:written|created)"
 )
-"""The line about a file that an agent made to try something, outside the folders of tests."""
 _OMITTED = " earlier left out)"
 _ID_LENGTH = 14
-"""An upper estimate of the length of a line's bullet and id."""
 _WORD = re.compile(r"(?:[^\W_]|[_~/.:\\-])+")
 
 _ROUNDS = ((1, 1), (2, 1.6), (1_000, 1.6), (1_000, 1_000))
-"""In every round, a section may have a multiple of its share. The first number of a round is the
-multiple for most sections. The second number is the multiple for the section of requests. So a long
-request uses only characters that no other section needs.
+"""In every round of the layout, a section may have a multiple of its share. The first number of a
+round is the multiple for most sections. The second number is the multiple for the section of
+requests. A long request thus uses only characters that no other section needs.
 """
 
 _LENGTHS: Mapping[Section, Sequence[int]] = {
@@ -98,16 +94,14 @@ _ID = re.compile(r" \[(\d+)\]$", re.MULTILINE)
 
 
 def text_of(digest: Digest, max_length: int) -> str:
-    """Return the text of the digest, in at most ``max_length`` characters.
-
-    Every section gets its share, and the section of requests gets at least ``LENGTH_LEAST``. Then
-    every section may have up to twice its share. Then the sections get the remaining characters, in
-    the order of their importance. The section of requests is the last section that gets more than
-    its share. If a section is too small for all its lines, its newest lines stay in the digest. The
-    first request and the first standing order stay in the digest too, if there is room. If the
-    newest request or the agent's last text is too long, its beginning and its end stay in the
-    digest. A standing order is not repeated if it is part of a request in the digest. The digest
-    always says how many files were changed.
+    """Every section gets its share, and the section of requests gets at least ``LENGTH_LEAST``. In
+    a second round, every section may have up to twice its share. Last, the sections get the
+    remaining characters in the order of their importance. The section of requests is the last
+    section that gets more than its share. If a section is too small for all its lines, its newest
+    lines stay in the digest. The first request and the first standing order stay in the digest too,
+    if there is room. If the newest request or the agent's last text is too long, its beginning and
+    its end stay in the digest. A standing order is not repeated if it is part of a request in the
+    digest. The digest always says how many files were changed.
     """
     title = f"{TITLE}{digest.count} events"
     if digest.count:
@@ -166,9 +160,9 @@ def _lines(digest: Digest) -> dict[Section, list[DigestLine]]:
     built, since = _lines_of_checks(digest)
     lines[Section.BUILT] = sorted([*lines[Section.BUILT], *built], key=lambda line: line.event_id)
     for section in (Section.BUILT, Section.REPORTED, Section.RAN):
-        lines[section] = [_checked(line, digest.files) for line in lines[section]]
+        lines[section] = [_with_later_changes(line, digest.files) for line in lines[section]]
     lines[Section.BUILT] += since
-    changed = (_file(path, file) for path, file in digest.files.items())
+    changed = (_describe_file(path, file) for path, file in digest.files.items())
     lines[Section.CHANGED] = sorted(changed, key=_is_product)
     lines[Section.ERRORS] = [_error_line(error, digest.files) for error in digest.errors.values()]
     if digest.said:
@@ -177,9 +171,6 @@ def _lines(digest: Digest) -> dict[Section, list[DigestLine]]:
 
 
 def _lines_of_checks(digest: Digest) -> tuple[list[DigestLine], list[DigestLine]]:
-    """Return a line for each kind of check that last ran before the newest change of a file. Also
-    return a line about the checks that ran after this change.
-    """
     files = (file for file in digest.files.items() if OF_EXAMPLE not in file[1].deeds)
     newest = max(files, key=lambda file: file[1].event_id, default=None)
     changed_in = newest[1].event_id if newest else digest.newest
@@ -205,11 +196,8 @@ def _lines_of_checks(digest: Digest) -> tuple[list[DigestLine], list[DigestLine]
     return before, [DigestLine(f"{since}: {'; '.join([*missing, *parts])}", -1)]
 
 
-def _checked(line: DigestLine, files: dict[str, ChangedFile]) -> DigestLine:
-    """Return ``line``. If the line is about the state of the work, the files that were changed
-    after it are added, with the newest file first. Cost: the function searches at most
-    ``_FILES_SINCE`` files.
-    """
+def _with_later_changes(line: DigestLine, files: dict[str, ChangedFile]) -> DigestLine:
+    # At most ``_FILES_SINCE`` files are searched.
     if not line.is_of_work:
         return line
     newest = islice(reversed(files.items()), _FILES_SINCE)
@@ -228,10 +216,7 @@ def _checked(line: DigestLine, files: dict[str, ChangedFile]) -> DigestLine:
 
 
 def _error_line(error: OpenError, files: dict[str, ChangedFile]) -> DigestLine:
-    """Return the line of an open error. The line ends with the files that the error names and that
-    were changed after the error, with the newest file first. Cost: the function searches all files
-    that were changed after the error.
-    """
+    """Cost: the function searches all files that were changed after the error."""
     newer = takewhile(lambda each: each[1].event_id > error.event_id, reversed(files.items()))
     words = f"{error.subject} {error.text}"
     changed = ", ".join(
@@ -242,7 +227,6 @@ def _error_line(error: OpenError, files: dict[str, ChangedFile]) -> DigestLine:
 
 
 def _is_named(path: str, text: str) -> bool:
-    """Return whether a text contains the path of a file, or the end of this path."""
     named = re.findall(rf"(?<![\w.-])([^\s'\"`()=,;:]*{re.escape(basename(path))})(?![\w-])", text)
     return any(
         name == path
@@ -252,10 +236,7 @@ def _is_named(path: str, text: str) -> bool:
     )
 
 
-def _file(path: str, file: ChangedFile) -> DigestLine:
-    """Return the line about a file: its changes, and a line of its last change. The brief form of
-    the line has only the new text of the last change.
-    """
+def _describe_file(path: str, file: ChangedFile) -> DigestLine:
     deeds = (deed if times == 1 else f"{deed} {times} times" for deed, times in file.deeds.items())
     applied = ", applied" if file.is_applied else ""
     committed = "" if file.committed_by is None else f", committed [{file.committed_by}]"
@@ -267,10 +248,7 @@ def _file(path: str, file: ChangedFile) -> DigestLine:
     return DigestLine(f"{done}; last{applied}: {file.line}", file.event_id, brief=brief)
 
 
-def _in_length(line: DigestLine, length_max: int) -> DigestLine:
-    """Return a line cut to ``length_max`` characters. If the text of the line is too long, the
-    brief text of the line is used.
-    """
+def _cut(line: DigestLine, length_max: int) -> DigestLine:
     is_long = len(line.text) > length_max
     text = line.brief if is_long and line.brief else line.text
     return line._replace(text=clipped(text, length_max))
@@ -281,9 +259,6 @@ def _is_product(line: DigestLine) -> bool:
 
 
 def _section(section: Section, lines: Sequence[DigestLine], room: int) -> str:
-    """Return a section with its heading in at most ``room`` characters. Return an empty text if no
-    line fits. Cost: the method reads only lines that may fit.
-    """
     if not lines:
         return ""
     skipped = max(0, len(lines) - 1 - room // _LINE_LEAST)
@@ -291,7 +266,7 @@ def _section(section: Section, lines: Sequence[DigestLine], room: int) -> str:
     lengths = _LENGTHS.get(section, (_LINE_MAX,))
     for length in lengths:
         most_of_first = max(length, room // 4 * (section is Section.ASKED))
-        cut = (_in_length(line, most_of_first if line is lines[0] else length) for line in older)
+        cut = (_cut(line, most_of_first if line is lines[0] else length) for line in older)
         shown = [*cut, newest]
         if len(listed := _listed(section, shown, skipped)) <= room:
             return listed
@@ -324,11 +299,8 @@ def _with_id(line: DigestLine) -> str:
 def _named(
     names: Sequence[tuple[str, NamePlace]], body: str, room: int
 ) -> tuple[dict[int, DigestLine], list[DigestLine]]:
-    """Return a line for each event, with the words around the first of ``names`` that fit and are
-    not in ``body``. The first result has the names in outputs that the agent read. A line begins
-    with the file or the command of the output. The second result has all other names, in at most a
-    third of the length of ``body``.
-    """
+    # The first result has the names in outputs that the agent read. The second result has all other
+    # names, in at most a third of the length of ``body``.
     known = _words(body)
     by_event: dict[tuple[int, str], list[str]] = {}
     room -= len(_listed(Section.NAMES, ())) + len(_listed(Section.READ, ()))

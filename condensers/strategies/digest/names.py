@@ -23,7 +23,6 @@ _NO_NAME = re.compile(
 )
 _WORD = re.compile(r"\w+")
 _NUMBERED = re.compile(r"\A\s*\d+(?:→|\t|: )")
-"""The number of a line, in the formats of tools that show files."""
 _FRAME = re.compile(r"\s*at .*:\d+|.*(?:node:internal|node_modules/|site-packages/|/lib/python3)")
 _DEFINITION = re.compile(
     r"^[ \t]*(?:(?:export|default|abstract|public|pub|async)[ ]+)*"
@@ -31,18 +30,15 @@ _DEFINITION = re.compile(
     r"[^\n]*(?:\n(?![ \t]*[})<]|[ \t]*$)[^\n]*){0,8}",
     re.MULTILINE,
 )
-"""A definition with the lines after it, up to a line that is empty or closes the definition."""
 _DEFINITION_MAX = 400
 _LEAST = 6
 _MOST = 160
 CUT = "…"
 _SENTENCE_MAX = 120
 _BESIDE = 14
-"""How many characters of the line are shown on each side of a name. Words are not cut."""
 
 
 def names_in(text: str) -> Iterator[tuple[str, str]]:
-    """Yield every name in a text with the words around it. A repeated name is yielded again."""
     for line in map(_NUMBERED.sub, repeat(""), unescaped(text).splitlines()):
         if not _FRAME.match(line):
             for found in _NAME.finditer(line):
@@ -56,9 +52,6 @@ def names_in(text: str) -> Iterator[tuple[str, str]]:
 
 
 def definitions_in(text: str, asked: str) -> Iterator[tuple[str, str]]:
-    """Yield the definitions in ``text`` of names in ``asked``. A definition is a name and its first
-    lines as a single line.
-    """
     names = {word for word in _WORD.findall(asked) if not word.islower()}
     code = "\n".join(map(_NUMBERED.sub, repeat(""), text.splitlines()))
     for found in _DEFINITION.finditer(code):
@@ -67,16 +60,13 @@ def definitions_in(text: str, asked: str) -> Iterator[tuple[str, str]]:
 
 
 def unescaped(text: str) -> str:
-    """Return a text in which the escaped line ends of JSON are real line ends. The backslashes in a
-    path of Windows stay.
-    """
+    # The backslashes in a path of Windows stay.
     if "\\" in text:
         return _ESCAPED.sub(lambda found: (found[1] or "\n").replace("\\\\", "\\"), text)
     return text
 
 
 def is_file(name: str) -> bool:
-    """Return whether a name is the name of a file or a test."""
     return (
         "/" in name
         or "\\" in name
@@ -86,9 +76,7 @@ def is_file(name: str) -> bool:
 
 
 def _around(line: str, start: int, end: int) -> str:
-    """Return the words around a name in a line. A short sentence is returned whole, because a part
-    of it may have another meaning. A mark shows where the line was cut.
-    """
+    # A part of a short sentence may have another meaning, so a short sentence stays whole.
     begin = start - len(SENTENCE_END.split(line[:start])[-1])
     stop = end + len(SENTENCE_END.split(line[end:], 1)[0])
     if stop - begin > _SENTENCE_MAX or not is_prose(line[begin:stop]):
