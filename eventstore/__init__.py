@@ -1,9 +1,9 @@
-"""The write side: the log of what happened.
+"""The write side of foldlog: the log of events.
 
 A conversation is an append-only log of events with ids 0, 1, 2, …. A conversation's version is its
-number of events. No module of this package makes a View or calls a model. Records of Views hold no
-content. A redaction leaves the records of Views unchanged, and a copy of a conversation includes
-these records.
+number of events. No module of ``foldlog.eventstore`` makes a View or calls a model. Records of
+Views hold no content. A redaction leaves the records of Views unchanged, and a copy of a
+conversation includes the records of Views.
 
     store.py opening.py                   append, read, follow; which store a URL names
     events.py codec.py conversation.py    the kinds of events, their bytes, the rules of an append

@@ -1,4 +1,4 @@
-"""Convert events to bytes and bytes to events. Pure.
+"""Convert events to bytes and bytes to events, without a clock or a database.
 
 The stored form of an event is one JSON text. The event's id is a column beside the JSON text.
 ``docs/internals/STORED_BYTES.md`` defines the stored form for other programs that read it. A stored
@@ -103,13 +103,13 @@ _CONTAINERS = (dict, list, tuple)
 _TEXT_PART = {"type": "text", "text": "hi"}
 _TIME_AT = Entry.__struct_fields__.index("timestamp")  # every kind begins with the same fields
 _LONG = 1_000
-"""A body with fewer bytes than this number has at most 500 levels, because each level has two
-brackets.
+"""A body with fewer bytes than ``_LONG`` has at most 500 levels of nesting, because each level
+needs two brackets.
 """
 _DEPTH_MAX = _LONG // 2
-"""The maximal number of levels of an event. The JSON parsers recurse, so a deeper event could
-exhaust the Python stack. The maximum leaves half of the default stack to the callers of the
-parsers.
+"""The maximal number of levels of nested lists and objects in an event. The JSON parsers recurse,
+so a deeper event could exhaust the Python stack. The maximum leaves half of the default stack to
+the callers of the parsers.
 """
 
 
@@ -260,7 +260,7 @@ def decode(
     shown: bool = False,
     structural: bool = False,
 ) -> Event:
-    """Return the event whose stored form has these columns, with the id ``event_id``.
+    """Return the event whose stored form has the given columns, with the id ``event_id``.
 
     The decoder uses ``shown`` and ``structural`` only if this version of foldlog does not know the
     kind or the schema version. An older schema version, an unknown field or a value in the exact
@@ -279,8 +279,9 @@ def decode(
 def decode_all(
     kinds: Sequence[str], schemas: Sequence[int], bodies: Sequence[bytes], ids: Sequence[int]
 ) -> list[Event] | None:
-    """Decode the events of many rows. Return None if an event needs more than a strict decoding.
-    For speed, no Python code runs for a single row: ``benchmarks/reading.py`` shows the time.
+    """Decode the events of many rows. Return None if one of the rows needs ``decode``, for example
+    because its schema version is old. For speed, no Python code runs for a single row:
+    ``benchmarks/reading.py`` shows the time.
     """
     try:
         events: list[Event] = list(map(_strict.decode, bodies))

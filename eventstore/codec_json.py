@@ -1,4 +1,4 @@
-"""Store values that JSON cannot hold, and refuse values that JSON would change. Pure.
+"""Store values that JSON cannot hold, and refuse values that JSON would change.
 
     {"$exact":"<base64 of ASCII JSON>","kind":"message","content":"a form that any tool can read"}
     {"$bytes":[{"at":["content",0,"data"],"sha256":"…","size":1234}],"kind":"message","content":[{"data":null}]}
@@ -31,14 +31,14 @@ _decoder = json.JSONDecoder()
 
 
 class Undecodable(ValueError):
-    """The store turns this error into ``CorruptEvent`` with the event's id."""
+    """The store turns ``Undecodable`` into ``CorruptEvent`` with the event's id."""
 
 
 # -- the exact form
 
 
 def text_of(fields: dict[str, Any]) -> bytes:
-    """Return the body of these fields, which must not hold bytes. If JSON in UTF-8 cannot hold a
+    """Return the body of ``fields``, which must not hold bytes. If JSON in UTF-8 cannot hold a
     field, the body begins with ``$exact``: all fields as ASCII JSON in base64. After ``$exact``,
     the body has the fields in an approximate form that any tool can read.
 

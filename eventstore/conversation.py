@@ -1,8 +1,8 @@
-"""The rules of an append to a conversation. Pure: this module reads no clock and no database.
+"""The rules of an append to a conversation. This module reads no clock and no database.
 
-Ids are dense, so a condensation may forget any id below the version. The state therefore needs
-little more than the version, however long the conversation is. An earlier condensation matters only
-if the command forgets its summary.
+Ids are dense, so a condensation may forget any id below the version. ``State`` therefore holds
+little more than the version, even for a long conversation. An append needs an earlier condensation
+only if the append forgets the summary of that condensation.
 
 An imported event (``origin`` is set) stays as its source recorded it. An imported event may be a
 summary, and only the form of an imported condensation is checked.
@@ -48,7 +48,7 @@ pass ``ANY_VERSION`` explicitly. An append never overwrites the events of anothe
 
 
 _RULED: Final = frozenset({CondensationAction, CondensationSummary, DocumentChanges, Retraction})
-"""The kinds that have rules of their own."""
+"""The kinds of events for which ``decide`` has special rules."""
 
 
 class State(Struct, frozen=True):

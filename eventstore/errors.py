@@ -26,7 +26,7 @@
         └── KeyUnavailable     a conversation is encrypted, and its key is missing: pass the key
 
 Two errors have different classes if a caller reacts to them differently. A caller never gets the
-error of a database driver. The driver's error is the ``__cause__`` of an error of this tree.
+error of a database driver. The driver's error is the ``__cause__`` of the store's error.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ UnusableKind = Literal[
 
 class EventStoreError(Exception):
     """The base of all errors of foldlog. If ``unfinished`` is true, a part of the work is done and
-    stays done. The message names this part. Every error can be copied and pickled with its
-    attributes and notes.
+    stays done. The message names the finished part of the work. Every error can be copied and
+    pickled with its attributes and notes.
     """
 
     unfinished = False
@@ -148,7 +148,7 @@ class IdempotencyConflict(EventStoreError):
 
 
 class HistoryDiverged(EventStoreError):
-    """A history differs from the history that was imported under its id before. Nothing was
+    """A history differs from the history that was imported earlier under an equal id. Nothing was
     written: import the new history under another id.
     """
 
@@ -175,8 +175,8 @@ class HistoryDiverged(EventStoreError):
 
 
 class ConversationNotFound(EventStoreError):
-    """The store has no conversation with this id. A conversation that does not exist has version 0,
-    but reading its events raises this error.
+    """The store has no conversation with the requested id. A conversation that does not exist has
+    version 0, but reading its events raises ``ConversationNotFound``.
     """
 
     def __init__(self, conversation: str) -> None:
@@ -215,7 +215,7 @@ class ConversationErased(EventStoreError):
 
 
 class ConversationHasForks(EventStoreError):
-    """Forks still need events of this conversation. Nothing was erased: erase the forks too, or
+    """Forks still need events of the conversation. Nothing was erased: erase the forks too, or
     detach the forks first. ``problem`` is the message without the remedy.
     """
 
@@ -239,9 +239,9 @@ class ConversationHasForks(EventStoreError):
 
 class EventsNotMade(EventStoreError):
     """An imported conversation has records without events, or an archived conversation is not
-    restored. Open the store with ``foldlog.open``, because this store cannot make or restore
-    events. ``pending`` is the number of records. A negative ``pending`` is minus the number of
-    archived events.
+    restored. Open the store with ``foldlog.open``, because a store opened in another way cannot
+    make or restore events. ``pending`` is the number of records. A negative ``pending`` is minus
+    the number of archived events.
     """
 
     def __init__(self, conversation: str, pending: int) -> None:

@@ -33,8 +33,8 @@ ATTRIBUTES = "attributes"
 """The name of the document that holds a conversation's attributes, such as its title and tags."""
 _NAMES_SOURCE_IDS = "openhands-v0"
 VIEWS = "views"
-"""The name of the projection of Views. Records of this projection hold no content, so a redaction
-does not delete them.
+"""The name of the projection of Views. Records of Views hold no content, so a redaction does not
+delete them.
 """
 
 NOT_RECORDED = -1
@@ -73,8 +73,8 @@ def summary_id(condensation_id: int) -> int:
 
 
 def summary_of(synthetic_id: int) -> int:
-    """Return the id of the condensation whose summary has this synthetic id. A synthetic id is
-    below -1.
+    """Return the id of the condensation whose summary has the synthetic id ``synthetic_id``. A
+    synthetic id is below -1.
     """
     return -synthetic_id - 2
 
@@ -240,7 +240,7 @@ class Annotation(_Common, frozen=True, kw_only=True, tag="annotation"):
 
 class DocumentChanges(_Common, frozen=True, kw_only=True, tag="document_changes"):
     """New values of documents beside the conversation. ``foldlog.eventstore.documents`` makes and
-    reads these events.
+    reads ``DocumentChanges``.
 
     ``changed`` maps each changed document to its change: ``{"value": …}``, ``{"base": id,
     "difference": …}`` or ``{"deleted": true}``. A difference builds on the value that event
@@ -277,8 +277,8 @@ class DocumentChanges(_Common, frozen=True, kw_only=True, tag="document_changes"
                 )
 
     def newest(self) -> dict[str, int]:
-        """Return, by name, the id of the event with the newest value of every document that exists
-        after this event.
+        """Return, by name, the id of the newest value of every document that exists after the
+        event.
         """
         changed = {
             name: self.id for name, change in self.changed.items() if "deleted" not in change
@@ -545,9 +545,9 @@ class Forked(Entry, frozen=True, kw_only=True, tag="forked"):
 
 
 class Detached(Entry, frozen=True, kw_only=True, tag="detached"):
-    """The conversation is no longer a fork. Just before this entry, followers read the formerly
-    shared events again as the fork's own events. The store makes one ``Detached`` entry for each
-    conversation with which the fork shared events.
+    """The conversation is no longer a fork. Just before a ``Detached`` entry, followers read the
+    formerly shared events again as the fork's own events. The store makes one ``Detached`` entry
+    for each conversation with which the fork shared events.
 
     ``parent``   the conversation with which the fork shared events
     ``version``  the version up to which the events were shared
@@ -558,8 +558,8 @@ class Detached(Entry, frozen=True, kw_only=True, tag="detached"):
 
 
 class KeyChanged(Entry, frozen=True, kw_only=True, tag="key_changed"):
-    """From this entry on, another key encrypts the conversation. Earlier events of the conversation
-    may still be stored in their former form.
+    """From a ``KeyChanged`` entry on, another key encrypts the conversation. Earlier events of the
+    conversation may still be stored in their former form.
 
     ``key_id``   the name of the new key; None if the conversation is no longer encrypted
     """
@@ -569,7 +569,7 @@ class KeyChanged(Entry, frozen=True, kw_only=True, tag="key_changed"):
 
 class RedactionCopied(Entry, frozen=True, kw_only=True, tag="redaction_copied"):
     """Events were copied without their content, because the source store had redacted them. The
-    entry is the receipt of these events until the receipt of the source store is copied. For a
+    entry is the receipt of the copied events until the receipt of the source store is copied. For a
     fork, the receipt of the source store may be in the parent conversation.
 
     ``event_ids``  the ids of the copied events
@@ -580,8 +580,9 @@ class RedactionCopied(Entry, frozen=True, kw_only=True, tag="redaction_copied"):
 
 class StoreRestored(Entry, frozen=True, kw_only=True, tag="store_restored"):
     """The store was restored from a backup, or the store is a copy. The store lacks events that the
-    former file had at positions between ``after`` and this entry. A follower has to discard what it
-    made from the missing events. The entry belongs to no conversation.
+    former file had at positions between ``after`` and the position of the ``StoreRestored``. A
+    follower has to discard what it made from the missing events. The entry belongs to no
+    conversation.
 
     ``after``   the last position that the store still has
     """
@@ -666,8 +667,8 @@ Event = KnownEvent | UnknownEvent
 MAY_BE_STRUCTURAL: Final = frozenset(
     kind for kind in get_args(Event) if kind.structural or kind is UnknownEvent
 )
-"""The types that a structural event can have. A caller first tests whether these types and
-``map(type, events)`` are disjoint, because this test runs no Python code for each event.
+"""The types that a structural event can have. A caller first tests whether ``map(type, events)``
+has none of these types, because the test runs no Python code for each event.
 """
 
 _COMMON_FIELDS = """

@@ -120,18 +120,18 @@ def restore_store(
     keys: KeyRing | None = None,
     read_models: Iterable[str] = (),
 ) -> Restored:
-    """Verify the file ``backup``, and replace the SQLite store at ``url`` by a copy of this file.
+    """Verify the file ``backup``, and replace the SQLite store at ``url`` by a copy of ``backup``.
     The store at ``url`` need not exist.
 
-    A process that has the former store open can no longer write. The next append of such a process
-    raises ``StoreUnavailable``, and the process must open the store again. The former file is kept
-    beside the restored file, with its write-ahead log. The restored store never uses a position
-    again, so followers continue. After the next write, followers read a ``StoreRestored`` with the
-    position after which the store has lost events.
+    A process that has the former store open can no longer write. The next append of a process with
+    the former store open raises ``StoreUnavailable``, and the process must open the store again.
+    The former file is kept beside the restored file, with its write-ahead log. The restored store
+    never uses a position again, so followers continue. After the next write, followers read a
+    ``StoreRestored``, which names the position after which the store has lost events.
 
     ``keys`` are needed to verify encrypted conversations. If ``keys`` is None, the keys of the
     environment are used. ``read_models`` are the names of the read models that may contain events
-    to be erased later. Each of these read models is registered in the restored store, as
+    to be erased later. Each read model in ``read_models`` is registered in the restored store, as
     ``confirm`` with position 0 does.
 
     Raises ``StoreUnavailable`` if a file cannot be read or written now, and ``KeyUnavailable`` if a

@@ -98,28 +98,28 @@ class Store:
         """Append one or several events, all or none. Return the recorded events in their order,
         with their ids.
 
-        ``expected_version`` is the version at which the caller decided to append. Pass 0 for a new
-        conversation, or ``ANY_VERSION``. If this ``idempotency_key`` was used before for equal
-        events, nothing is appended. If the key was used before for equal events, the events
-        recorded at that time are returned, even if the expected version is outdated.
-        ``dedupe="origin"`` leaves out the events whose source id (``origin.format`` and
+        ``expected_version`` is the version at which the caller decided to append. Pass
+        ``expected_version=0`` for a new conversation, or ``ANY_VERSION``. If ``idempotency_key``
+        was used before for equal events, nothing is appended. If the key was used before for equal
+        events, the events recorded at that time are returned, even if the expected version is
+        outdated. ``dedupe="origin"`` leaves out the events whose source id (``origin.format`` and
         ``origin.id``) the conversation already has. With ``dedupe``, the returned events are the
         appended events, possibly none. ``guard`` is called in the transaction if the conversation
-        exists. If ``guard`` raises an exception, ``append`` raises this exception and appends
-        nothing. Other writers wait while ``guard`` runs. ``generation`` names one of the
-        conversations that had this id. If the named conversation is erased, the append raises
-        ``ConversationErased``, even if a new conversation uses the id. ``together`` contains
-        appends to other conversations, from ``Documents.prepare``. Either all these appends happen,
-        or no append happens. If the idempotency key or ``dedupe`` leaves nothing to append, no
-        append happens. ``also`` is called in the transaction of the events, and may write further
-        data.
+        exists. If ``guard`` raises an exception, ``append`` raises the exception of ``guard`` and
+        appends nothing. Other writers wait while ``guard`` runs. ``generation`` names one of the
+        conversations that had the id ``conversation``. If the named conversation is erased, the
+        append raises ``ConversationErased``, even if a new conversation uses the id. ``together``
+        contains appends to other conversations, from ``Documents.prepare``. Either all appends of
+        ``together`` happen, or no append happens. If the idempotency key or ``dedupe`` leaves
+        nothing to append, no append happens. ``also`` is called in the transaction of the events,
+        and may write further data.
 
         Raises ``VersionConflict`` if the version differs: read again, decide again. Raises
         ``InvalidEvent`` if an event breaks a rule, and the message names the rule. Raises
         ``IdempotencyConflict`` if the key was used for other events. Raises ``ConversationErased``,
         ``StoreUnavailable``, and ``TypeError`` if an argument has a wrong type. Durability: the
-        events are on disk when ``append`` returns. Cost: writing the events. The length of the
-        conversation does not matter.
+        events are on disk when ``append`` returns. Cost: writing the events, whatever the length of
+        the conversation.
         """
         work = prepare_append(
             self,
@@ -158,10 +158,9 @@ class Store:
         Raises ``HistoryDiverged`` if an event differs from the stored event, or if the stored event
         was redacted. Raises ``InvalidEvent``, ``ConversationErased``, ``StoreUnavailable``, and the
         errors of the iterable. If an error interrupts the import of a new conversation, nothing is
-        imported. If an error interrupts the import of many new events into an existing
-        conversation, the first of these events may stay, and the next import continues after them.
-        Durability: the events are on disk when the method returns. Cost: reading all events of the
-        history.
+        imported. If an error interrupts an import into an existing conversation, the first of many
+        new events may stay, and the next import continues after them. Durability: the events are on
+        disk when the method returns. Cost: reading all events of the history.
         """
         history = self._encode_all(_in_order(events), "the history", finite=False)
         return Ingested(*ingest(self.database, conversation, history, self._project))
@@ -179,12 +178,12 @@ class Store:
         """Append the events of a source's records, and return the new version. ``also`` is called
         in the transaction of the events, and may write further data. The time of recording is now,
         or ``recorded_at`` in microseconds since 1970. If an event of the conversation was recorded
-        later, that event's time is used. If ``secret`` is passed, the salts of the events are
-        computed from it, so that another copy of the source gets equal heads. Without ``secret``,
-        the salts are random.
+        later than ``recorded_at``, the time of the later event is used. If ``secret`` is passed,
+        the salts of the events are computed from it, so that another copy of the source gets equal
+        heads. Without ``secret``, the salts are random.
 
-        The rules about the form of an event apply to these events, but the other rules for new
-        events do not apply. The conversation may have records without events, and the appended
+        The rules about the form of an event apply to the appended events, but the other rules for
+        new events do not apply. The conversation may have records without events, and the appended
         events may belong to these records. Raises ``VersionConflict``, ``ConversationNotFound`` or
         ``InvalidEvent``. Durability: the events are on disk when the method returns. Cost: writing
         the events.
@@ -216,9 +215,9 @@ class Store:
         erased conversation, and the tombstone stays.
 
         Raises ``ConversationNotFound``, ``ConversationErased`` or ``StoreUnavailable``. Raises
-        ``InvalidArgument`` if the conversation does not have that version, and ``VersionConflict``
-        if ``new_id`` exists. Durability: the fork is on disk when the method returns. Cost: writing
-        two rows. The length of the fork's past does not matter.
+        ``InvalidArgument`` if the conversation does not have the version ``at``, and
+        ``VersionConflict`` if ``new_id`` exists. Durability: the fork is on disk when the method
+        returns. Cost: writing two rows, whatever the length of the fork's past.
         """
         generation = Generation(replaces_erased=replace_erased)
         begin = partial(
@@ -352,18 +351,19 @@ class Store:
     def follow(self, after_position: int | str = 0, limit: int | None = None) -> Iterator[Recorded]:
         """Yield all events of all conversations that were recorded after a position, in the order
         of positions, up to now. On PostgreSQL, the events end before the oldest transaction that is
-        still writing on the server. A later call yields the events of this transaction and of later
-        transactions.
+        still writing on the server. A later call yields the events of the oldest writing
+        transaction and of later transactions.
 
-        Remember the last position, and continue after it in a later call. No event is missed or
-        comes twice, because no later commit gets an earlier position. If the store has several
+        Remember the last position, and pass it to the next call of ``follow``. No event is missed
+        or comes twice, because no later commit gets an earlier position. If the store has several
         members (``?stores=``), a position contains one number for each member. Only the events of
-        one member come in order. For a store with several members, remember
-        ``str(recorded.position)``, and pass this text.
+        one member come in order. For a store with several members, remember the text
+        ``str(recorded.position)``, and pass the text.
 
-        Raises ``CorruptEvent`` at a damaged event. Continue after the ``position`` of the error.
-        Raises ``StoreUnusable`` if SQLite cannot read a page of the file. ``foldlog store copy
-        --damaged`` copies the remaining pages. Cost: reading the yielded events by pages.
+        Raises ``CorruptEvent`` at a damaged event. After ``CorruptEvent``, continue after the
+        ``position`` of the error. Raises ``StoreUnusable`` if SQLite cannot read a page of the
+        file. ``foldlog store copy --damaged`` copies the readable pages of a damaged file. Cost:
+        reading the yielded events by pages.
         """
         if not isinstance(after_position, str):
             check_whole("after_position", after_position)

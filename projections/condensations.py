@@ -16,10 +16,11 @@ from foldlog.projections.retractions import intervals_kept
 @dataclass(eq=False, repr=False)
 class StoredCondensations(Sequence[CondensationAction]):
     """The condensations of a conversation up to a version, from the oldest to the newest. The
-    condensations in ``newer`` come last. ``len`` reads nothing. Every iteration and every access by
-    index reads the condensations from the log.
+    condensations in ``newer`` come last in a ``StoredCondensations``. ``len`` of a
+    ``StoredCondensations`` reads nothing from the store. Every iteration and every access by index
+    reads the condensations from the log.
 
-    Reading raises the errors of ``foldlog.eventstore.Store.events``.
+    Reading a condensation raises the errors of ``foldlog.eventstore.Store.events``.
     """
 
     _store: Store

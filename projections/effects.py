@@ -67,7 +67,7 @@ class CallTrace:
     observation: Observation | None = None
     late: list[dict[str, Any]] = field(default_factory=list)
     is_told: bool = False
-    """Whether the model got a text in place of the result, which says that the call may have
+    """Whether the model got a text instead of the result: the text says that the call may have
     run.
     """
 
@@ -106,11 +106,11 @@ class CallTrace:
 
 
 def trace(events: Iterable[Event]) -> dict[int, CallTrace]:
-    """Return the traces of the calls among these events, by the id of the call.
+    """Return the traces of the calls among ``events``, by the id of the call.
 
     A mark with an intent comes from a runtime that stores the call itself only later. A later
-    action with the mark's ``call_id`` is this call, and gets the mark's trace. The returned ids
-    include ids of marks.
+    action with the ``call_id`` of the mark is the intended call, and gets the trace of the mark.
+    The returned ids include the ids of marks with an intent.
     """
     traces = dict[int, CallTrace]()
     by_call_id = dict[str, int]()
@@ -153,9 +153,9 @@ def effect_fields(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def key_of(head: bytes) -> str:
-    """Return the key of the call whose event has this head. The key stays the same in retries,
-    copies and forks, and after condensations, redactions and changes of the encryption. No other
-    call has this key, not even a call in an equal conversation.
+    """Return the key of the call whose event has the head ``head``. The key stays the same in
+    retries, copies and forks, and after condensations, redactions and changes of the encryption. No
+    other call has an equal key, not even a call in an equal conversation.
     """
     return head[:16].hex()
 
@@ -189,8 +189,8 @@ def begun_among(store: Store, conversation: str, calls: Sequence[Action]) -> fro
 
 
 def in_doubt(events: Sequence[Event]) -> Iterator[int]:
-    """Yield the ids of calls with an unknown outcome, and the ids of their results. If a later
-    event of the View says whether such a call ran, the call is left out.
+    """Yield the ids of calls with an unknown outcome, and the ids of their results. A call is left
+    out if a later event of the View says whether it ran.
     """
     settled = {
         effect_fields(event.meta).get("key") for event in events if isinstance(event, Message)

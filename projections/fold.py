@@ -1,8 +1,8 @@
 """The View as a fold: every event changes what the View shows.
 
-The View has only one fold, for any number of events. A fold in many steps and a fold in one step
-cannot differ. The fold accepts every event of a log and repairs nothing. ``well_formed`` makes the
-events of a View acceptable for a model.
+The View has only one fold, for any number of events. The result of a fold does not depend on the
+number of its steps. The fold accepts every event of a log and repairs nothing. ``well_formed``
+makes the events of a View acceptable for a model.
 
     a shown event          is added to the end
     CondensationRequest    sets the flag
@@ -50,9 +50,9 @@ class PastLog(Protocol):
 
     @property
     def memory(self) -> dict[str, Any]:
-        """A cache of values that readers derived from this past. The readers choose the names of
-        their values. A later View of the conversation may share this cache. A redaction empties the
-        cache, so readers must be able to derive every value again.
+        """A cache of values that readers derived from a ``PastLog``. The readers of a ``PastLog``
+        choose the names of their cached values. A later View of the conversation may share the
+        cache. A redaction empties the cache, so readers must be able to derive every value again.
         """
 
     @property
@@ -60,7 +60,7 @@ class PastLog(Protocol):
         """The number of redacted events of the conversation when the View was read."""
 
     def at(self, version: int) -> Folded:
-        """Return the state at ``version``, with all condensations that made this state."""
+        """Return the state at ``version``, with all condensations that made the state."""
 
     def events(self, start: int, stop: int) -> Sequence[Event]:
         """Return the events of the log with ids from ``start`` to before ``stop``, shown or not.
@@ -74,9 +74,9 @@ class ViewState:
 
     ``items`` contains the shown events, and the summaries that have a fixed place. The ids of
     events ascend, and summaries have negative ids. ``left_behind`` contains the ids of items whose
-    unit lost another member. No model is sent such an item. ``register`` and ``tomb`` belong to the
-    V0 dialect. A retraction reads an earlier state from ``past``. Comparisons of states ignore
-    ``past``.
+    unit lost another member. No model is sent an item that is left behind. ``register`` and
+    ``tomb`` belong to the V0 dialect. A retraction reads an earlier state from ``past``.
+    Comparisons of states ignore ``past``.
     """
 
     version: int = 0
@@ -102,11 +102,11 @@ EMPTY = ViewState()
 
 
 class Folded(NamedTuple):
-    """A state, and the condensations among the events that were folded into this state.
+    """A state, and the condensations among the events that were folded into the state.
 
     If a retraction returned to a state before the start of the fold, ``older`` contains the
-    condensations before that state. Without such a retraction, ``older`` is None, and the
-    condensations before the start still count.
+    condensations before the earlier state. Without a retraction to a state before the start,
+    ``older`` is None, and the condensations before the start still count.
     """
 
     state: ViewState
@@ -120,7 +120,7 @@ def fold(events: Iterable[Event], start: ViewState = EMPTY) -> Folded:
 
     Events that no conversation contains yet (id -1) get the next ids. Raises ``InvalidEvent`` if
     the first or the last id is wrong. Raises ``UnknownEventType`` for a structural event of unknown
-    kind, because a View without this event would be wrong. Cost: one pass over the events. Each
+    kind, because a View without the event would be wrong. Cost: one pass over the events. Each
     condensation or retraction also costs one pass over the items of the View at its version. The
     state keeps the events in memory, because a later event may be a retraction.
     """
@@ -232,7 +232,7 @@ def resume(
 ) -> Folded:
     """Return the fold of all events from ``start`` up to ``version``. ``events`` contains only the
     shown and the structural events, in their order, because all other events change nothing.
-    ``places`` contains the indices of the ``events`` that do more than join the end of the View.
+    ``places`` contains the indices of the ``events`` that change more than the end of the View.
     """
     if places is None:
         places = _places_of_changes(events)

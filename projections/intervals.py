@@ -17,7 +17,7 @@ def normalize(pairs: Iterable[tuple[int, int]]) -> Intervals:
     """Return the union of inclusive pairs. The pairs may overlap, and may be in any order. A pair
     whose second number is smaller is empty.
 
-    Cost: sorting the pairs. The widths of the pairs do not matter.
+    Cost: sorting the pairs. The cost does not depend on the widths of the pairs.
     """
     union: list[tuple[int, int]] = []
     for first, last in sorted(pair for pair in pairs if pair[0] <= pair[1]):
@@ -29,8 +29,6 @@ def normalize(pairs: Iterable[tuple[int, int]]) -> Intervals:
 
 
 def contains(intervals: Intervals, value: int) -> bool:
-    """Return whether ``value`` is in the set. Cost: a number of comparisons logarithmic in the
-    number of intervals.
-    """
+    """Return whether ``value`` is in the set. Cost: a binary search among the intervals."""
     place = bisect_right(intervals, value, key=_first) - 1
     return place >= 0 and value <= intervals[place][1]

@@ -13,12 +13,12 @@ from foldlog.projections.units import Units, UnitsSoFar, units
 
 
 class Items(Sequence[Event]):
-    """Events in their order. ``plus`` makes a longer sequence that shares the list of this
-    sequence, so ``plus`` costs only the added events. After the end of this sequence, the list may
-    contain events that a longer sequence added.
+    """Events in their order. ``plus`` makes a longer sequence that shares the list of the shorter
+    sequence, so ``plus`` costs only the added events. The shared list may contain further events
+    after the end of a sequence, which a longer sequence added.
 
-    Only one sequence may grow a list: the first sequence that takes the ``token``. Any other
-    sequence copies the list. Any number of threads may use a sequence.
+    Only one sequence may grow a list: the first sequence that takes the ``token``. A sequence
+    without the ``token`` copies the list. Any number of threads may use a sequence.
     """
 
     __slots__ = ("_count", "_events", "_token", "_units_so_far", "masks", "renderings")
@@ -32,16 +32,16 @@ class Items(Sequence[Event]):
         self._count = len(events)
         self._token = [True]
         self.masks: dict[tuple[str, int], tuple[Event, Any]] = shown_for.masks if shown_for else {}
-        """Events with their masks or sizes, by condenser and id. The next step need not compute
-        these masks and sizes again.
+        """Events with their masks or sizes, by condenser and id. The next step need not compute the
+        remembered masks and sizes again.
         """
         self.renderings: dict[str, Rendering] = shown_for.renderings if shown_for else {}
-        """The newest messages, by dialect. A caller removes messages from this map while using
-        them.
+        """The newest messages, by dialect. A caller removes messages from ``renderings`` while
+        using them.
         """
         self._units_so_far: list[UnitsSoFar] = []
         """The units at the beginning of the list, as far as they were found. A caller removes the
-        units from here while using them.
+        units from ``_units_so_far`` while using them.
         """
 
     def plus(self, events: Sequence[Event]) -> Items:

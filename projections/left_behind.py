@@ -1,8 +1,9 @@
 """Find the events that are left behind. An event is left behind if a condensation forgot another
 event of its unit, but not the event itself.
 
-``left_behind_by_ids`` is the definition. Usually the forgotten events share no unit with other
-events of the View, so nothing is left behind, and the units need not be found.
+The function ``left_behind_by_ids`` defines which events are left behind. Usually the forgotten
+events share no unit with other events of the View, so nothing is left behind, and the units need
+not be found.
 """
 
 from __future__ import annotations

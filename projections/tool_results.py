@@ -29,8 +29,8 @@ _NAMED_MAX = 5
 UNKNOWN_OUTCOME = (
     "the program stopped before it recorded a result; the call may have run, in part or whole"
 )
-"""The default reason for closing a call. A model that reads this reason can check the effects of
-the call before it repeats the call.
+"""The default reason for closing a call. A model that reads the default reason can check the
+effects of the call before it repeats the call.
 """
 
 
@@ -46,16 +46,16 @@ def append_tool_result(
     idempotency_key: str | None = None,
     generation: Generation | None = None,
 ) -> Recorded:
-    """Append the observation of the open call with this id. If several open calls have this id, the
-    observation answers the first of these calls in the newest reply. ``call_id`` may also be the
-    call itself, from ``View.open_calls``.
+    """Append the observation of the open call ``call_id``. If several open calls have the id
+    ``call_id``, the observation answers the first of these calls in the newest reply. ``call_id``
+    may also be the call itself, from ``View.open_calls``.
 
-    ``current`` returns the View of the conversation. For a repeated key, it returns the View of the
-    first attempt. If another writer answers the call first, the call gets no second observation. If
-    ``idempotency_key`` was used before with an equal result, nothing is appended, and the recorded
-    event is returned. Raises ``InvalidEvent`` if no call with this id is open, and the errors of
-    ``Store.append``. Durability: the observation is on disk when the function returns. Cost:
-    loading the View, and one pass over the open calls.
+    ``current`` returns the View of the conversation. For a repeated ``idempotency_key``,
+    ``current`` returns the View of the first attempt. If another writer answers the call first, the
+    call gets no second observation. If ``idempotency_key`` was used before with an equal result,
+    nothing is appended, and the recorded event is returned. Raises ``InvalidEvent`` if no call with
+    the id ``call_id`` is open, and the errors of ``Store.append``. Durability: the observation is
+    on disk when the function returns. Cost: loading the View, and one pass over the open calls.
     """
     if not isinstance(call_id, str | Action):
         raise TypeError(

@@ -63,7 +63,7 @@ def is_unseen(event: Event) -> bool:
 
 
 def begins_reply(event: Event, before: Event | None = None) -> bool:
-    """Return whether a reply of the model begins with this event. ``before`` is an earlier event of
+    """Return whether a reply of the model begins with ``event``. ``before`` is an earlier event of
     the agent. If ``before`` and ``event`` belong to the same reply, the result is False.
     """
     if not (isinstance(event, (Action, Message)) and event.source == "agent"):
@@ -118,7 +118,7 @@ def units(events: Sequence[Event], left_behind: Set[int] = frozenset()) -> Units
 
 class UnitsSoFar:
     """The units of a growing list of events. A View usually grows at its end. Only one thread at a
-    time may use this object.
+    time may use a ``UnitsSoFar``.
 
     Values that ``units`` returned never change later: parallel calls and loops that grow are
     replaced.
@@ -140,8 +140,8 @@ class UnitsSoFar:
         self._bonds: list[list[int]] = []
         self._bond: list[int] = []
         self._texts: list[tuple[int, Event]] = []
-        """The agent's newest texts, with their positions. If actions of the same reply follow,
-        these texts belong to the loop.
+        """The agent's newest texts, with their positions. If actions of the same reply follow, the
+        texts of the reply belong to the loop.
         """
         self._in_loop = False
         self.has_bonds = False
@@ -386,8 +386,8 @@ def pending_positions(view_units: Units) -> Sequence[int]:
 
     Parallel calls wait if one of the calls is unanswered and only members of these parallel calls
     follow. Orphans and annotations are ignored, so an observation that is delivered twice, or a
-    note of the runtime, does not end the waiting. If other events follow unanswered calls, these
-    calls are abandoned.
+    note of the runtime, does not end the waiting. If other events follow unanswered calls, the
+    unanswered calls are abandoned.
     """
     if not view_units.unanswered:
         return []
@@ -404,9 +404,10 @@ def pending_positions(view_units: Units) -> Sequence[int]:
 
 
 def cut_positions(count: int, view_units: Units) -> tuple[int, ...]:
-    """Return every index, from 0 to ``count``, at which ``count`` events with these units may be
-    cut. If the events between two of these indices are forgotten, all other events can still be
-    sent. ``docs/internals/decisions/0031-joined-loops.md`` describes the only exception.
+    """Return every index, from 0 to ``count``, at which ``count`` events with the units
+    ``view_units`` may be cut. If the events between two returned indices are forgotten, all other
+    events can still be sent. ``docs/internals/decisions/0031-joined-loops.md`` describes the only
+    exception.
 
     No returned index is inside answered parallel calls, from the first action to the last
     observation, or inside a loop or a bond. If the last event stays with the next event, the end is

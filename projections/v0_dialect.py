@@ -74,7 +74,7 @@ def insert_register(items: Sequence[Event], register: Register) -> list[Event]:
 
 
 def _source_id(event: Event) -> int:
-    # A missing id counts as -1, and the id -1 can be forgotten. An id that is a text is never
+    # A missing id counts as -1, and the id -1 can be forgotten, but an id that is a text is never
     # forgotten.
     source_id = event.origin.id if event.origin is not None else None
     if source_id is None:

@@ -30,8 +30,8 @@ class View:
     """The events that a model is shown, in their order, with the request flag and the condensations
     that made the View.
 
-    A View is immutable, except for the maps inside its events. Do not change these maps: Python
-    cannot freeze them, and other Views share them.
+    A View is immutable, except for the maps inside its events. Do not change the maps inside
+    events: Python cannot freeze them, and other Views share them.
 
     A View is a sequence of events: ``len(view)``, ``view[-1]``, ``view[2:5]`` (a tuple), and
     iteration. Summaries are ``CondensationSummary`` events with ids below -1. Two Views are equal
@@ -70,7 +70,7 @@ class View:
 
     def then(self, events: Iterable[Event]) -> View:
         """Return the View after the next events of the conversation. Cost: one pass over the next
-        events. A condensation also costs one pass over this View, and a retraction one pass over
+        events. A condensation also costs one pass over the old View, and a retraction one pass over
         the restored View.
         """
         state, condensations, older = fold(events, self.state)
@@ -82,7 +82,7 @@ class View:
 
     def with_events(self, events: Iterable[Event]) -> View:
         """Return a View with other events, for example with some events masked or left out. The new
-        View has all other fields of this View.
+        View has all other fields of the old View.
         """
         items = Items(list(events), self.state.items)
         left_behind = self.left_behind and self.left_behind.intersection(
@@ -98,8 +98,8 @@ class View:
         return View(state, self.condensations, self.dialect, self.kept_from, self.kept)
 
     def with_masks(self, masks: Mapping[int, Event]) -> View:
-        """Return a View with other events at these indices. A new event must have the id of the
-        event that it masks, and must belong to the same unit.
+        """Return a View with other events at the indices in ``masks``. A masking event must have
+        the id of the event that it masks, and must belong to the same unit.
         """
         events = list(self.events)
         for index, event in masks.items():
@@ -125,7 +125,7 @@ class View:
     @property
     def left_behind(self) -> frozenset[int]:
         """The ids of events that stay although a condensation forgot another part of their unit. No
-        model is sent these events.
+        model is sent an event that is left behind.
         """
         return self.state.left_behind
 
@@ -153,8 +153,8 @@ class View:
     @cached_property
     def cut_points(self) -> tuple[int, ...]:
         """The indices, from 0 to ``len(view)``, at which the View may be cut. If ``view[i:j]`` is
-        forgotten for two of these indices, all other events can still be sent. Cost: one pass over
-        the events of the View.
+        forgotten for two of the returned indices, all other events can still be sent. Cost: one
+        pass over the events of the View.
         """
         return cut_positions(len(self.events), self.units)
 
@@ -192,8 +192,8 @@ class View:
 
     @property
     def system_prompt(self) -> str:
-        """The text of the system prompts in the View, or an empty text. For Anthropic's server,
-        this text is a separate field beside the messages.
+        """The text of the system prompts in the View, or an empty text. For Anthropic's server, the
+        system prompt is a separate field beside the messages.
         """
         return system_prompt(self.events)
 
@@ -206,9 +206,9 @@ class View:
         return with_positions(copy_messages(shared, self.events, dialect), shared)
 
     def shared_messages(self, dialect: Dialect) -> list[Rendered]:
-        """Return the messages of a dialect without marks for a prompt cache. Do not change these
-        messages, because the next View shares them. Cost: rendering the new events and the last
-        reply before them.
+        """Return the messages of a dialect without marks for a prompt cache. Do not change the
+        returned messages, because the next View shares them. Cost: rendering the new events and the
+        last reply before them.
         """
         renderings = self.state.items.renderings
         # ``pop`` is atomic, so only one of several threads gets the cached rendering.

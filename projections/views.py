@@ -53,13 +53,13 @@ from foldlog.projections.stored.revision_codec import PROJECTION
 from foldlog.projections.view import View
 
 _REMEMBERED = 64
-"""The number of conversations whose last View stays in memory. The next View of such a conversation
-continues the fold of the last View.
+"""The number of conversations whose last View stays in memory. The next View of a remembered
+conversation continues the fold of the last View.
 """
 
 _FEW = 64
-"""Up to this number, new events are read in one query, even events that are not shown. Reading only
-the shown events would need three queries.
+"""The maximal number of new events that are read in one query, even if some of them are not shown.
+Reading only the shown events would need three queries.
 """
 
 
@@ -106,7 +106,7 @@ class Views:
         ``StoreUnavailable``. Raises ``UnknownEventType`` if a newer version of foldlog wrote an
         event that changes the View. Cost: reading the events appended since the last call. The
         first call reads the events of the View. No query is sent if the last append of this program
-        was to this conversation and no other program has committed since then.
+        was to the conversation and no other program has committed since then.
         """
         latest = self._latest.get(conversation)
         if latest is None:
@@ -128,8 +128,8 @@ class Views:
         return self._view(conversation, version)
 
     def why(self, conversation: str, event_id: int, at: int | None = None) -> Why:
-        """Explain why an event, or the summary with this (negative) id, is in the View or not, now
-        or at the version ``at``.
+        """Explain why an event, or the summary with a (negative) id, is in the View or not, now or
+        at the version ``at``.
 
         Raises ``NoSuchEvent``, and the errors of ``at``. Cost: loading the View. For a forgotten
         event, also reading the structural events after it.
@@ -201,7 +201,7 @@ class Views:
 
     def project(self, writing: WriteTransaction, events: Sequence[Event]) -> None:
         """Store the revisions of appended events in the transaction of the events. After
-        ``register``, the store calls this method.
+        ``register``, the store calls ``project``.
         """
         try:
             past = StoredPast(writing)

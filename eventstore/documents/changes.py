@@ -67,8 +67,8 @@ class Documents:
         is a copy, so the caller may change it.
 
         Raises ``ConversationNotFound``, ``ConversationErased`` or ``CorruptEvent``. Raises
-        ``InvalidArgument`` if the conversation never had this version. Cost: reading at most 65
-        events, the last whole value and its later differences.
+        ``InvalidArgument`` if the conversation never had the version ``version``. Cost: reading at
+        most 65 events, the last whole value and its later differences.
         """
         check_text("name", name)
         return self._store.query(
@@ -155,8 +155,8 @@ class Documents:
         expected_version: int,
         generation: Generation,
     ) -> Appending | None:
-        """Prepare an append of these values, to pass as ``together`` to another append. Return None
-        if no value changes. After a conflict, call ``prepare`` again.
+        """Prepare an append of the values ``changed``, to pass as ``together`` to another append.
+        Return None if no value changes. After a conflict, call ``prepare`` again.
         """
         change = self._change(conversation, _checked(changed), generation, None, None)
         if change.event is None:
@@ -226,8 +226,8 @@ class _Change(NamedTuple):
 
 class LastValues(NamedTuple):
     """The newest values of some documents after the last append that this store made to a
-    conversation. The next append need not read these values, because its guard detects a change by
-    another writer.
+    conversation. The next append need not read the newest values, because its guard detects a
+    change by another writer.
 
     ``key`` and ``redactions`` are the key of the conversation and its number of redactions. ``ids``
     maps each document to the event with its newest value.

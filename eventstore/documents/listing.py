@@ -80,7 +80,7 @@ def recent_conversations(
     after: tuple[int, int] | None,
     age_max_s: float,
 ) -> RecentConversations:
-    """Return the conversations that have all of these attributes, sorted by last activity from the
+    """Return the conversations that have all ``attributes``, sorted by last activity from the
     newest to the oldest. ``Histories.recent`` describes the arguments.
     """
     check_whole("limit", limit, 0)
@@ -156,7 +156,7 @@ def _bring_up_to_date(
 ) -> tuple[int, Mapping[int, ListedConversation]]:
     """Update the list of conversations if it is older than ``age_max_s`` seconds. Return the moment
     of the list in microseconds. Return also, by key, the entries that this process cannot write
-    now: the store is read-only, or other writers are busy.
+    now, because the store is read-only or other writers are busy.
     """
     now = database.now()
     recorder = database.recorder

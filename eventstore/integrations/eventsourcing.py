@@ -4,9 +4,10 @@ Set ``PERSISTENCE_MODULE=foldlog.eventstore.integrations.eventsourcing`` and
 ``FOLDLOG_URL=sqlite:///…``.
 
 ``Conversations`` is a subclass of the library's ``Application`` that works on a store. A
-``ProjectionRunner`` follows this application and passes every event to your projection once. Your
-projection writes its result and its position in one transaction. The view of a projection may be in
-the followed store (``TrackingView``) or in another database (``docs/PROJECTIONS.md``).
+``ProjectionRunner`` follows a ``Conversations`` application and passes every event to your
+projection once. Your projection writes its result and its position in one transaction. The view of
+a projection may be in the followed store (``TrackingView``) or in another database
+(``docs/PROJECTIONS.md``).
 
 The library's events are ``ConversationEvent`` objects. A ``ConversationEvent`` is a foldlog event
 with its conversation (``originator_id``) and its id (``originator_version``). The topic of a stored
@@ -76,7 +77,7 @@ _PAGE = 500
 _POLL_S = 0.005
 _NO_LIMIT = 2**62
 _OF_VIEWS = 0
-"""The key under which the records of views are stored. No conversation has this key."""
+"""The key under which the records of views are stored. No conversation has the key 0."""
 _VIEW_CODEC = RowCodec("")
 
 T = TypeVar("T")
@@ -103,7 +104,7 @@ class ConversationEvent:
 class Conversations(Application[str]):
     """The conversations of a store, as an application of the eventsourcing library.
 
-    A view stores its position under this application's ``name``. ``events.put`` checks only the
+    A view stores its position under the ``name`` of its application. ``events.put`` checks only the
     versions, and not the rules that ``Store.append`` checks.
     """
 
@@ -219,8 +220,8 @@ def errors_of_the_library() -> Iterator[None]:
 
 
 class TrackingView(TrackingRecorder):
-    """The base class of a projection's view. The view writes its records and its position in one
-    transaction.
+    """The base class of a projection's view. A ``TrackingView`` writes its records and its position
+    in one transaction.
 
     class Counts(TrackingView):
         def count(self, kind: str, tracking: Tracking) -> None:
@@ -267,7 +268,9 @@ class EventRecorder(TrackingView, ProcessRecorder):
     def insert_events(
         self, stored_events: Sequence[StoredEvent], **kwargs: Any
     ) -> Sequence[int] | None:
-        """Insert all events or none. If ``tracking`` is passed, record it in this transaction."""
+        """Insert all events or none. If ``tracking`` is passed, record ``tracking`` in the
+        transaction of the events.
+        """
         tracking: Tracking | None = kwargs.get("tracking")
         now = time.time_ns() // 1_000
 

@@ -86,9 +86,9 @@ class Besides(Struct, eq=False):
 
 
 class Appending(Struct, eq=False):
-    """The work of one append. The recorder calls this object with a transaction. If the transaction
-    is rolled back, the recorder calls this object again with a new transaction. After the commit,
-    ``recorded`` returns the events.
+    """The work of one append. The recorder calls an ``Appending`` with a transaction. If the
+    transaction is rolled back, the recorder calls the ``Appending`` again with a new transaction.
+    After the commit, ``recorded`` returns the events.
     """
 
     database: Database
@@ -97,11 +97,13 @@ class Appending(Struct, eq=False):
     expected_version: int | Literal[AnyVersion.ANY_VERSION]
     generation: Generation | None = None
     besides: Besides | None = None
-    """None if the append has no options, and no event is structural or changes documents."""
+    """``besides`` is None if the append has no options, and no event is structural or changes
+    documents.
+    """
     any_thread: bool = False
     earlier: tuple[Recorded, ...] | None = None
-    """The events that an earlier append recorded under the idempotency key. Empty if ``dedupe``
-    removed all events. If ``earlier`` is not None, the transaction appends nothing.
+    """The events that an earlier append recorded under the idempotency key. ``earlier`` is empty if
+    ``dedupe`` removed all events. If ``earlier`` is not None, the transaction appends nothing.
     """
     decided: Sequence[Event] = ()
     place: Place = unplaced
@@ -168,8 +170,8 @@ class Appending(Struct, eq=False):
         return True
 
     def recorded(self) -> tuple[Recorded, ...]:
-        """Return the recorded events. Call this method after the commit, because the commit gives
-        the events their positions.
+        """Return the recorded events. Call ``recorded`` only after the commit, because the commit
+        gives the events their positions.
         """
         if self.generation is not None:
             self.generation.key = self.key or self.generation.key
@@ -280,8 +282,8 @@ class DocumentsUnchanged(Struct):
 
     names: Iterable[str]
     state: tuple[int, int] | None
-    """The key of the conversation and its number of redactions, as the caller read them. None if
-    the conversation did not exist.
+    """The key of the conversation and its number of redactions, as the caller read them. ``state``
+    is None if the conversation did not exist.
     """
     ids: Mapping[str, int]
 
@@ -364,8 +366,8 @@ def begin_fork(
 
 
 def _keep_source_keys(parent: ReadTransaction, fork: WriteTransaction, at: int) -> None:
-    """Copy the source ids of the shared events to the fork. Without these ids, an import into the
-    fork could bring redacted events back.
+    """Copy the source ids of the shared events to the fork. If a fork had no source ids, an import
+    into the fork could bring redacted events back.
     """
     for name, recalled in parent.source_keys():
         if recalled.first_id < at:

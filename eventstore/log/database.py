@@ -31,8 +31,8 @@ class LastConversation(NamedTuple):
 
     In SQLite, the writing connection remembers the state of one conversation until another program
     commits. After an append, the next append to the conversation, and its View, need no query. On a
-    server, the next append expects this state. The server compares the expected state in the round
-    trip of the append.
+    server, the next append sends the state that it expects. The server compares the expected state
+    in the round trip of the append.
 
     ``settings`` are the settings of the database object that opened the codec. ``rows`` contains
     the newest rows, decrypted, which were appended after the state ``before``.
@@ -48,7 +48,7 @@ class LastConversation(NamedTuple):
 
     def rows_since(self, earlier: Conversation) -> Sequence[Row] | None:
         """Return the rows that were appended to the conversation after the state ``earlier``.
-        Return None if one of these rows is not in memory, or if content was redacted.
+        Return None if one of the appended rows is not in memory, or if content was redacted.
 
         The events of ``earlier`` may come from a transaction that was rolled back. A comparison of
         heads detects events that were rolled back, because every head depends on all events before
@@ -105,7 +105,7 @@ class Database:
         self.settings = settings or WriteSettings()
         self.last_conversation: LastConversation | None = None
         """Only on a server: the state of a conversation after the last append by this object. The
-        next append expects this state.
+        next append expects that ``last_conversation`` is still the state of the conversation.
         """
         self._is_contended = False
         """Only on a server: whether other writers have written to the conversation of
@@ -118,7 +118,9 @@ class Database:
 
     @property
     def uuid(self) -> str:
-        """The name of this store. The name stays the same when the store's file is moved."""
+        """The name of the store: a UUID that is made with the store. The name stays the same when
+        the store's file is moved.
+        """
         return self.recorder.value("uuid")
 
     @property
@@ -131,7 +133,7 @@ class Database:
     @property
     def bytes_pending(self) -> bool:
         """Whether the store's file may still contain the bytes of erased or later encrypted events.
-        ``vacuum`` removes these bytes.
+        ``vacuum`` removes the bytes of erased and later encrypted events.
         """
         return self.recorder.value("bytes_pending") != ""
 

@@ -35,7 +35,8 @@ def find_begun(database: Database, reader: Reader, conversation: str) -> Convers
 def find_again(database: Database, reader: Reader, former: Conversation) -> ReadTransaction:
     """Find a conversation again that an earlier transaction found. Raises ``ConversationErased`` if
     the conversation was erased, even if a new conversation now has its id. Raises ``EventsNotMade``
-    if the conversation has records without events, unless ``former`` had such records too.
+    if the conversation has records without events, unless ``former`` had records without events
+    too.
     """
     present = begun(database.find(reader, former.id, pending=former.pending > 0))
     if present is None:
@@ -73,7 +74,7 @@ class Generation:
     If ``replaces_erased`` is true and the conversation is erased, the first append begins a new
     conversation with the id of the erased conversation. ``fence`` is called inside the transaction
     of each append, before the rules of the append are checked. If ``fence`` raises an error, the
-    append fails with this error.
+    append fails with the error of ``fence``.
     """
 
     key: int | None = None
@@ -120,7 +121,7 @@ def tombstones_before(reader: Reader, conversation: Conversation) -> Sequence[Co
 
 
 class Moment:
-    """All conversations of a store in one transaction. Use this object only while the transaction
+    """All conversations of a store in one transaction. Use a ``Moment`` only while its transaction
     is open.
     """
 

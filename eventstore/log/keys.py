@@ -1,10 +1,10 @@
 """Wrapping keys encrypt the data keys of conversations, and a data key encrypts the events of its
 conversation.
 
-A wrapping key is 32 random bytes in base64 or hexadecimal. The environment contains the keys
-(``FOLDLOG_KEY``), or a file has one key a line (``FOLDLOG_KEY_FILE``). The first key encrypts and
-decrypts, and the keys after the first key only decrypt. The name of a key is a hash of the key, so
-that a message can name a missing key without showing it.
+A wrapping key is 32 random bytes in base64 or hexadecimal. The keys are in the environment
+(``FOLDLOG_KEY``), or in a file with one key per line (``FOLDLOG_KEY_FILE``). The first key encrypts
+and decrypts, and the keys after the first key only decrypt. The name of a key is a hash of the key,
+so that a message can name a missing key without showing it.
 """
 
 from __future__ import annotations
@@ -99,8 +99,8 @@ class KeyRing:
         text = environment.get(KEY)
         path = environment.get(KEY_FILE)
         for name, value in ((KEY, text), (KEY_FILE, path)):
-            # A deployment may set an empty secret by mistake. The store must not store plain events
-            # then.
+            # A deployment may set an empty secret by mistake, and the store must not store plain
+            # events because of it.
             if value == "":
                 raise KeyUnavailable(
                     f"the variable {name} is set and empty; set {name} to a key, or unset"
@@ -137,7 +137,7 @@ class KeyRing:
         """Decrypt the data key of a conversation with the wrapping key ``key_id``.
 
         Raises ``KeyUnavailable`` if the ring does not contain the wrapping key, or if the bytes
-        were not encrypted for this conversation with this key.
+        were encrypted for another conversation or with another key.
         """
         from cryptography.exceptions import InvalidTag
 

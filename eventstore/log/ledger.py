@@ -1,8 +1,9 @@
 """The ledger: entries for changes of stored conversations, such as erasures. Entries and events
 share one order of positions.
 
-A read model follows the entries and the events in this order. The ledger of the conversation with
-key k is a separate log under the key -k. The ledger of the whole store has the key 0.
+A read model follows the entries and the events in the order of their positions. The ledger of the
+conversation with key k is a separate log under the key -k. The ledger of the whole store has the
+key 0.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The index of events by the ids that their source gave them. Writers ask for this index with
-``dedupe="origin"``.
+"""The index of events by the ids that their source gave them. Writers ask for the index of source
+ids with ``dedupe="origin"``.
 
-The source's id of an event is stored as an idempotency key of the conversation, for this single
-event. Copies, erasures and encryption therefore need no extra code for the ids of a source. The key
+The source's id of an event is stored as an idempotency key of the conversation, for one event.
+Copies, erasures and encryption therefore need no extra code for the ids of a source. The key
 contains a digest of the source's id, because idempotency keys are not encrypted.
 
 When an append first asks for the index, all events of the conversation are read once. An event that
@@ -31,7 +31,7 @@ INDEXED: Final = "foldlog:sources"
 """The idempotency key that marks a conversation as indexed."""
 _RESERVED: Final = "foldlog:source"
 """The beginning of ``INDEXED`` and ``SOURCE_KEYS``. A caller's idempotency key may not begin with
-this text.
+``foldlog:source``.
 """
 _CHUNK = 500
 
@@ -45,7 +45,7 @@ class FoundEvent(NamedTuple):
 
 class NotIndexed(Exception):
     """The conversation has no index yet. The store makes the index and tries again, so no caller of
-    the store gets this error.
+    the store gets ``NotIndexed``.
     """
 
 
@@ -95,11 +95,11 @@ def select_new(
     reading: ReadTransaction | None, batch: Sequence[Encoded], *, all_or_none: bool = False
 ) -> NewEvents:
     """Return the events of a batch that a conversation does not have. If several events of the
-    batch have the same id, return only the first event with this id. If the first event of a record
-    is new, later events of the record without an id are new too.
+    batch have equal ids, return only the first of them. If the first event of a record is new,
+    later events of the record without an id are new too.
 
-    If ``all_or_none`` is true, raises ``PartlyKnown`` if the conversation has some of the events,
-    or if the batch contains an event twice.
+    With ``all_or_none``, raises ``PartlyKnown`` if the conversation has some of the events, or if
+    the batch contains an event twice.
     """
     keys = [_key_of(encoded.event) for encoded in batch]
     stored_keys = set() if reading is None else _recalled(reading, keys)
@@ -144,8 +144,8 @@ def find_known(
 
 
 def find(database: Database, format: str, source_id: Any) -> tuple[FoundEvent, ...]:
-    """Return the events with this source id in all indexed conversations. Cost: one query, and one
-    query for each returned event.
+    """Return the events with the source id ``source_id`` in all indexed conversations. Cost: one
+    query, and one query for each returned event.
     """
     key = source_key(check_text("format", format), source_id)
 

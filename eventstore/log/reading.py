@@ -42,19 +42,20 @@ _BACK = 16
 versions.
 """
 SOURCE_KEYS: Final = "foldlog:source:"
-"""The beginning of keys that can be found over all conversations. A database has an index of the
-keys with this beginning.
+"""The beginning of the idempotency keys that can be found in all conversations at once. A database
+has an index of the idempotency keys with the beginning ``SOURCE_KEYS``.
 """
 _NOT_FLAGGED = "an index lists it among the events that are shown or structural, but it is neither"
 _MISSING = "it, or a later event that is shown or structural, cannot be found"
 
 
 class ReadTransaction:
-    """One conversation in one transaction. Use this object only while the transaction is open.
+    """One conversation in one transaction. Use a ``ReadTransaction`` only while the transaction is
+    open.
 
-    Raises ``EventsNotMade`` if the conversation is archived. After this error, the store restores
-    the archived events and runs the work again. A list of conversations reads only their rows, and
-    restores nothing.
+    Raises ``EventsNotMade`` if the conversation is archived. After ``EventsNotMade``, the store
+    restores the archived events and runs the work again. A list of conversations reads only their
+    rows, and restores nothing.
     """
 
     def __init__(
@@ -86,8 +87,8 @@ class ReadTransaction:
 
     @property
     def key(self) -> int:
-        """The number of the conversation in this store. No other conversation ever gets this
-        number.
+        """The number of the conversation in its store. No other conversation of a store ever gets
+        the number of a conversation.
         """
         return self.state.key
 
@@ -98,7 +99,8 @@ class ReadTransaction:
     @property
     def redactions(self) -> int:
         """The number of redacted events. For a fork, only redactions since the beginning of the
-        fork count. While this number does not change, no content of the conversation was redacted.
+        fork count. While ``redactions`` does not change, no content of the conversation was
+        redacted.
         """
         return self.state.redactions
 
@@ -182,7 +184,7 @@ class ReadTransaction:
 
     def events_after_head(self, head: bytes | None, start: int, stop: int) -> list[Event] | None:
         """Return the events ``start <= id < stop`` if the event before ``start`` has the head
-        ``head``. Return None if that event has another head.
+        ``head``. Return None if the event before ``start`` has another head.
 
         Raises ``CorruptEvent`` at an event that is missing or unreadable. Cost: one read of the
         returned events and one further event.
@@ -203,9 +205,9 @@ class ReadTransaction:
         The intervals are inclusive, ascending and disjoint. A View depends only on events that are
         shown or structural.
 
-        Raises ``CorruptEvent`` if such an event of the intervals is missing or unreadable. Cost:
-        one read of the returned events. If the event at an end of an interval is neither shown nor
-        structural, that event is read too.
+        Raises ``CorruptEvent`` if a shown or structural event of the intervals is missing or
+        unreadable. Cost: one read of the returned events. If the event at an end of an interval is
+        neither shown nor structural, it is read too.
         """
         if intervals:  # the intervals ascend, so a check of the outer ends is enough
             self._whole("the first interval", intervals[0][0])
@@ -298,8 +300,8 @@ class ReadTransaction:
             raise CorruptEvent(self.conversation, last + 1, _MISSING)
 
     def last_row(self, version: int) -> Row:
-        """Return the last row of this version. Raises ``CorruptEvent`` if the row is missing or
-        unreadable.
+        """Return the last row of the conversation at ``version``. Raises ``CorruptEvent`` if the
+        row is missing or unreadable.
         """
         (row,) = dense_rows(
             self.conversation, self.rows(version - 1, version, 1), version - 1, version
@@ -307,7 +309,8 @@ class ReadTransaction:
         return sound(self.conversation, row)
 
     def documents_before(self, version: int) -> DocumentChanges | None:
-        """Return the last ``DocumentChanges`` before a version, or None if there is no such event.
+        """Return the last ``DocumentChanges`` before a version, or None if no ``DocumentChanges``
+        is before the version.
 
         Raises ``CorruptEvent`` if the event is unreadable. Cost: reading one event. For a caller
         that asks for ever smaller versions, several events are read at once.
@@ -388,7 +391,7 @@ class ReadTransaction:
 
     def damaged_records(self, projection: str) -> Iterator[int]:
         """Yield the versions of damaged records of a projection. All other reads skip damaged
-        records, and the projection makes such records again.
+        records, and the projection makes damaged records again.
         """
         codec = self._codec()
         after = 0
@@ -425,7 +428,7 @@ class ReadTransaction:
     @cached_property
     def past(self) -> tuple[Segment, ...]:
         """The parts of the conversation that are stored under other keys, sorted from the oldest to
-        the newest. Only a fork has such parts.
+        the newest. Only a fork has parts under other keys.
         """
         return past_of(self.database, self._reader, self.state)
 

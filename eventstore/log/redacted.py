@@ -1,4 +1,4 @@
-"""Make the event that stays when the content of an event is erased. Pure.
+"""Make the event that stays when the content of an event is erased.
 
 The kind, the id, the place in the log and the times of the event stay. The fields that pair a call
 with its result stay: tool, call id, response id, cause and source. The id of the event in its
@@ -38,14 +38,14 @@ from foldlog.eventstore.events import (
 )
 
 TEXT: Final = "[redacted]"
-"""The text that replaces a redacted text. ``verify`` compares the stored text, so a change of this
-text would need a migration.
+"""The text that replaces a redacted text. ``verify`` compares the stored text, so a change of
+``TEXT`` would need a migration.
 """
 
 _THINKING: Final = ({"type": "thinking", "thinking": TEXT},)
 """The block that replaces thinking. Thinking marks the beginning of a tool loop, so a redacted
-event must still contain a block of thinking. No model is sent this block, because it has no
-signature.
+event must still contain a block of thinking. No model is sent the block ``_THINKING``, because it
+has no signature.
 """
 _is_name: Final = re.compile(r"[\w.:-]{1,64}", re.ASCII).fullmatch
 

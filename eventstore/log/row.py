@@ -1,5 +1,5 @@
-"""Make rows from events and events from rows. Pure except for clocks and salts. Heads reveal
-changes of a history, and checksums reveal damaged bytes.
+"""Make rows from events and events from rows. Heads reveal changes of a history, and checksums
+reveal damaged bytes.
 
     head(-1)   = SHA-256("foldlog" || salt || id of the conversation)
     head(n)    = SHA-256(head(n-1) || salt || "salted " || id, schema, shown, structural,
@@ -66,7 +66,7 @@ PLAIN: Final = 0
 
 
 class NotAsWritten(ValueError):
-    """The reader catches this error and adds the event's id."""
+    """The reader catches ``NotAsWritten``, and adds the event's id."""
 
 
 SALT_BYTES = 16
@@ -96,7 +96,7 @@ _Linked = tuple[int, str, int, bool, bool, int]
 
 def link(head: bytes, salt: bytes, columns: _Linked, committed: bytes) -> bytes:
     """Return the head after one more event. ``salt`` is the salt of the conversation. The length of
-    the kind precedes the kind, so two different events never have equal hashed bytes.
+    the kind precedes the kind, so two different events never give equal bytes to hash.
     """
     event_id, kind, schema, shown, structural, recorded_at = columns
     name = kind.encode()
@@ -149,8 +149,8 @@ def with_checksums(seed: int, rows: Iterable[Row]) -> list[Row]:
 
 
 def unsound(seed: int, rows: Sequence[Row]) -> list[int]:
-    """Return the indices of rows with a wrong checksum, and of rows whose id differs from the id in
-    their ``meta``.
+    """Return the indices of the rows that have a wrong checksum, or another id than their
+    ``meta``.
     """
     if not rows:
         return []
@@ -286,7 +286,7 @@ def events_of_rows(rows: Sequence[Row]) -> list[Event] | None:
 
 def with_times(events: Sequence[Event], recorded_at: datetime) -> Sequence[Event]:
     """Set the times that a reader will see, as ``event_of`` does, and return ``events``. The events
-    themselves are changed, so they must belong to the caller.
+    themselves are changed, so no other code may use them.
     """
     for event in events:
         # For an unknown event, foldlog does not know whether it has a time.

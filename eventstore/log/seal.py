@@ -1,5 +1,5 @@
-"""Convert a plain row to the stored row and back: compress, encrypt, add the checksum. Pure except
-for random nonces.
+"""Convert a plain row to the stored row and back: compress and encrypt the body, and add the
+checksum.
 
 The encoding of a row is a number: 0 means JSON text, 1 means zlib, 2 means zstd. If 8 is added, the
 body is encrypted with AES-256-GCM under the conversation's data key. The encryption also protects
@@ -63,7 +63,8 @@ Compression = Literal["none", "zlib", "zstd"]
 
 EVENT_BYTES_MAX: Final = 16 * 2**20
 """The size of the largest event that a store accepts by default: 16 MiB of stored JSON. A larger
-body is never compressed, so a reader refuses to decompress a body to more bytes than this size.
+body is never compressed, so a reader refuses to decompress a body to more than ``EVENT_BYTES_MAX``
+bytes.
 """
 _TOO_LARGE: Final = (
     f"the compressed body has more than {EVENT_BYTES_MAX:,} bytes, which foldlog never compresses"
@@ -81,10 +82,10 @@ class Mark(NamedTuple):
     """The fields of a conversation's mark. A mark also proves the end of the conversation: its
     version, its head and its counts.
 
-    ``keys`` is the number of idempotency keys that have a proof. If ``pending_until`` is not 0, a
-    change of the encryption is running. While the change runs, rows with ``pending_from <= id <
-    pending_until`` and records up to version ``pending_until`` may be plain. Idempotency keys of
-    events before ``pending_until`` may have no proof.
+    ``keys`` is the number of idempotency keys that have a proof. If ``pending_until`` is not 0, the
+    encryption of the conversation is being changed. During a change of the encryption, rows with
+    ``pending_from <= id < pending_until`` and records up to version ``pending_until`` may be plain.
+    Idempotency keys of events before ``pending_until`` may have no proof.
     """
 
     keys: int = 0
@@ -119,8 +120,8 @@ def read_mark(key: DataKey, conversation: Conversation) -> Mark:
 
 
 def _place_of_mark(conversation: Conversation, fields: bytes) -> bytes:
-    """Return the bytes that the mark proves. Before a staged import is published, its mark does not
-    cover its rows.
+    """Return the associated data of a mark: the bytes that the mark proves. Before a staged import
+    is published, its mark does not cover its rows.
     """
     if not conversation.visible:
         return (
@@ -148,7 +149,7 @@ WITH_BYTES: Final = 16
 _HOW_COMPRESSED: Final = 3
 _COMPRESSIONS: Final = get_args(Compression)
 DAMAGED: Final = 255
-"""The encoding of a damaged row after a read, which is never stored."""
+"""A row has the encoding ``DAMAGED`` only after a read, and never in a database."""
 
 _NOT_ENCRYPTED = (
     "the event is plain text, but its conversation is encrypted, so the event was written without"
@@ -248,7 +249,8 @@ class RowCodec(NamedTuple):
         return with_checksums(checksum_seed(self.conversation), stored)
 
     def encoded_again(self, stored: Row, plain: Row, compression: Compression | None) -> Row:
-        """Return a stored row in the form of this codec.
+        """Encode the row ``plain`` with the settings of this codec, or return ``stored`` if the
+        encodings would stay equal.
 
         If ``compression`` is None, the compression of the row does not change.
         """

@@ -320,8 +320,8 @@ class InlineProjection(Protocol):
     name: str
 
     def project(self, writing: WriteTransaction, events: Sequence[Event], /) -> None:
-        """Update the records of this projection for ``events``, which ``writing`` has just
-        appended. ``events`` is a whole batch with at least one structural event.
+        """Update the records of the projection for ``events``, which ``writing`` has just appended.
+        ``events`` is a whole batch with at least one structural event.
 
         If ``project`` raises an error, the append fails and appends nothing. If the transaction is
         run again, ``project`` is called again with equal events, so ``project`` may only write

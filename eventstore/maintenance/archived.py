@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 _HEAD: Final = 8
-"""The name of an object begins with this number of bytes of the conversation's head."""
+"""The number of bytes of the conversation's head with which the name of an object begins."""
 
 Placed = tuple[Row, int | None]
 """A stored row and its position. On a server, a staged row has no position."""
@@ -114,8 +114,9 @@ def new_address(to: str, head: bytes, data: bytes) -> str:
 
 
 def check_reachable(address: str) -> None:
-    """Raise ``StoreUnavailable`` if the object store does not answer. Call this function before
-    making an object: an unreachable object store could not delete the object again.
+    """Raise ``StoreUnavailable`` if the object store does not answer. Call ``check_reachable``
+    before making an object, because an object in an unreachable object store could not be deleted
+    again.
     """
     with (
         suppress(FileNotFoundError, StoreUnusable),

@@ -1,7 +1,7 @@
-"""Back up a store to a file, restore a store from a backup, and return the space of deleted rows.
-The store stays in use.
+"""Back up a store to a file, restore a store from a backup, and return the disk space of deleted
+rows. Programs can use the store during a backup.
 
-A PostgreSQL server has its own tools for these tasks.
+A PostgreSQL server has its own tools for backups.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ from foldlog.eventstore.recorders.types import Conversation
 from foldlog.eventstore.store import Store
 
 _STALE_US = 3_600 * 1_000_000
-"""If an import has written nothing for this time, in microseconds, the import counts as killed. If
-the process of such an import still runs, the import fails and has to be run again.
+"""The number of microseconds after whose silence an import counts as killed. If the process of a
+killed import still runs, the import fails and has to be run again.
 """
 
 
 class BackedUp(NamedTuple):
     """A backup that was made and verified. ``findings`` are the verdicts that found damage. The
-    source of the backup has this damage too.
+    source of the backup has the damage of ``findings`` too.
     """
 
     path: str
@@ -85,9 +85,10 @@ class Restored(NamedTuple):
 class Vacuumed(NamedTuple):
     """The result of a vacuum. ``discarded`` is the number of killed imports whose rows the vacuum
     removed. ``bytes_pending`` is true if bytes of erased events may still be in the file.
-    ``space_returned`` is False if an older reader is still open. The file then shrinks at the next
-    vacuum after this reader has ended. On a server, ``space_returned`` is also False if the role
-    may not vacuum the tables. If the store is not a file, both sizes are None.
+    ``space_returned`` is False if an older reader is still open. If a reader prevented the return
+    of space, the first vacuum after the end of the reader shrinks the file. On a server,
+    ``space_returned`` is also False if the role may not vacuum the tables. If the store is not a
+    file, both sizes are None.
     """
 
     discarded: int
@@ -296,7 +297,7 @@ def vacuum(
     contain no bytes of erased, redacted or re-encrypted events.
 
     Events keep their positions. Readers continue, but writers wait until the vacuum ends. If bytes
-    of an erasure are pending, the call waits up to a minute for older readers, then raises
+    of an erasure are pending, the call waits at most one minute for older readers, then raises
     ``StoreUnavailable``. Cost: rewriting the whole store.
     """
     database = store.database

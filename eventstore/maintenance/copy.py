@@ -148,7 +148,7 @@ def compare_stores(
     source: Store, target: Store, *conversations: str
 ) -> Generator[UnequalConversation, None, None]:
     """Yield the conversations of ``source`` that ``target`` lacks, or that have another head or
-    fewer redactions in ``target``. If names are passed, compare only these conversations.
+    fewer redactions in ``target``. If names are passed, compare only the named conversations.
     Conversations that only the target has are ignored. Cost: reading one row of each conversation
     in both stores.
     """
@@ -263,9 +263,9 @@ def copy_conversation(
     Raises ``ConversationNotFound``, and ``CorruptEvent`` if the source is damaged. Raises
     ``HistoryDiverged`` if the target has other events, and ``ConversationErased`` if the target
     erased the conversation. Raises ``CannotRedact`` if the target's conversation shares an event
-    that the source redacted. After one of these errors, the target's conversation is unchanged. A
-    new conversation appears completely or not at all. Cost: copying the new events in small
-    transactions. If events were redacted after the last copy, all events are read.
+    that the source redacted. If ``copy_conversation`` raises an error, the target's conversation is
+    unchanged. A new conversation appears completely or not at all. Cost: copying the new events in
+    small transactions. If events were redacted after the last copy, all events are read.
     """
     original, earlier = source.recorder.query(partial(_with_earlier, source, conversation))
     tombstones = copy_tombstones(
@@ -413,9 +413,9 @@ class CopyWriter(StagedWriter):
     the last event in the target. New rows are added after ``end``, and their heads are computed
     again.
 
-    The constructor raises ``HistoryDiverged`` if the target has another conversation with this id.
-    The constructor raises ``ConversationErased`` if the target erased the conversation, unless the
-    target's tombstone is the last of ``earlier``.
+    The constructor raises ``HistoryDiverged`` if the target has another conversation with an equal
+    id. The constructor raises ``ConversationErased`` if the target erased the conversation, unless
+    the target's tombstone is the last of ``earlier``.
     """
 
     def __init__(
@@ -440,7 +440,7 @@ class CopyWriter(StagedWriter):
         """The copied redacted events whose receipts are not copied yet."""
 
     def linked(self, rows: Iterable[Row]) -> Iterator[Row]:
-        """Yield decoded rows with the correct counts of shown and structural rows before them.
+        """Yield decoded rows, each with the correct counts of shown and structural rows before it.
         Raises ``CorruptEvent`` at a row whose head does not follow from the previous row.
         """
         end = self.end
@@ -623,7 +623,7 @@ def _redact_too(
     records: RedactedRecords | None,
 ) -> None:
     """Redact the events of the target that the source redacted after the last copy. Redact also the
-    records from which these events were made.
+    records from which the redacted events were made.
     """
     writing = WriteTransaction(
         transaction, find_again(database, transaction, existing).state, database

@@ -63,18 +63,19 @@ def erase(
     transactions, so other writers wait only briefly.
 
     ``bytes_pending`` of the tombstone says whether bytes of the events may still be in the files.
-    In a SQLite file, these bytes stay until ``vacuum`` has rewritten the file. On PostgreSQL, the
-    call vacuums the tables, unless ``complete`` is False. If the role may not vacuum, autovacuum or
-    a later call by the tables' owner removes the bytes. If an older transaction may still read the
-    rows, the call waits for a minute, then raises ``StoreUnavailable``. Run the erasure again after
-    this error.
+    In a SQLite file, the bytes of erased events stay until ``vacuum`` has rewritten the file. On
+    PostgreSQL, ``erase`` vacuums the tables, unless ``complete`` is False. If the role may not
+    vacuum, autovacuum or a later call by the tables' owner removes the bytes. If an older
+    transaction may still read the rows, ``erase`` waits for a minute, then raises
+    ``StoreUnavailable``. After ``StoreUnavailable``, run the erasure again.
 
     A fork reads the shared events of the conversation from which it was forked. ``with_forks``
     first erases the forks and the forks of these forks. A fork that another process has detached is
     not erased. ``detach_forks`` first gives each fork a copy of the shared events, and the
     tombstone names the events that the forks keep. Until the conversation is erased, a redaction of
-    one of its events reaches its forks too. ``expected`` is the conversation's row as the caller
-    read it. If the last event has changed since then, nothing is erased.
+    an event of the conversation reaches the forks too. ``expected`` is the conversation's row as
+    the caller read it. If the last event has changed since ``expected`` was read, nothing is
+    erased.
 
     Raises ``ConversationNotFound``. Raises ``ConversationHasForks`` if the conversation has forks
     and neither ``with_forks`` nor ``detach_forks`` is true. Raises ``VersionConflict`` if the last

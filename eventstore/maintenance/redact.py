@@ -1,8 +1,8 @@
 """Redact events: erase their content permanently, for every reader at once, then in the files.
 
 The id, kind, place, times and size of the event stay. The event's head stays valid, because it
-depends only on a hash of the body. The salt of this hash is erased with the body. The receipt is an
-event of the conversation, so followers read the receipt.
+depends only on a hash of the body. The salt of the body's hash is erased with the body. The receipt
+is an event of the conversation, so followers read the receipt.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from foldlog.eventstore.store import Store
 
 class Quote(NamedTuple):
     """A condensation, or an event of a companion conversation, that may quote a redacted event.
-    ``redacted`` is true if the content of this condensation or event is erased too.
+    ``redacted`` is true if the content of the quoting condensation or event is erased too.
     """
 
     conversation: str
@@ -61,7 +61,7 @@ class RedactionReceipt(NamedTuple):
     redacted events. ``unconfirmed`` are the read models that have not reached ``position``, so they
     may still contain the content. ``bytes_pending`` is true if only ``vacuum`` can complete the
     redaction. ``documents_lost`` are the documents that lost their newest value, such as
-    ``attributes``. ``History.redact`` sets ``documents_lost``.
+    ``attributes``. ``documents_lost`` is set only by ``History.redact``.
     """
 
     conversation: str
@@ -89,18 +89,18 @@ def redact(
     others: Mapping[str, Sequence[int]] | None = None,
     also: Callable[[Transaction, Mapping[str, Sequence[int]]], object] | None = None,
 ) -> RedactionReceipt:
-    """Erase the content of an event. Return the receipt. ``bytes_pending`` of the receipt says
+    """Erase the content of an event, and return the receipt. ``bytes_pending`` of the receipt says
     whether bytes of the content may still be in the files. The docstring of ``erase`` describes
     ``complete`` and the removal of the bytes. To finish an interrupted redaction, call ``redact``
     again. The id of a summary (below -1) stands for the condensation that made the summary.
 
     ``others`` maps conversations to further events to redact: summaries that may quote the event,
     and copies of the event. ``also`` is called in the transaction with all redacted events.
-    ``also`` erases their content elsewhere, such as in the source records from which the events
-    were made.
+    ``also`` erases the content of the redacted events elsewhere, such as in the source records from
+    which the events were made.
 
     Raises ``ConversationNotFound`` or ``ConversationErased``. Raises ``InvalidArgument`` if the
-    conversation has no such event of its own. Raises ``CannotRedact`` if the event cannot be
+    conversation itself did not record the event. Raises ``CannotRedact`` if the event cannot be
     redacted, such as a receipt. Cost: reading the structural events of the conversation. Removing
     the bytes costs as much as in ``erase``.
     """
@@ -242,8 +242,8 @@ def _erase_content(
 def redact_rows(
     transaction: Transaction, writing: WriteTransaction, redacted: Sequence[tuple[Event, Row]]
 ) -> None:
-    """Replace these events by rows without content, and end ``writing``. Delete the records of
-    projections that may hold the content, also in the forks that share the events.
+    """Replace the events ``redacted`` by rows without content, and end ``writing``. Delete the
+    records of projections that may hold the content, also in the forks that share the events.
     """
     writing.redact([row for _, row in redacted])
     _forget_derived_content(writing, [event for event, _ in redacted])
@@ -291,9 +291,9 @@ def _read(writing: WriteTransaction, event_id: int, named_id: int) -> tuple[Row,
 
 
 def quotes_in(reading: ReadTransaction, redacted: Sequence[Event]) -> list[CondensationAction]:
-    """Return the condensations whose summaries may quote these events, sorted from the oldest to
-    the newest. A condensation may quote an event that it forgets, and whatever a forgotten summary
-    quotes.
+    """Return the condensations whose summaries may quote the events ``redacted``, sorted from the
+    oldest to the newest. A condensation may quote an event that it forgets, and whatever a
+    forgotten summary quotes.
     """
     # A condensation of the V0 dialect contains ids of its source. Any other condensation contains
     # ids of events.

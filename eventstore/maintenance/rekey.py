@@ -1,8 +1,8 @@
 """Encrypt, re-encrypt, compress or decrypt stored events, one conversation after another.
 
-First a conversation gets its new key, so that new events are encrypted with it. After the key, the
-conversation's rows change in several transactions (``rekey_steps``). The records of projections are
-encrypted again too, and the records of attributes are made again.
+First a conversation gets its new key, so that new events are encrypted with it. After the change of
+the key, the conversation's rows change in several transactions (``rekey_steps``). The records of
+projections are encrypted again too, and the records of attributes are made again.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Rekeyed(NamedTuple):
     ``plain``          the names of files and tables outside of the store that hold texts of the
                        conversation in plain form
 
-    The file is cleaned once, after the last conversation. Only the last result has
+    The file is cleaned only once, after the last conversation. Only the last result has
     ``bytes_pending`` and ``plain``.
     """
 
@@ -70,7 +70,7 @@ def rekey(
     is stored only when the caller reads its result from the returned iterator.
 
     ``bytes_pending`` of the last result says whether bytes of the old form may still be in the
-    files. ``vacuum`` removes these bytes. Raises ``ConversationNotFound``. Raises
+    files. ``vacuum`` removes the bytes of the old form. Raises ``ConversationNotFound``. Raises
     ``KeyUnavailable``, before anything is changed, if the key of an encrypted conversation is
     missing. Raises ``StoreUnusable`` if the file cannot be read. Cost: reading all rows that may
     change, writing the changed rows, and memory for one transaction.

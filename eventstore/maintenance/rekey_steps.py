@@ -4,7 +4,7 @@ write.
 First the proofs of the conversation's idempotency keys change, then its rows. Until the end, the
 conversation's mark says which rows may still have the old form. Heads do not change. Before a row
 is replaced, its old form is checked against the hash chain, and its new form is checked against the
-old form. A row that would read differently is never replaced.
+old form. A row is never replaced by a row that would be read differently.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _KEYS = 500
 
 class RekeyState(msgspec.Struct, frozen=True):
     """The progress of a rekey of one conversation. The progress is stored as JSON, so the names of
-    these fields must not change.
+    the fields of ``RekeyState`` must not change.
 
     ``decrypt``      whether rows become plain
     ``compression``  the chosen compression; None leaves the compression of rows unchanged

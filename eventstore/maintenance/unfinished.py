@@ -1,9 +1,9 @@
 """Finish interrupted operations that need several transactions.
 
-The progress of an operation is a row of the store. Each transaction of the operation writes this
-row. Each step reads this row, so it does not matter whether the operation was killed or still runs
-in another process. Before an operation begins, any unfinished operation on its conversation is
-finished:
+The progress of an operation is a row of the store. Each transaction of the operation writes the row
+of its progress. Each step reads the row of the progress, so it does not matter whether the
+operation was killed or still runs in another process. Before an operation begins, any unfinished
+operation on its conversation is finished:
 
     erase     delete the remaining rows of the erased conversation
     import    discard the invisible rows of an import or a copy: run the import again
@@ -52,12 +52,12 @@ T = TypeVar("T")
 _PURGES_MAX: Final = 10
 _PURGES_S: Final = 60.0
 _purges: Final = WeakKeyDictionary[Recorder, deque[float]]()
-"""The moments of the last vacuums, in seconds of the monotonic clock."""
+"""The times of the last vacuums, in seconds of the monotonic clock."""
 
 
 class OperationUnfinished(Exception):
     """Another operation must be finished before a transaction can run. No caller of the store gets
-    this error.
+    ``OperationUnfinished``.
     """
 
 
@@ -101,9 +101,9 @@ def finish(database: Database, interrupted: Unfinished) -> None:
 
 def purge(recorder: Recorder, what_is_done: str) -> None:
     """On PostgreSQL, remove the bytes of deleted and replaced rows, at most ten times a minute. For
-    a SQLite file, or if this role may not vacuum, ``bytes_pending`` stays true.
+    a SQLite file, or if this role may not vacuum the tables, ``bytes_pending`` stays true.
 
-    The call waits up to a minute for open transactions, then raises ``StoreUnavailable``.
+    The call waits at most one minute for open transactions, then raises ``StoreUnavailable``.
     """
     try:
         if recorder.on_server and _is_due(recorder):

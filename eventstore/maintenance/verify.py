@@ -1,7 +1,7 @@
 """Check by heads and checksums that every event of a store is unchanged, present and in its place.
 
 The store alone cannot reveal that the end of a history was cut off, or that a whole history was
-rewritten. Heads that were published earlier reveal both.
+rewritten. Heads that were published earlier reveal a cut or rewritten history.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ from foldlog.eventstore.store import Store
 T = TypeVar("T")
 
 _ATTEMPTS = 5
-"""If a conversation changed during its check and has findings, the check is repeated up to this
-number of times.
+"""The maximal number of repeated checks of a conversation that changed during its check and has
+findings.
 """
 _state = attrgetter("version", "head", "redactions", "mark", "parent", "erasure")
 
@@ -67,8 +67,8 @@ class Published(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """The findings in one conversation. If ``conversation`` is None, the findings in the database
-    itself.
+    """The findings in one conversation. If ``conversation`` is None, the findings are problems of
+    the database itself.
 
     ``head`` is the head of the conversation's last event, and ``erasure`` is the tombstone of an
     erased conversation. If the conversation's id was used again, each ``generation`` has its own
@@ -101,7 +101,7 @@ def verify(
     start: str = "",
 ) -> Generator[Verdict, None, None]:
     """Check that every event of a store is unchanged, present and in its place. If a conversation
-    is named, yield only the verdict on this conversation. If no conversation is named, yield a
+    is named, yield only the verdict on the named conversation. If no conversation is named, yield a
     verdict for each conversation, then a verdict for the database itself.
 
     The verdicts are sorted by conversation id and begin at ``start``, so an interrupted run can be
@@ -353,8 +353,8 @@ class Check:
     """The check of the rows that are stored under the key of a conversation, up to the version
     ``stop``.
 
-    After ``run``, ``findings`` is complete. ``published`` then contains only the published heads
-    that no row has, by version.
+    After ``run``, ``findings`` is complete. After ``run``, ``published`` contains only the
+    published heads that no row has, by version.
     """
 
     def __init__(
@@ -572,8 +572,8 @@ class Check:
 
 
 class Unlisted(NamedTuple):
-    """A conversation that a list cannot show. If ``id`` is None, the list cannot be read any
-    further.
+    """A conversation whose stored row cannot be read. If ``id`` is None, the list cannot be read
+    any further.
     """
 
     id: str | None

@@ -60,7 +60,7 @@ AT_ONCE_S: Final = 0.1
 """The time, in seconds, for which a call with ``at_once`` waits for other writers."""
 
 _WITH_BYTES = 16
-"""The bit in the encoding of a row that says that the body has attachments."""
+"""The bit that the encoding of a row contains if the body has attachments."""
 # makes a named tuple faster, without a call of the type's own ``__new__``
 _new: Final = tuple.__new__
 _has_no_attachments: Final = frozenset(range(_WITH_BYTES, 2 * _WITH_BYTES)).isdisjoint
@@ -69,7 +69,7 @@ _NUMBERS_OF_LISTED: Final = itemgetter(0, 2, 4, 5)
 
 DISCARDED: Final = "discarded"
 """The state of a detachment whose copies are being deleted in several transactions. A detachment in
-this state adds no further copies.
+the state ``discarded`` adds no further copies.
 """
 
 Columns = tuple[Any, ...]
@@ -86,10 +86,10 @@ class Reader(ABC):
     def _array(self, values: Sequence[int] | Sequence[str]) -> Any: ...
 
     last_conversation: Any = None
-    """The state of a conversation after the last append, which saves the next append a query. The
-    store sets this state in a write transaction. In SQLite, the next write transaction of this
-    process gets the state, if nothing else was written in the meantime. Any other change of a
-    conversation sets this state to None.
+    """The state of a conversation after the last append, with which the next append needs no query.
+    The store sets ``last_conversation`` in a write transaction. In SQLite, the next write
+    transaction of this process gets ``last_conversation``, if nothing else was written in the
+    meantime. Any other change of a conversation sets ``last_conversation`` to None.
     """
 
     def value(self, name: str) -> str:
@@ -115,8 +115,9 @@ class Reader(ABC):
     def conversation(
         self, name: str | int, expected: Conversation | None = None
     ) -> Conversation | None:
-        """Return the visible conversation with this id (a text), or the visible or staged
-        conversation with this key (a number). Return None if the conversation does not exist.
+        """Return the visible conversation with the id ``name`` (a text), or the visible or staged
+        conversation with the key ``name`` (a number). Return None if the conversation does not
+        exist.
 
         A write transaction may return ``expected`` without a query. If ``expected`` is outdated,
         the database refuses every write of the transaction, and the work is run again.
@@ -139,8 +140,8 @@ class Reader(ABC):
         self, start: str, limit: int, *, forks_of: int | None = None
     ) -> Sequence[Conversation]:
         """Return published conversations with ids from ``start`` on, sorted by the UTF-8 bytes of
-        their ids. With ``forks_of``, return only the forks of the conversation with this key,
-        including erased forks.
+        their ids. With ``forks_of``, return only the forks of the conversation with the key
+        ``forks_of``, including erased forks.
         """
         if forks_of is None:
             columns = self._ask("conversations", start, limit)
@@ -178,8 +179,8 @@ class Reader(ABC):
 
     def placed_rows(self, after_position: int, limit: int) -> Sequence[PlacedRow]:
         """Return at most ``limit`` rows after a position, in the order of positions. No later
-        commit gets a position before these rows, and no failure of a server can undo these rows.
-        Call this method before any other method of a read transaction.
+        commit gets a position before the returned rows, and no failure of a server can undo the
+        returned rows. Call ``placed_rows`` before any other method of a read transaction.
 
         If a row belongs to no conversation, its conversation id is an empty text.
         """
@@ -205,8 +206,8 @@ class Reader(ABC):
         return placed
 
     def place_after(self, position: int) -> tuple[int, str, int] | None:
-        """Return the next position with a row, and the conversation and the id of this row. The row
-        itself may be damaged, so it is not read. Cost: reading an index of all events.
+        """Return the next position with a row, and the conversation and the id of the row. The row
+        itself is not read, because it may be damaged. Cost: reading an index of all events.
         """
         candidates: list[Columns] = [*self._ask("live_place", position + 1)]
         for first, _, first_id, _, conversation in self._ask(
@@ -235,8 +236,8 @@ class Reader(ABC):
         self, projection: str, first: str, last: str
     ) -> Sequence[tuple[str, bool, int, Record | None]]:
         """Return the visible, not erased conversations with ids from ``first`` to ``last``. For
-        each conversation, return its id, whether it is encrypted, its version, and the newest
-        record of a projection.
+        each returned conversation, return also the version, the newest record of a projection, and
+        whether the conversation is encrypted.
         """
         return [
             (as_text(name), encrypted == 1, version, None if row[0] is None else as_record(row))
@@ -250,7 +251,7 @@ class Reader(ABC):
         positions.
 
         If ``key`` is None, search the keys of all conversations. A search in all conversations
-        needs an index of these keys in the schema.
+        needs an index of the idempotency keys in the schema.
         """
         names = self._array(idempotency_keys)
         if key is None:
@@ -284,7 +285,7 @@ class Reader(ABC):
         return as_text(rows[0][0]) if rows else None
 
     def has_beginning(self, start: str) -> bool:
-        """Return whether the id of any published conversation begins with this text."""
+        """Return whether the id of any published conversation begins with the text ``start``."""
         # the byte 0xff never occurs in UTF-8, so every id with this beginning comes before it
         end = utf8(start) + b"\xff"
         return bool(self._ask("beginning", start, end))
@@ -299,7 +300,7 @@ class Reader(ABC):
         if the list lacks the conversation, and -2 if only a process with the encryption key can
         list it.
 
-        Call this method before any other method of a read transaction.
+        Call ``touched`` before any other method of a read transaction.
         """
         until = int(self.value("last_position"))
         if after_position > 0:
@@ -314,7 +315,7 @@ class Reader(ABC):
     def listed(
         self, digests: Sequence[bytes], before: tuple[int, int] | None, limit: int
     ) -> Sequence[ListedConversation]:
-        """Return conversations that have all of these digests, sorted by last activity from the
+        """Return the conversations that have all ``digests``, sorted by last activity from the
         newest to the oldest.
 
         ``before`` contains the moment and the key of the last conversation on the previous page.
@@ -425,7 +426,7 @@ def _has_attachments(row: Row) -> bool:
 
 class Transaction(Reader):
     """A write transaction. After a write transaction has read the row of a conversation, no other
-    writer changes this conversation until the transaction ends.
+    writer changes the conversation until the transaction ends.
     """
 
     @abstractmethod
@@ -451,7 +452,7 @@ class Transaction(Reader):
     def _place_first(self, key: int, size: int) -> None: ...
 
     def lock_all(self, conversations: Iterable[str]) -> None:
-        """Lock these conversations in one fixed order, so that no two transactions wait for each
+        """Lock the conversations in one fixed order, so that no two transactions wait for each
         other.
         """
 
@@ -548,8 +549,8 @@ class Transaction(Reader):
         self._write("set_mark", mark, key)
 
     def publish(self, key: int, events: int) -> None:
-        """Make a staged conversation with this number of events visible. The conversation's events
-        get the next positions, at a constant cost. Raises ``taken``, here or at the commit, if the
+        """Make a staged conversation with ``events`` events visible. The conversation's events get
+        the next positions, at a constant cost. Raises ``taken``, here or at the commit, if the
         conversation is no longer staged or its id is taken.
         """
         self.forget()
@@ -560,13 +561,13 @@ class Transaction(Reader):
 
     @abstractmethod
     def insert_past(self, key: int, rows: Sequence[Row]) -> None:
-        """Insert rows before the first own event of a fork. No follower reads these rows before
-        they get positions.
+        """Insert rows before the first own event of a fork. No follower reads the inserted rows
+        before ``place_past`` gives them positions.
         """
 
     def place_past(self, key: int, events: int) -> None:
-        """Let a fork leave its parent. The copied rows get the next positions, so followers read
-        them. ``events`` is the number of copied rows.
+        """Let a fork leave its parent. The copied rows of the fork get the next positions, so
+        followers read them. ``events`` is the number of copied rows.
         """
         self.forget()
         self.forget_figures(key)
@@ -640,7 +641,7 @@ class Transaction(Reader):
 
     def archive(self, key: int, before: int, events: int) -> None:
         """Delete the rows before event ``before``, because an object contains them. ``events`` is
-        the number of these rows.
+        the number of deleted rows.
         """
         self.forget()
         self._write("delete_archived", key, before)
@@ -687,9 +688,8 @@ class Transaction(Reader):
             self.write_sources(statement, key, json.dumps(page))
 
     def set_value(self, name: str, value: str) -> None:
-        """Record a fact about the store, as ``Recorder.value`` describes. The position of a
-        tracking never decreases, so a lower position raises ``taken``. An empty text deletes a
-        tracking.
+        """Store a fact about the store, as ``Recorder.value`` describes. The position of a tracking
+        never decreases, so a lower position raises ``taken``. An empty text deletes a tracking.
         """
         kind, _, application = name.partition(" ")
         if kind != "tracking":
@@ -778,8 +778,8 @@ class Recorder(ABC):
     """The number of stores that this recorder joins to one store."""
     on_pending: Callable[[EventsNotMade], Recorder | None] | None = None
     """Makes the events of an import that a transaction needs. The recorder calls ``on_pending``
-    after the transaction has ended, then runs the work again. If this recorder cannot store the
-    events, ``on_pending`` returns another recorder, and the work runs in that recorder.
+    after the end of the transaction, then runs the work again. If this recorder cannot store the
+    events, ``on_pending`` returns another recorder, and the work runs in the returned recorder.
     """
     on_copy: Callable[[Transaction, int], None] = staticmethod(lambda transaction, last: None)
     """Called in the first write transaction in a file that is a copy of a store, with the last
@@ -800,19 +800,20 @@ class Recorder(ABC):
 
         Several callers may share one transaction and its fsync. If ``work`` raises an error,
         nothing that ``work`` wrote is stored, and only its caller gets the error. ``work`` may run
-        more than once, so its writes must be its only effects. ``work`` runs in the thread of its
-        caller. If ``any_thread`` is true, ``work`` may run in the thread of another caller. Use
-        ``any_thread`` only if ``work`` calls nothing but foldlog's code.
+        more than once, so its writes must be its only effects. Without ``any_thread``, ``work``
+        runs in the thread of its caller. If ``any_thread`` is true, ``work`` may run in the thread
+        of another caller. Use ``any_thread`` only if ``work`` calls nothing but foldlog's code.
 
         Raises ``nested`` if this thread is already inside ``transact``. Raises ``busy`` if other
-        writers block the call for longer than the recorder's patience. With ``at_once``, the limit
-        is ``AT_ONCE_S``.
+        writers block the call for longer than the recorder's patience. With ``at_once``, the call
+        waits for other writers only for ``AT_ONCE_S`` seconds.
         """
 
     def offer(self, work: Callable[[Transaction], object], *, at_once: bool = True) -> bool:
         """Write data that the store does not need, and return True. Write nothing and return False
         if this recorder is read-only, if other writers block the call, or if the database fails.
-        With ``at_once``, the call soon gives up. Use ``at_once`` for data that can be made again.
+        With ``at_once``, the call gives up after ``AT_ONCE_S`` seconds. Use ``at_once`` if the data
+        can be made again later.
         """
         with suppress(*FAILURES):
             if self.writable:
@@ -869,14 +870,14 @@ class Recorder(ABC):
         library. ``trackings`` is a JSON list of all pairs of name and position.
 
         Outside of transactions, ``data_version`` is a number that changes whenever another
-        connection has committed. ``data_version`` is cheap to poll.
+        connection has committed. Reading ``data_version`` is cheap enough for polling.
         """
 
     @property
     def last_conversation(self) -> Any:
-        """``Reader.last_conversation`` after the last committed transaction. None if a transaction
-        is running, if another connection has committed since then, or if this check would be
-        expensive.
+        """``Reader.last_conversation`` after the last committed transaction. ``last_conversation``
+        is None if a transaction is running, if another connection has committed since the
+        transaction, or if the check would be expensive.
         """
         return None
 
@@ -884,15 +885,16 @@ class Recorder(ABC):
     def compact(
         self, patience_s: float, on_progress: Callable[[int, int], object] = lambda done, of: None
     ) -> bool:
-        """Remove the bytes of deleted and replaced rows. Bytes of rows that are deleted during the
-        call stay ``bytes_pending``. A file is rewritten. Return False if only the owner of a
-        server's tables can remove the bytes. Raises ``busy`` if an older reader needs the bytes for
-        ``patience_s`` seconds. After ``busy``, the bytes stay pending, and a file does not shrink.
-        ``on_progress`` gets the number of finished tables and the number of all tables. A file is
-        rewritten in one step.
+        """Remove the bytes of deleted and replaced rows. Bytes of rows that are deleted during
+        ``compact`` may stay in the files, and are still pending afterwards. A store in a file is
+        rewritten completely. Return False if only the owner of a server's tables can remove the
+        bytes. Raises ``busy`` if an older reader needs the bytes for ``patience_s`` seconds. After
+        ``busy``, the bytes stay pending, and a file does not shrink. ``on_progress`` gets the
+        number of finished tables and the number of all tables. For a file, ``on_progress`` is not
+        called, because the file is rewritten in one step.
 
-        Events keep their positions. Readers continue, but the writers of a file wait. Rewriting a
-        file needs free disk space of the size of the file.
+        Events keep their positions in a rewritten file. Readers continue during ``compact``, but
+        the writers of a file wait. Rewriting a file needs free disk space of the size of the file.
         """
 
     @abstractmethod

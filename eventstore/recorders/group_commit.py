@@ -39,15 +39,15 @@ database are one writer.
 """
 
 INSIDE: Final[set[Writer]] = set()
-"""The writers that are inside of a write. Add a writer inside ``try``, and discard it in
+"""The writers that are inside of a write now. Add a writer inside ``try``, and discard it in
 ``finally``, because a signal handler may raise right after the addition.
 """
 
 
 def outside(database: str, name: str) -> Writer:
     """Return this thread as a writer. Raises ``StoreUnusable`` if this thread is already inside a
-    write to this database. Without this error, a guard, an inline projection or a signal handler
-    would wait for its own thread forever.
+    write to this database. Without ``StoreUnusable``, a guard, an inline projection or a signal
+    handler would wait for its own thread forever.
     """
     writer = get_ident(), database
     if writer in INSIDE:
@@ -118,8 +118,8 @@ class Writing(Protocol):
     def commit(self) -> None: ...
 
     def settle(self) -> bool:
-        """Roll back an open transaction, or return True if it was committed. A second call changes
-        nothing.
+        """Roll back an open transaction, or return True if it was committed. A second call of
+        ``settle`` changes nothing.
         """
 
     def fail(self, error: BaseException) -> Callable[[], BaseException] | None:
@@ -137,7 +137,7 @@ class CommitQueue:
     """Run jobs in groups.
 
     A signal handler may raise an exception between any two steps of a thread. ``_leave`` continues
-    from any state that such an exception leaves behind. A thread leads if, and only if, ``_leader``
+    from any state in which an exception left the queue. A thread leads if, and only if, ``_leader``
     is its job. A leader may repeat any of its steps until the next leader is set.
     """
 
@@ -159,8 +159,8 @@ class CommitQueue:
         If ``any_thread`` is true, ``work`` calls only foldlog's code, so another thread may run it.
         Raises ``StoreUnusable`` if this thread is already inside a write. Raises the error of
         ``Writing.waited`` if other writers block the call for longer than the patience. With
-        ``at_once``, the limit is ``AT_ONCE_S``. If ``run`` raises one of these errors, nothing is
-        written.
+        ``at_once``, the patience is only ``AT_ONCE_S`` seconds. If ``run`` raises ``StoreUnusable``
+        or the error of ``Writing.waited``, nothing is written.
         """
         writer = get_ident(), self._database
         if writer in INSIDE:
@@ -188,7 +188,7 @@ class CommitQueue:
     @contextlib.contextmanager
     def alone(self) -> Iterator[float]:
         """Lead without a group during the block, so that no other thread writes. The block gets the
-        deadline for taking the write lock. Raises the errors of ``run``.
+        moment until which it may wait for the write lock. Raises the errors of ``run``.
         """
         job = self.begin_alone(self._patience_s)
         try:

@@ -37,8 +37,8 @@ packed: Final = _fields.pack
 _FIELDS: Final = _fields.size
 _CHECKSUM: Final = 4
 UNREADABLE: Final = bytes(_FIELDS + _CHECKSUM)
-"""The ``meta`` of a row whose own ``meta`` is missing or too short. No checksum fits this
-``meta``.
+"""The ``meta`` of a row whose own ``meta`` is missing or too short. No checksum fits
+``UNREADABLE``.
 """
 
 
@@ -50,8 +50,8 @@ class Row(NamedTuple):
     ``recorded_at`` is in microseconds since 1970 (UTC). The ``encoding`` 0 means plain JSON text.
     ``proof`` is the head, followed by the salt of the body. If the body was redacted, the
     commitment to the body replaces the salt. ``shown_before`` and ``structural_before`` count the
-    shown and the structural events before this event. With these counts, a reader of an index
-    notices a missing event.
+    shown and the structural events before the row's event. With the counts of earlier events, a
+    reader of an index notices a missing event.
     """
 
     id: int
@@ -113,7 +113,7 @@ class Row(NamedTuple):
 
     def in_form(self, encoding: int, body: bytes, proof: bytes | None = None) -> Row:
         """Return the row with another encoding, body and proof. The checksums of the returned row
-        are wrong. The row itself may be damaged.
+        are wrong. The row ``self`` may be damaged.
         """
         meta = self.meta
         kind_at = _FIELDS + meta[_PROOF_SIZE_AT]
@@ -193,7 +193,7 @@ def encodings(rows: Iterable[Row]) -> Iterable[int]:
 
 
 Place = Callable[[], int]
-"""A function that returns a position. Call this function only after the commit."""
+"""A function that returns a position. Call a ``Place`` only after the commit."""
 
 
 def unplaced() -> int:
@@ -289,8 +289,8 @@ class Unfinished(NamedTuple):
 
 
 class Ancestor(NamedTuple):
-    """A conversation whose key stores a part of a fork's past. ``stop`` is the version at which the
-    fork's past leaves this conversation. ``parent`` is the key of this conversation's own parent.
+    """A conversation whose key stores a part of a fork's past. ``stop`` is the version up to which
+    the fork shares the events of the ancestor. ``parent`` is the key of the ancestor's own parent.
     """
 
     key: int
@@ -384,7 +384,7 @@ class Record(NamedTuple):
 
 class RecalledKey(NamedTuple):
     """The entry of an idempotency key: the id of the first event that was appended under the key,
-    and the number of these events. The row codec makes and checks ``proof``.
+    and the number of events. The row codec makes and checks ``proof``.
     """
 
     first_id: int
@@ -396,8 +396,8 @@ class RecalledKey(NamedTuple):
 def as_rows(columns: Iterable[Sequence[Any]]) -> list[Row]:
     """Return rows from database columns: id, ``meta``, body.
 
-    The columns of a damaged row may have wrong types. A row with such columns gets a ``meta`` that
-    no checksum fits, and the id -1 if its id is not a number.
+    The columns of a damaged row may have wrong types. A row with columns of wrong types gets a
+    ``meta`` that no checksum fits, and the id -1 if its id is not a number.
     """
     rows = list(map(_new, repeat(Row), columns))
     try:
@@ -554,7 +554,7 @@ class Outcome(Struct, Generic[T], frozen=True):
 
     @staticmethod
     def of(work: Callable[[], T]) -> Outcome[T]:
-        """Make a call in this thread and return its outcome."""
+        """Call ``work`` in this thread, and return its outcome."""
         try:
             return Outcome(work())
         except BaseException as error:  # noqa: BLE001 - ``unwrap`` raises it

@@ -128,8 +128,8 @@ def _options(
     url: str, query: str, ours: Mapping[str, Sequence[str] | None]
 ) -> tuple[dict[str, str], Sequence[str]]:
     """Check foldlog's options in a query. Return foldlog's options, and the remaining parts of the
-    query. ``ours`` maps each option to its allowed values. None means that the option is a text or
-    a number.
+    query. ``ours`` maps each option to its allowed values. An option with the allowed values None
+    may have any text or number.
     """
     options: dict[str, str] = {}
     others = []

@@ -1,4 +1,4 @@
-"""Blocks of a source: about 128 kB of its bytes, with the place and the hash of each record. Pure.
+"""Blocks of a source: about 128 kB of its bytes, with the place and the hash of each record.
 
 The bytes between records (line ends, commas, damaged lines) belong to the block, but to no record.
 The blocks of a source contain all its bytes, and every record can be read, compared and proven
@@ -28,8 +28,8 @@ except ImportError:
 SIZE: Final = 128 * 1024
 """The approximate number of bytes in a block."""
 _RATIO: Final = 8
-"""The decompressed size of most blocks is less than this number times their stored size. The buffer
-for such a block need not grow.
+"""The decompressed size of most blocks is less than ``_RATIO`` times their stored size. The buffer
+for a block of at most ``_RATIO`` times its stored size need not grow.
 """
 HASH_BYTES: Final = 16
 GENESIS: Final = bytes(32)

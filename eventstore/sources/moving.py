@@ -53,7 +53,7 @@ def copy_source(
     After each transaction, the target has a complete source, which is shorter than the original
     until the last transaction. Events that the target itself made stay, and records that the target
     redacted stay redacted. Return the number of new records that have no events yet. If the
-    conversation has no events, this function begins the conversation in the target. Raises
+    conversation has no events, ``copy_source`` begins the conversation in the target. Raises
     ``HistoryDiverged`` if the target has other records, and ``ConversationErased`` if the target
     erased the conversation. Cost: reading the index of each block, and copying the blocks from the
     first new or newly redacted record on. If both sources are equal, the cost is two small reads.
@@ -136,7 +136,7 @@ def _first_to_copy(
     source: Database, target: Database, original: Source, existing: Source | None
 ) -> int:
     """Return the first record of the blocks to copy, or 0 to copy all blocks. Both sources have a
-    block that begins with the returned record, and equal bytes before this record.
+    block that begins with the returned record, and equal bytes before the returned record.
     """
     if existing is None:
         return 0
@@ -242,8 +242,8 @@ def _keep_redactions(
 
 def _about_both(own: Source, original: Source) -> bytes:
     """Return the data beside the records of a source that redacted other records than its original.
-    If the original redacted records too, only equal fields stay. A field that differs may contain
-    text that one of the two sources removed.
+    If the original redacted records too, only equal fields stay. A differing field may contain text
+    that one of the two sources removed.
     """
     if set(own.redacted).issuperset(original.redacted):
         return own.about
@@ -286,9 +286,9 @@ def _opened(
 
 
 class RedactedRecords(NamedTuple):
-    """Redacted records of the store that is copied. ``remains`` maps record numbers to the
-    skeletons that stay of these records. ``source`` is the source with these records, and
-    ``refused`` contains the hashes that the source refuses.
+    """Redacted records of the store that is copied. ``remains`` maps the number of each redacted
+    record to the skeleton that stays of the record. ``source`` is the source with the redacted
+    records, and ``refused`` contains the hashes that the source refuses.
     """
 
     remains: dict[int, bytes]

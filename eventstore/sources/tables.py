@@ -43,7 +43,9 @@ from foldlog.eventstore.sources.blocks import (
 
 _DEFLATED: Final = 1
 _APPENDED: Final = 16
-"""The encoding of a block with an ``AppendedIndex``. The SQL queries contain this number too."""
+"""The encoding of a block with an ``AppendedIndex``. The SQL queries contain the number 16 for
+appended blocks too.
+"""
 _PAGE: Final = 8
 """The number of blocks that are read at once, about a megabyte."""
 MADE: Final = 64
@@ -53,7 +55,7 @@ _numbers = struct.Struct(">2q").pack
 
 
 class Source(NamedTuple):
-    """A source, as it is stored.
+    """A stored source: a row without the blocks and the events of its records.
 
     ``conversation``  the key of the conversation
     ``root``          the key of the first source of the family
@@ -88,8 +90,8 @@ class Source(NamedTuple):
 
 class Place(NamedTuple):
     """The state of a place, such as a file, at its last import. The first ``taken`` bytes of the
-    file are the first ``records`` records of the conversation with this key. ``seen`` is the time
-    of the import, ``state`` is the state of the file, and ``digest`` is a hash of the bytes.
+    file are the first ``records`` records of the conversation ``conversation``. ``seen`` is the
+    time of the import, ``state`` is the state of the file, and ``digest`` is a hash of the bytes.
     """
 
     conversation: int
@@ -105,8 +107,8 @@ Made = Mapping[int, tuple[int, int]]
 
 
 class Near(NamedTuple):
-    """The events of some consecutive records. The events from ``start`` to ``stop`` were made from
-    these records.
+    """The events of some consecutive records. The events with ids from ``start`` to ``stop`` were
+    made from the records of a ``Near``.
     """
 
     start: int
@@ -163,8 +165,8 @@ class Sources:
     # -- blocks
 
     def blocks(self, source: Source, start: int = 0) -> Iterator[Block]:
-        """Yield the blocks from the block with record ``start`` on. Shared blocks come first. The
-        last shared block is cut at ``from_record``.
+        """Yield the blocks from the block with record ``start`` on. Blocks that the source shares
+        with its parent come first. The last shared block is cut at ``from_record``.
         """
         if start < source.from_record:
             parent = self.parent_of(source)
@@ -266,8 +268,9 @@ class Sources:
         return made | in_rows | in_blocks
 
     def made_near(self, source: Source, event_id: int) -> Near:
-        """Return the events of the record from which this event was made, and the events of some
-        following records. Shared records are included.
+        """Return the events of the record from which the event ``event_id`` was made, and the
+        events of some following records. Records that the source shares with its parent are
+        included.
         """
         key = source.conversation
         rows = self.reader.ask_sources("made_near", key, event_id, _ROWS)
@@ -452,11 +455,11 @@ class SourcesToWrite(Sources):
 
     def settle(self, conversation: int) -> Source | None:
         """Move the data that only appended blocks contain to the row of the source, and to rows of
-        ``made``. Return the source of the conversation with this key, or None if the conversation
-        was not imported.
+        ``made``. Return the source of the conversation with the key ``conversation``, or None if
+        the conversation was not imported.
 
-        Every change of a source or its blocks begins with this call. Without this call, the changed
-        row or block would contradict the appended blocks.
+        Every change of a source or its blocks begins with ``settle``. Without ``settle``, the
+        changed row or block would contradict the appended blocks.
         """
         rows = self.reader.ask_sources("made_near", conversation, sys.maxsize, 1)
         last_row, in_blocks = self._made_in(conversation, rows)
@@ -565,7 +568,7 @@ class SourcesToWrite(Sources):
         self.reader.write_sources("put_place", place, *state)
 
     def refuse(self, conversation: int, fingerprints: Iterable[bytes]) -> None:
-        """Refuse these fingerprints in later imports. The fingerprints are hashes of redacted
+        """Refuse the fingerprints in later imports. The fingerprints are hashes of redacted
         records, or fingerprints that an erased conversation refuses in another store.
         """
         for fingerprint in fingerprints:

@@ -43,8 +43,8 @@ class Span(msgspec.Struct, frozen=True, gc=False):
     observation and the observations of its parallel calls.
 
     For a summary, ``place`` is its place in ``Lifetimes.order``. A summary of the V0 dialect has no
-    place. Every reading of the View inserts such a summary at ``index``. If the next span continues
-    the summary at another place, ``departure`` is None.
+    place. Every reading of the View inserts a summary of the V0 dialect at ``index``. If the next
+    span continues the summary at another place, ``departure`` is None.
     """
 
     start: int
@@ -56,11 +56,11 @@ class Span(msgspec.Struct, frozen=True, gc=False):
     index: int | None = None
 
     def covers(self, version: int) -> bool:
-        """Return whether the View of this version shows the event."""
+        """Return whether the View of ``version`` shows the event."""
         return self.start <= version and (self.stop is None or version < self.stop)
 
     def is_sent(self, version: int) -> bool:
-        """Return whether a model is sent the event with the View of this version."""
+        """Return whether a model is sent the event with the View of ``version``."""
         return self.covers(version) and bisect_right(self.sent, version) % 2 == 1
 
 
@@ -79,7 +79,7 @@ class Lifetime(msgspec.Struct, frozen=True, gc=False):
     returns: tuple[tuple[int, Departure], ...] = ()
 
     def at(self, version: int) -> Moment:
-        """Return the state of the event at this version."""
+        """Return the state of the event at ``version``."""
         origin_id = self.id if self.id >= 0 else summary_of(self.id)
         if version <= origin_id:
             return "not yet"
@@ -131,8 +131,8 @@ class Lifetimes:
         )
 
     def of(self, event_id: int) -> Lifetime:
-        """Return the lifetime of an event or a summary. Raises ``NoSuchEvent`` if neither has this
-        id.
+        """Return the lifetime of an event or a summary. Raises ``NoSuchEvent`` if no event and no
+        summary has the id.
         """
         if 0 <= event_id < len(self.events):
             return self.events[event_id]

@@ -35,8 +35,8 @@ class LifetimesFold:
     """A computation of lifetimes in progress. Pass the events of a conversation to ``take`` in
     their order, in any number of parts.
 
-    ``targets`` contains the versions to which retractions of the log return. The object remembers
-    its states at these versions.
+    ``targets`` contains the versions to which retractions of the log return. The fold remembers its
+    states at the versions in ``targets``.
     """
 
     def __init__(
@@ -62,9 +62,9 @@ class LifetimesFold:
 
     def take(self, events: Iterable[Event]) -> None:
         """Fold the next events. Raises ``UnknownEventType``. Raises ``LookupError`` at a retraction
-        to a version that is missing in ``targets``: begin again with the first event, and with this
-        version in ``targets``. Cost: one pass over the events. Each structural event also costs one
-        pass over the View at its version.
+        to a version that is missing in ``targets``: fold all events again, with the version in
+        ``targets``. Cost: one pass over the events. Each structural event also costs one pass over
+        the View at its version.
         """
         plain: list[Event] = []
         version = self.version
@@ -135,9 +135,9 @@ class LifetimesFold:
         item. If the newest item is an action, return the indices of the items that a model is no
         longer sent.
 
-        With this method, most events need no check of the whole View. Return None if the whole View
-        must be checked: a tool loop may lose or gain further items, or an event stays with the next
-        event.
+        With ``_changed_by``, most events need no check of the whole View. Return None if the whole
+        View must be checked: a tool loop may lose or gain further items, or an event stays with the
+        next event.
 
         ``projections.units`` explains bonds, loops and parallel calls. In short, a model is sent
         the actions of a response only together and with all their observations. Of a loop, a model

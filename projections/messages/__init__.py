@@ -12,7 +12,7 @@
     unknown                not sent to a model
 
 Neighboring user messages become one message. A message without text, image or call is left out,
-because servers refuse such a message. A *dialect* is the form that one kind of server accepts:
+because servers refuse an empty message. A *dialect* is the form that one kind of server accepts:
 
     openai       OpenAI's chat completions, which many servers accept
     litellm      chat completions for litellm, which translates them for each provider: with
@@ -24,7 +24,7 @@ because servers refuse such a message. A *dialect* is the form that one kind of 
                         some servers require
 
 ``turns.py`` finds the turns of a conversation, and ``growing.py`` keeps their messages with the
-View. If a dialect cannot express a content, a text describes this content instead.
+View. If a dialect cannot express a content, a text describes the content instead.
 ``tests/projections/chat_rules.py`` contains the rules of each dialect.
 """
 
@@ -67,13 +67,13 @@ def rendered(
     opening: bool = True,
 ) -> list[Rendered]:
     """Return the messages of the ``events`` at the ascending ``positions``. A model's server must
-    accept the events at these positions.
+    accept the events at the positions ``positions``.
 
     Every tool call has one later tool message. If two calls have the same id, the later call gets a
-    new id. Equal events give equal messages. ``opening`` is true if these are the first messages of
-    a conversation. If the first message is the assistant's, the dialects of litellm and Anthropic
-    put a user's message before it. Most providers refuse messages that begin with the assistant.
-    Cost: rendering the events at the positions.
+    new id. Equal events give equal messages. ``opening`` is true if the messages are the first
+    messages of a conversation. If the first message is the assistant's, the dialects of litellm and
+    Anthropic put a user's message before it. Most providers refuse messages that begin with the
+    assistant. Cost: rendering the events at the positions.
     """
     made = rendering(dialect, opening=opening)
     made.follow(events, positions)
@@ -81,7 +81,7 @@ def rendered(
 
 
 def rendering(dialect: Dialect, *, opening: bool = True) -> Rendering:
-    """Return an empty rendering in this dialect."""
+    """Return an empty rendering in the dialect ``dialect``."""
 
     def render(turns: Iterable[MessageTurn], at_the_beginning: bool) -> MessageList:
         if dialect == "responses":

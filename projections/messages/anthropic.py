@@ -1,5 +1,5 @@
-"""Render turns as Anthropic's messages, which consist of blocks. In this dialect, the results of
-calls are in user messages, and the system prompt is a separate text.
+"""Render turns as Anthropic's messages, which consist of blocks. In Anthropic's dialect, the
+results of calls are in user messages, and the system prompt is a separate text.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def mark_cached(
     """Mark four points up to which the server shall cache the prompt. The first point is the first
     part of the prompt, and the second point is the last summary. The first part and the last
     summary stay when other events are forgotten. The third point is the end of the former prompt,
-    directly before the last answer. The fourth point is the end of this prompt.
+    directly before the last answer. The fourth point is the end of the new prompt.
     """
     summaries = {
         position for position, event in enumerate(events) if type(event) is CondensationSummary

@@ -184,7 +184,9 @@ def words_of(content: Content) -> str:
 
 
 def says_something(content: Content) -> bool:
-    """Return whether a message with this content is sent. An empty message is left out."""
+    """Return whether a message with the content ``content`` is sent. An empty message is left
+    out.
+    """
     if isinstance(content, str):
         return not is_blank(content)
     return bool(parts_of(content))

@@ -2,8 +2,8 @@
 change by a single byte.
 
 A View usually grows at its end. While a View grows at its end, the messages before the model's last
-reply stay unchanged. Only the messages from this reply on are rendered again. If earlier events
-changed, because events were forgotten or masked, the messages before these events stay unchanged.
+reply stay unchanged. Only the messages from the model's last reply on are rendered again. If events
+were forgotten or masked, the messages before the first changed event stay unchanged.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class MessageList:
 
     def say(self, role: str, parts: list[Part], positions: tuple[int, ...]) -> None:
         """Add a message, unless ``parts`` is empty. If the last message has the same role, its
-        content grows by ``parts``. The caller must not change ``parts`` afterwards.
+        content grows by ``parts``. The caller of ``say`` must not change ``parts`` afterwards.
         """
         if not parts:
             return
@@ -103,7 +103,7 @@ def _is_thinking(part: Part) -> bool:
 
 class Rendering:
     """The messages of a View in one dialect, before the marks for a prompt cache are set. Only one
-    thread at a time may use this object.
+    thread at a time may use a ``Rendering``.
 
     ``render`` makes the messages of turns. The second argument of ``render`` is true if the turns
     open the conversation.
@@ -112,7 +112,7 @@ class Rendering:
     def __init__(self, render: Callable[[Iterable[MessageTurn], bool], MessageList]) -> None:
         self._render = render
         self.messages: list[Rendered] = []
-        """The next View shares these messages, so pass only copies to callers."""
+        """The next View shares ``messages``, so pass only copies to callers."""
         self._events: Sequence[Event] = ()
         self._fit: Sequence[int] = ()
         self._starts: list[_Start] = []

@@ -49,7 +49,7 @@ class MessageTurn(NamedTuple):
     the model.
 
     ``start`` is the index of the first event of a reply, or of the reasoning before the reply. If
-    the turns from this index on depend on earlier events, ``start`` is None.
+    the turns from the index of the first event on depend on earlier events, ``start`` is None.
     """
 
     role: Role
@@ -70,9 +70,9 @@ def turns(
     events: Sequence[Event], positions: Sequence[int], call_ids: dict[str, int] | None = None
 ) -> Iterator[MessageTurn]:
     """Yield the turns of the ``events`` at the ascending ``positions``. A model's server must
-    accept the events at these positions.
+    accept the events at the positions ``positions``.
 
-    ``call_ids`` maps the ids of earlier calls to the indices of these calls. The ids of the yielded
+    ``call_ids`` maps the ids of earlier calls to the indices of the calls. The ids of the yielded
     calls are added to ``call_ids``.
     """
     shown = [events[position] for position in positions]
@@ -194,11 +194,11 @@ def _groups(shown: Sequence[Event], responses: Sequence[ParallelCalls]) -> list[
 
 
 def arguments_of(action: Action) -> str:
-    """Return the arguments as the JSON text of an object. If the model wrote such a text, return it
-    unchanged.
+    """Return the arguments as the JSON text of an object. If the model wrote the JSON text of an
+    object, return the text unchanged.
 
-    Servers parse the text, and refuse a conversation in which a model once wrote invalid JSON. An
-    invalid text becomes the value of ``invalid_arguments`` in a JSON object.
+    Servers parse the arguments, and refuse a conversation in which a model once wrote invalid JSON.
+    An invalid text becomes the value of ``invalid_arguments`` in a JSON object.
     """
     arguments = action.arguments
     try:

@@ -41,8 +41,8 @@ class StoredPast:
     ``records``.
 
     If ``stored`` is false, no stored revision is used. Callers that compare or replace stored
-    revisions need this. ``records`` contains revisions that the caller has made. Use this object
-    only while the read transaction of ``reading`` is open.
+    revisions set ``stored`` to false. ``records`` contains revisions that the caller has made. Use
+    a ``StoredPast`` only while the read transaction of ``reading`` is open.
     """
 
     def __init__(
@@ -128,8 +128,8 @@ def load_revision(
     at most one chunk.
 
     Return the fold, and the missing revisions between the last revision and ``version``. Return
-    None if the conversation has no readable revision that this version of the code has made. Cost:
-    one read of the events that the revision shows, and of later events.
+    None if the conversation has no readable revision that the present version of the code has made.
+    Cost: one read of the events that the revision shows, and of later events.
     """
     stored = stored_revision(version, past)
     if stored is None or stored[0] == 0:
@@ -142,8 +142,8 @@ def load_revision(
 
 
 def stored_revision(version: int, past: StoredPast) -> tuple[int, Revision] | None:
-    """Return the last revision at or before a version, with its own version. Return None if another
-    version of the code made it, or if it is unreadable.
+    """Return the last revision at or before a version, with its own version. Return None if the
+    revision is unreadable, or if another version of the code made it.
     """
     record = past.record_at(version)
     if record is None:

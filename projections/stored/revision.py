@@ -1,6 +1,4 @@
-"""A fold that makes a revision after each structural event, and can continue from a revision.
-Pure.
-"""
+"""A fold that makes a revision after each structural event, and can continue from a revision."""
 
 from __future__ import annotations
 
@@ -27,7 +25,7 @@ from foldlog.projections.v0_dialect import Register
 
 
 class ViewFold(NamedTuple):
-    """The state of a View, and the values from which its next revision is made.
+    """The state of a View, with the values from which the next revision is made.
 
     ``revision`` is the revision after the last structural event, and ``revised`` is its version.
     """
@@ -110,8 +108,8 @@ def _return(folded: ViewFold, retraction: Retraction, past: PastFolds) -> ViewFo
 
 
 def _shortened(folded: ViewFold, version: int, past: PastFolds) -> ViewFold | None:
-    """If the View of an earlier version is a beginning of this fold's View, return the fold at that
-    version, otherwise None.
+    """If the View of an earlier version is a beginning of the View of ``folded``, return the fold
+    at the earlier version, otherwise None.
     """
     stored = past.revision_at(version)
     if stored is None:
@@ -211,8 +209,8 @@ def named_condensations(revision: Revision) -> tuple[int, ...]:
 def from_revision(
     version: int, revision: Revision, shown: Sequence[Event], condensations: Iterable[Event]
 ) -> ViewFold:
-    """Return the fold at the version of a revision. ``shown`` are the shown events in its
-    intervals, and ``condensations`` are the condensations that it names.
+    """Return the fold at the version of a revision. ``shown`` are the shown events in the
+    revision's intervals, and ``condensations`` are the condensations that the revision names.
     """
     summaries = {
         action.id: summary_event(action)

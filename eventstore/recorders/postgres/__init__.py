@@ -1,5 +1,5 @@
 """A store in one schema of a PostgreSQL database, for any number of machines.
-``docs/POSTGRESQL.md`` is its manual.
+``docs/POSTGRESQL.md`` is the manual of stores on PostgreSQL.
 
 recorder          the interface of a recorder: connections, and rare tasks
 writing           the writes of one transaction

@@ -27,10 +27,10 @@ T = TypeVar("T")
 OF_EVENTS: Final = "stands_event"
 
 Witness = tuple[str, tuple[Parameter, ...]]
-"""A query that finds a row if, and only if, a transaction was committed. The query searches for a
-row that the transaction wrote, by values that no other transaction could have written. The searched
-values have a random part: the place of an event, a sealed key, the key of a new conversation, or
-the token of a tracking id.
+"""A query that finds a row if, and only if, a transaction was committed. The query of a ``Witness``
+searches for a row that the transaction wrote, by values that no other transaction could have
+written. The searched values have a random part: the place of an event, a sealed key, the key of a
+new conversation, or the token of a tracking id.
 """
 
 
@@ -102,8 +102,8 @@ class OpenTransaction:
         confirmed.
 
         After the commit, rows that were only read are durable too. An earlier attempt may have
-        written these rows, and a primary may show them after a crash before its standby has them. A
-        commit without writes also waits for the standby.
+        written rows that this transaction only read, and a primary may show them after a crash
+        before its standby has them. A commit without writes also waits for the standby.
         """
         self.check_unused()
         if not self._begun:
@@ -192,7 +192,7 @@ class OpenTransaction:
         self._wire.queue(statement, *parameters)
 
     def _seen_by(self, statement: str, *parameters: Parameter) -> None:
-        """If the answer to the commit is lost, search for this row to find out whether the
+        """Remember this query: if the answer to the commit is lost, the query finds out whether the
         transaction was committed.
 
         A row of an event is the best choice, because it contains the transaction's number and
@@ -236,8 +236,9 @@ class Call(Generic[T]):
         self._too_slow: TooSlow | None = None
         self._met = False
         self._locks: Sequence[int] = ()
-        """The locks of an attempt that was rolled back. The next attempt takes all these locks
-        first, in a fixed order. A fixed order of locks prevents that two calls deadlock again.
+        """The locks of an attempt that was rolled back. The next attempt takes the locks of the
+        earlier attempt first, in a fixed order. A fixed order of locks prevents a second deadlock
+        of two calls.
         """
 
     @property
@@ -264,9 +265,9 @@ class Call(Generic[T]):
             )
 
     def attempt(self, begin: Callable[[bool], OpenTransaction]) -> T:
-        """Run the work in a transaction that ``begin`` makes. The first transaction may assume the
-        state that the work expects. If the assumption was wrong, the work runs again in a
-        transaction that assumes nothing.
+        """Run the work in a transaction that ``begin`` makes. The first transaction may assume that
+        the database is in the state that the work expects. If the state was different, the work
+        runs again in a transaction that assumes nothing.
         """
         if self._doubt is not None:
             result, earlier = self._doubt
@@ -316,7 +317,7 @@ class Call(Generic[T]):
         return result
 
     def may_have_met_itself(self) -> bool:
-        """Return whether an earlier attempt, which ended only now, may have caused the refusal of
+        """Return whether an earlier attempt that ended late may have caused the server's refusal of
         this attempt.
         """
         met = self._met

@@ -12,8 +12,8 @@ transaction. Later commits have positions at or above the horizon, so no event c
 follower. A writer gets its number only after it has locked the conversation. The positions of a
 conversation's events have the order of the events' ids.
 
-Only this file knows how positions are made. A database without xids would need its own version of
-this file.
+Only ``positions.py`` knows how positions are made. A database without xids would need its own
+version of ``positions.py``.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Positions:
     begins.
 
     The first place is a random number below 2^16. Another writer may append an equal event at the
-    same time. A transaction recognizes its own event by this random place and the head, even if it
+    same time. A transaction recognizes its own event by the random place and the head, even if it
     never learned its own number. The first key is random too, because another transaction may have
     an equal number after the promotion of a standby.
     """
@@ -96,8 +96,8 @@ class Positions:
         """Yield ``count`` ascending positions as pairs of first position and length. ``reserve``
         returns the number of a later transaction that gives no positions.
 
-        The horizon stays at or below this transaction's number, so no follower passes the reserved
-        positions before this transaction ends.
+        The horizon stays at or below the number of this transaction, so no follower passes the
+        reserved positions before this transaction ends.
         """
         own = min(count, self._first + POSITIONS_MAX - self._next)
         if own:

@@ -80,7 +80,7 @@ class ReadSession:
     the first result, a broken connection is replaced by a new connection. After the first result, a
     new connection would show another moment, so ``ConnectionLost`` is raised.
 
-    ``retried`` sends the first query, and repeats it if the connection breaks. ``bind`` binds a
+    ``retried`` sends the first query, and sends it again if the connection breaks. ``bind`` binds a
     connection to the store whose rows ``ask`` reads.
     """
 
@@ -144,9 +144,10 @@ def _send_queries(wire: Wire, questions: Sequence[Question]) -> list[list[Column
 
 
 def _confirmed(wire: Wire, questions: Sequence[Question]) -> list[list[Columns]]:
-    """Begin to read after the confirmed commits. All statements are sent together, so even behind a
-    pooler, the confirming server is also the server that is read. A hot standby cannot confirm. On
-    a hot standby, each read transaction instead checks whether the standby was promoted.
+    """Wait until a standby has confirmed all visible commits, and send the first queries of a read
+    transaction. All statements are sent together, so even behind a pooler, the confirming server is
+    also the server that is read. A hot standby cannot confirm. On a hot standby, each read
+    transaction instead checks whether the standby was promoted.
     """
     is_confirmed = wire.is_confirmed
     if not is_confirmed:

@@ -105,8 +105,8 @@ class PostgresRecorder(Recorder):
         part: Part | None = None,
         pool: Pool | None = None,
     ) -> None:
-        """Open the store. If the ``pool`` of another recorder is passed, that recorder checks the
-        servers, and no schema is made.
+        """Open the store. If the ``pool`` of another recorder is passed, the other recorder checks
+        the servers, and no schema is made.
         """
         mode = options.get("mode", "rwc")
         self.writable = mode != "ro"
@@ -232,8 +232,9 @@ class PostgresRecorder(Recorder):
         self, patience_s: float, on_progress: Callable[[int, int], object] = lambda done, of: None
     ) -> bool:
         """Vacuum deleted rows from the tables. Copies of deleted rows stay in the write-ahead log
-        until it is recycled, and in archives and backups until these files are deleted. In such
-        copies, only an encrypted conversation whose key is erased is unreadable.
+        until it is recycled, and in archives and backups until the archives and backups are
+        deleted. In copies of deleted rows, only an encrypted conversation whose key is erased is
+        unreadable.
         """
         until = time.monotonic() + patience_s
         while (

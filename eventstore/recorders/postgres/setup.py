@@ -17,8 +17,9 @@ from foldlog.eventstore.recorders.types import as_text, new_store_uuid
 
 _SERVER_VERSION_MIN: Final = 14
 _LOCK_WAIT: Final = "2s"
-"""The time for which a migration waits for a table. Later users of the table wait for the
-migration. A migration that has to wait fails early and is repeated.
+"""The time for which a migration waits for the lock of a table. While a migration waits for a
+table, later users of the table wait for the migration. A migration that has to wait fails early and
+is repeated.
 """
 
 
@@ -32,8 +33,8 @@ def prepare(
     writable: bool,
 ) -> Part:
     """Make the store if it does not exist, or migrate it to the newest schema. One process makes or
-    migrates the store, and other processes wait. Return the part of a joined store that the schema
-    is. If ``part`` is not None, the store must be this part.
+    migrates the store, and other processes wait. Return which part of a joined store the schema is.
+    If ``part`` is not None, the store must be the part ``part``.
 
     Raises ``StoreUnusable`` if the schema is not a store, has a newer version or other partitions,
     or if this role may not make it.
@@ -162,7 +163,7 @@ def greet(
 
     Raises ``StoreUnavailable`` if the server's settings could lose acknowledged events. Raises
     ``ConnectionLost`` if the connection is for writing, but the server is a standby. Raises
-    ``StoreUnusable`` if this role may not begin an epoch.
+    ``StoreUnusable`` if the database role may not begin a new epoch.
     """
     for store in stores:
         store.bind(wire)
@@ -242,9 +243,9 @@ def _begin_epoch(wire: Wire) -> None:
     """Begin an epoch above all positions that were ever given, because this server may give numbers
     that its predecessor gave.
 
-    No other process is writing, because each new connection for writing first runs this check. The
+    No other process is writing, because each new connection for writing first checks the epoch. The
     commit does not wait for a standby, because none may exist right after a failover. Every later
-    confirmation includes this commit. ``0001_first.sql`` describes epochs.
+    confirmation by a standby includes the commit of the epoch. ``0001_first.sql`` describes epochs.
     """
     for statement in ("begin_writing", "commit_locally", "begin_epoch", "commit"):
         wire.queue(statement)
@@ -356,9 +357,9 @@ def _migrate(
 
 
 def _storage(connection: psycopg.Connection[Any]) -> dict[str, str]:
-    """Return the clauses of CREATE TABLE that make this server store values uncompressed, or
-    compress them with lz4. Citus cannot change these clauses later. A server below version 14, or a
-    server that was built without lz4, uses pglz.
+    """Return the clauses of CREATE TABLE with which the server stores values uncompressed, or
+    compresses them with lz4. Citus cannot change the compression of a table later. A server below
+    version 14, or a server that was built without lz4, uses pglz.
     """
     query = """SELECT current_setting('server_version_num')::int >= 160000, 'lz4' = ANY (enumvals)
         FROM pg_settings WHERE name = 'default_toast_compression'"""

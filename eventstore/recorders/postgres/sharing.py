@@ -19,7 +19,7 @@ from foldlog.eventstore.recorders.types import Outcome
 T = TypeVar("T")
 
 _SHARING_MAX: Final = 100
-"""The maximal number of works in one transaction. Each work waits for all works of its
+"""The maximal number of works in one transaction. A work waits for the end of all works in its
 transaction.
 """
 
@@ -35,7 +35,7 @@ class _Job:
 
 
 class Sharing:
-    """The waiting works, grouped by conversation. A conversation is in this map while a leader runs
+    """The waiting works, grouped by conversation. A conversation is in the map while a leader runs
     works of the conversation.
     """
 
@@ -99,8 +99,8 @@ class Sharing:
 
 
 class _WroteAndFailed(Exception):
-    """A work failed after it had written. The transaction is rolled back, and each work runs again
-    in its own transaction.
+    """A work failed after it had written. After ``_WroteAndFailed``, the transaction is rolled
+    back, and each work runs again in its own transaction.
     """
 
 

@@ -14,8 +14,9 @@ from foldlog.eventstore.recorders.statements import missing_parts
 
 
 class Holder(NamedTuple):
-    """The oldest transaction that was writing at the moment of the status. Followers wait for its
-    end. A prepared transaction has no session, so its pid is None.
+    """The oldest transaction that was writing at the moment of the status. Followers wait for the
+    end of the oldest writing transaction. A prepared transaction has no session, so its pid is
+    None.
     """
 
     pid: int | None
@@ -27,7 +28,7 @@ class Holder(NamedTuple):
 class Lag(NamedTuple):
     """The lag of a follower that stores its position in the store. ``events`` is the number of
     events that the follower could read now, counted up to 10,000. ``seconds`` is the age of the
-    first of these events.
+    first event that the follower could read.
     """
 
     follower: str
@@ -94,10 +95,11 @@ def vacuum(
     on_progress: Callable[[int, int], object],
 ) -> bool | None:
     """Vacuum every table and partition of the schema, in one statement. Return True if VACUUM
-    reports that it removed every row that was deleted before this call. Delete the marks of pending
-    bytes in this case. Return False if VACUUM did not remove every such row, or if its report is
-    not in English. Return None if this role may not vacuum. Only the owner of a table may vacuum
-    it, and from PostgreSQL 17 on a role with ``MAINTAIN``.
+    reports that it removed every row that was deleted before this call. If VACUUM removed every
+    deleted row, delete the marks of pending bytes. Return False if VACUUM left a row that was
+    deleted before this call, or if the report of VACUUM is not in English. Return None if the role
+    may not vacuum the tables. Only the owner of a table may vacuum it, and from PostgreSQL 17 on a
+    role with ``MAINTAIN``.
     """
     notices: list[str] = []
 

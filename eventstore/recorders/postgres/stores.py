@@ -61,8 +61,8 @@ _KEYS_AT: Final = {
     "put_place": 1,
     "put_refused": 1,
 }
-"""The index of a conversation's key among the parameters of a statement. Other statements have the
-key at index 0.
+"""The index of a conversation's key among the parameters of a statement. A statement without an
+entry in ``_KEYS_AT`` has the key at index 0.
 """
 
 
@@ -129,16 +129,16 @@ _TOGETHER: Final[Mapping[str, _Joined]] = {
     "unfinished": _Joined(itemgetter(1)),
     "with_bytes": _Joined(),
 }
-"""The queries that a single statement runs on all stores of a server. A row of such a result begins
-with the number of its store.
+"""The queries that a single statement runs on all stores of a server. A row of a joined result
+begins with the number of its store.
 """
 _ENDS: Final = {
     "ids": b"ORDER BY substring(id, 1, 256), id LIMIT $2",
     "activity": b"ORDER BY at DESC, conversation DESC LIMIT $4",
     "activity_with_all": b"ORDER BY at DESC, conversation DESC LIMIT $5",
 }
-"""The ends of the statements that query all stores. With these ends, the database stops when it has
-enough rows.
+"""The ends of the statements that query all stores. With ``LIMIT`` at the end, the database stops
+when it has enough rows.
 """
 _ANY_STORE: Final = frozenset({"now", "trackings", "max_tracking_id"})
 
@@ -455,8 +455,8 @@ class StoresTransaction:
 
     def _find_elsewhere(self, server: Server, home: int, name: str) -> Conversation | None:
         """Find a conversation whose id belongs to a store on another server. If the conversation
-        does not exist, record in the store of its id that the conversation will be in this
-        transaction's present store.
+        does not exist, record in the store of its id that the transaction's present store will have
+        the conversation.
         """
         own = self._home or self._server.numbers[0]
 
@@ -707,8 +707,8 @@ class Server(PostgresRecorder):
 
 class Stores(Recorder):
     """The recorder that joins several stores. The option ``moved`` names the stores on other
-    servers, such as ``17@host:port,18@host``. On the other server, a moved store has the same
-    database, schema and user.
+    servers, such as ``17@host:port,18@host``. A moved store has an equal database, schema and user
+    on its server.
     """
 
     on_server = True
@@ -733,7 +733,9 @@ class Stores(Recorder):
             numbers_by_address.setdefault(addresses.get(number, ""), []).append(number)
         self.servers: list[Server] = []
         self._nothing: dict[object, Snapshots] = {}
-        """Queries with an empty result, and the snapshots of the servers at that moment."""
+        """Queries with an empty result, with the snapshots of the servers at the moment of the
+        query.
+        """
         self._server_of: dict[int, Server] = {}
         try:
             for address, numbers in numbers_by_address.items():
@@ -884,7 +886,9 @@ class Stores(Recorder):
 
 
 class _Named(BaseException):
-    """Raised by the substitute at the first call of a work. No work catches this exception."""
+    """The substitute for a transaction raises ``_Named`` at the first call of a work. No work
+    catches ``_Named``.
+    """
 
     def __init__(self, method: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
         super().__init__(method)

@@ -1,6 +1,6 @@
 """Connections to PostgreSQL, and a bounded pool of connections. Statements wait in a queue and are
-sent together, in one round trip. The driver's errors become foldlog's errors. A foldlog error tells
-the recorder how to react.
+sent together, in one round trip. The driver's errors become foldlog's errors. The class of a
+foldlog error tells the recorder how to react.
 
 This module uses libpq's pipeline mode through psycopg. psycopg's own cursors take ten times the CPU
 time of this module, more than all other steps of an append.
@@ -38,15 +38,17 @@ _PREPARE: Final = "+"
 
 
 class ConnectionLost(StoreUnavailable):
-    """The server cannot be reached or is no longer the primary. Try again on a new connection."""
+    """The server cannot be reached or is no longer the primary. After ``ConnectionLost``, try again
+    on a new connection.
+    """
 
     def __init__(self, message: str) -> None:
         super().__init__(message, kind="away")
 
 
 class TryAgain(StoreUnavailable):
-    """The transaction was rolled back for an outside reason, such as a deadlock. Run the
-    transaction again.
+    """The transaction was rolled back for an outside reason, such as a deadlock. After
+    ``TryAgain``, run the transaction again.
     """
 
     def __init__(self, message: str) -> None:
@@ -68,8 +70,8 @@ cannot end an error, the error is raised immediately. If the message has another
 server counts as unreachable.
 """
 _NO_NUMBER: Final = "22P02"
-"""The state code of a foldlog statement whose check failed. A foldlog statement fails on purpose by
-converting a text to a number.
+"""The state code of a foldlog statement whose check failed. If a check in a statement fails, the
+statement converts a text to a number, and the server answers with this code.
 """
 _NO_RIGHT: Final = "42501"
 _NO_TABLE: Final = "42P01"
@@ -153,12 +155,10 @@ class Wire:
         pooler, the server connection may change.
         """
         self.is_confirmed = False
-        """Whether a standby has confirmed everything that this connection may show to a
-        follower.
-        """
+        """Whether a standby has confirmed everything that the connection may show to a follower."""
         self.idle_in_transaction_s = 0.0
-        """The time in seconds after which the server ends a session that is idle in a transaction.
-        0 means no limit.
+        """The time in seconds after which the server ends a session that is idle in a transaction,
+        or 0 if the server has no limit.
         """
         self._timeout_ms = int(reply_timeout_s * 1_000)
         self._queued: list[tuple[str, bytes, list[bytes | None]]] = []
@@ -193,9 +193,9 @@ class Wire:
     def ask(self) -> Sequence[PGresult]:
         """Send the queued statements, and return their results in order, in one round trip.
 
-        Raises the error of the first statement that failed. The statements after this statement did
-        not run. Raises ``ConnectionLost`` if the connection breaks, and the sent statements may or
-        may not have run.
+        Raises the error of the first statement that failed. The statements after a failed statement
+        did not run. Raises ``ConnectionLost`` if the connection breaks, and the sent statements may
+        or may not have run.
         """
         self.warned = False
         # The connection counts as broken until the round trip has ended normally, because Ctrl-C
@@ -245,8 +245,8 @@ class Wire:
 
     @contextlib.contextmanager
     def plain(self) -> Iterator[psycopg.Connection[Any]]:
-        """Lend the connection to code that calls psycopg's own methods. If this code fails, the
-        connection is not used again.
+        """Lend the connection to code that calls psycopg's own methods. If the borrowing code
+        fails, the connection is not used again.
         """
         if self._unread:
             self.ask()  # read the answers for which no caller waited
@@ -352,9 +352,9 @@ class Pool:
     recently used connection is used first. Waiting threads get connections in the order of their
     arrival.
 
-    A signal handler may raise between any two steps, and no place may get lost. Each step changes
-    only one list in a single operation, and a place may be left twice. If a step is interrupted,
-    its connection is closed.
+    A signal handler may raise an exception between any two steps of the pool. Each step changes
+    only one list in a single operation, so an exception cannot lose a place in the pool. If a step
+    is interrupted, its connection is closed.
     """
 
     def __init__(
@@ -366,7 +366,7 @@ class Pool:
         self._wait_s = wait_s
         self._mutex = threading.Lock()
         self._idle: list[Wire] = []
-        """Connections that are not in use. Some of these connections may be closed."""
+        """Connections that are not in use. Some unused connections may be closed."""
         self._places: list[_Place] = []
         """The first ``size`` places have or make a connection, and all later places wait."""
         self.closed = False
@@ -464,7 +464,7 @@ BIGINT: Final = 20
 BOOLEAN: Final = 16
 BYTEA: Final = 17
 OF_ROW: Final = (BIGINT, BYTEA, BOOLEAN, BOOLEAN, BYTEA, BYTEA, BIGINT)
-"""The types of the columns of a row. The last type belongs to the position."""
+"""The types of the columns of a row. The last type is the type of the position."""
 
 bigint: Final = Struct("!q").pack
 

@@ -2,14 +2,15 @@
 
 By default, SQLite writes the log back in the commit that makes it long. The caller of that commit
 waits, for large batches a third of the time. foldlog writes the log back in a thread with a short
-life. Most of this work needs no lock: SQLite writes committed pages back while other connections
-commit and read (``PASSIVE``). The log would never end if commits continued without a pause. The
-last pages of the log are written back under the write lock, and the next commit begins the log
-again (``RESTART``). The thread waits briefly for readers of the log.
+life. Most of the writing back needs no lock: SQLite writes committed pages back while other
+connections commit and read (``PASSIVE``). The log would never end if commits continued without a
+pause. The last pages of the log are written back under the write lock, and the next commit begins
+the log again (``RESTART``). The thread waits briefly for readers of the log.
 
-Nothing depends on the thread. Everything in the log is committed, even if the thread is killed or
-fails. If the thread is too slow, SQLite writes the log back in a commit, as it does without the
-thread. docs/internals/decisions/0022-checkpoints-beside-commits.md gives the measurements.
+Commits do not depend on the thread. Everything in the log is committed, even if the thread is
+killed or fails. If the thread is too slow, SQLite writes the log back in a commit, as it does
+without the thread. docs/internals/decisions/0022-checkpoints-beside-commits.md gives the
+measurements.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from foldlog.eventstore.recorders.sqlite.store_file import StoreFile
 
 THREAD: Final = "foldlog-checkpoint"
 AT = 1_000
-"""The length of the log, in pages, at which the thread begins to write it back. SQLite's own
-default is equal.
+"""The length of the log, in pages, at which the thread begins to write it back. The default of
+SQLite is also 1,000 pages.
 """
 IN_COMMITS_AT: Final = 4_000
 """The length of the log, in pages, at which SQLite writes it back in a commit."""
@@ -49,13 +50,14 @@ class LogCheckpoints:
         """Held by the one thread that writes the log back."""
         self.beside_commits = threading.Lock()
         """Held while the log is written back without the write lock. If the holder of the write
-        lock takes this lock too, it waits for the end of a running checkpoint, and no other
-        checkpoint begins.
+        lock takes ``beside_commits`` too, it waits for the end of a running checkpoint, and no
+        other checkpoint begins.
         """
 
     def look(self, pages: int) -> None:
-        """If the log is long, begin to write it back. If the log is too long, wait. Call this
-        method after a commit, under the write lock, with the number of pages in the log.
+        """If the log is longer than ``AT``, begin to write it back. If the log is much too long,
+        wait until it is written back. Call ``look`` after a commit, under the write lock, with the
+        number of pages in the log.
         """
         if self._stopped:
             return

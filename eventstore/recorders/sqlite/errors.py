@@ -112,9 +112,9 @@ def raise_translated(error: BaseException, doing: str) -> None:
 
 
 def is_ours(error: BaseException) -> bool:
-    """Return whether foldlog's own code raised this error of SQLite or the system. The error may
-    also come from code that foldlog called, such as a guard, or from a signal handler that
-    interrupted foldlog.
+    """Return whether foldlog's own code raised this error of SQLite or the system. The error of an
+    SQLite call may also come from code that foldlog called, such as a guard, or from a signal
+    handler that interrupted foldlog.
 
     The traceback decides: its last frame outside of Python's standard library called SQLite or the
     system.

@@ -1,12 +1,12 @@
 """Copy, rewrite and check the whole file.
 
-A copy of a store does not know which positions the store gave later. If a copy replaces its store,
-or is used beside its store, it must not give these positions again. A follower that has passed
-these positions would miss the new events. A file contains its own inode number, to detect a copy.
-The first writer to a file with another inode begins an *epoch*. The epoch begins above every
-position that the original file can have given until then. The epoch begins at the present time in
-microseconds, because no store records a million events a second for long. If the clock is wrong,
-the epoch begins at least 2^32 above the last position.
+A copy of a store does not know which positions the store gave later. A copy that replaces its
+store, or is used beside its store, must not give the later positions of the store again. A follower
+that has passed the later positions would miss the new events. A file contains its own inode number,
+to detect a copy. The first writer to a file with another inode begins an *epoch*. The epoch begins
+above every position that the original file can have given before the epoch. The epoch begins at the
+present time in microseconds, because no store records a million events a second for long. If the
+clock is wrong, the epoch begins at least 2^32 above the last position.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def copy(reader: sqlite3.Connection, path: str, on_progress: Callable[[int, int]
 
 def begin_epoch_where_copied(connection: sqlite3.Connection, inode: int) -> int | None:
     """If the file contains another inode than its own, begin an epoch and return the last position
-    before the epoch. For any other file, return None. Call this function within a write
-    transaction.
+    before the epoch. For any other file, return None. Call ``begin_epoch_where_copied`` within a
+    write transaction.
     """
     execute = connection.execute
     recorded = execute(SQL["file"]).fetchone()
@@ -90,8 +90,8 @@ def write_back(connection: sqlite3.Connection) -> tuple[int, int]:
 
 
 def written_back(writer: sqlite3.Connection, mode: str) -> bool:
-    """Write the whole log back. After ``RESTART``, the next commit begins the log again.
-    ``TRUNCATE`` empties the log. The wait for readers is short, because no other connection can
+    """Write the whole log back. After ``RESTART``, the next commit begins the log again. After
+    ``TRUNCATE``, the log is empty. The wait for readers is short, because no other connection can
     write during the wait. Return False while a reader needs the log.
     """
     with waiting_at_most(writer, _PATIENCE_S):

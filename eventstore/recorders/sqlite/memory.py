@@ -1,7 +1,8 @@
 """A store in memory, for tests and short histories. A store in memory is a SQLite database without
 a file, so closing the store deletes it.
 
-docs/internals/decisions/0091-memory-is-sqlite.md explains why this store has no tables of its own.
+docs/internals/decisions/0091-memory-is-sqlite.md explains why a store in memory has no tables of
+its own.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ _NAME = "memory:"
 
 
 class MemoryRecorder(Recorder):
-    """A recorder on one connection, with one lock for readers and writers. The store does not
-    change while a reader holds the lock.
+    """A recorder on one connection, with one lock for readers and writers. The store in memory does
+    not change while a reader holds the lock.
     """
 
     def __init__(self) -> None:

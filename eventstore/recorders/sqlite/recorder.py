@@ -48,7 +48,7 @@ class ReaderPool:
     """Connections for readers. Only one thread at a time uses a connection. After a read, the
     connection is kept for the next reader.
 
-    A signal handler may read while its thread executes any line of this class. The class has no
+    A signal handler may read while its thread executes any line of ``ReaderPool``. The class has no
     lock, and each step changes only one list or set in a single operation.
     """
 
@@ -60,8 +60,8 @@ class ReaderPool:
         self._closed = False
 
     def take(self, use: ReadConnection) -> sqlite3.Connection:
-        """Return a connection for one thread. The caller must call ``give_back``, even if this
-        method raises an error.
+        """Return a connection for one thread. The caller of ``take`` must call ``give_back``, even
+        if ``take`` raises an error.
         """
         self._uses.add(use)
         # Add the use before the check: then either ``rest`` sees the use, or this loop sees that
@@ -116,8 +116,8 @@ class ReaderPool:
 
 
 class ReadConnection:
-    """Every read enters this context manager, so it is a class: a generator would execute four
-    times as many bytecodes.
+    """Every read enters ``ReadConnection``, so it is a class: a generator would execute four times
+    as many bytecodes.
     """
 
     __slots__ = ("_doing", "_readers", "connection")
@@ -301,10 +301,10 @@ class SQLiteRecorder(Recorder):
         """Wait for a running transaction, then close every connection. Later calls are refused.
 
         Raises ``StoreUnusable`` if this thread is inside a write. Raises ``StoreUnavailable`` if
-        another thread's write does not end within the patience. After this ``StoreUnavailable``,
-        the recorder closes when the other thread's write ends. If the file was moved or replaced
-        while its write-ahead log has events, a message is logged. Another program may have opened
-        the file under its new name.
+        another thread's write does not end within the patience. If ``close`` raises
+        ``StoreUnavailable``, the recorder closes when the other thread's write ends. If the file
+        was moved or replaced while its write-ahead log has events, a message is logged. Another
+        program may have opened the file under its new name.
         """
         outside(self._path, self._path)
         is_our_log = (

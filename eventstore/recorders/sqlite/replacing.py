@@ -153,8 +153,8 @@ def sync(path: Path | str) -> None:
 
 PART = ".part"
 _NAME_MAX = 100
-"""A temporary name begins with this number of characters of the final name, because a name may have
-at most 255 bytes.
+"""The number of characters of the final name with which a temporary name begins, because a name may
+have at most 255 bytes.
 """
 
 

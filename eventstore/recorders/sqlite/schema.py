@@ -15,7 +15,7 @@ NEWEST: Final = max(migrations("sqlite"))
 
 def check_unchanged(connection: sqlite3.Connection, path: str) -> None:
     """Check within a transaction that no newer version of foldlog has migrated the file after it
-    was opened. The check takes less than 1 µs.
+    was opened. Checking the number of the schema takes less than 1 µs.
     """
     if connection.execute("PRAGMA user_version").fetchone()[0] != NEWEST:
         checked_number(connection, path)
@@ -47,7 +47,7 @@ def migrate(connection: sqlite3.Connection, path: str, inode: int) -> None:
 
 
 def checked_number(connection: sqlite3.Connection, path: str) -> int:
-    """Return the number of a file's schema. An empty file has the number 0. Call this function
+    """Return the number of a file's schema. An empty file has the number 0. Call ``checked_number``
     within a transaction.
 
     Raises ``StoreUnusable`` if the file is not a foldlog store, or if it has a newer schema.

@@ -2,11 +2,12 @@
 
 SQLite uses the main file by its descriptor, but the files beside the main file by their names.
 SQLite reports no error when somebody removes the main file, replaces it or gives it a second name.
-One process would then acknowledge events in a file that no other process opens. The name is made
-absolute once. Every write transaction compares the file under this name with the opened file: the
-device, the inode, and the number of names.
+If the main file is removed, replaced or renamed, one process could acknowledge events in a file
+that no other process opens. The name of the file is made absolute once, when the store is opened.
+Every write transaction compares the file under the absolute name with the opened file: the device,
+the inode, and the number of names.
 
-A process that closes any descriptor of a file loses all its POSIX locks on this file, also SQLite's
+A process that closes any descriptor of a file loses all its POSIX locks on the file, also SQLite's
 locks. Another process then believes that it is the last process with the file, and removes the log
 when it ends. On Linux, each connection to a file with a log therefore holds a second lock, which
 belongs to one opening of the file and not to the process. No other code of foldlog opens the file.
@@ -37,8 +38,8 @@ _LOCK: Final = struct.pack("hhqqi", fcntl.F_RDLCK, os.SEEK_SET, 0x40000002, 510,
 (https://sqlite.org/src/file/src/os.h).
 """
 _INDEX_LOCK: Final = struct.pack("hhqqi", fcntl.F_RDLCK, os.SEEK_SET, 128, 1, 0)
-"""A read lock on a byte of the log's index. If no connection holds this lock, SQLite truncates the
-index and makes it again (SQLite's os_unix.c).
+"""A read lock on a byte of the log's index. If no connection holds a lock on the index, SQLite
+truncates the index and makes it again (SQLite's os_unix.c).
 """
 _INTEGER_MAX: Final = 2**63 - 1
 _DESCRIPTORS: Final = "/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"
@@ -60,8 +61,8 @@ class Connection(sqlite3.Connection):
     _held = -1
 
     def hold(self, path: str) -> None:
-        """Hold a read lock on the bytes that SQLite locks for writing before it removes the log.
-        Works on Linux only.
+        """Hold a read lock on the bytes that SQLite locks for writing before it removes the log. On
+        other systems than Linux, no lock is taken.
         """
         if sys.platform == "linux" and _has_lasting_locks():
             self._held = os.open(path, os.O_RDONLY)
@@ -115,8 +116,8 @@ class StoreFile:
         self._durable = durable
         self._patience_s = patience_s
         self._opened: tuple[int, ...] = ()
-        """The file's inode, its device and the number of its names, which is 1. Empty before the
-        first connection.
+        """The file's inode, its device and the number of its names, which is 1. ``_opened`` is
+        empty before the first connection.
         """
         self.index = -1
         """SQLite's descriptor of the log's index, or -1 without a writing connection, or if the
@@ -165,8 +166,8 @@ class StoreFile:
         return status.st_size > 0 or os.path.exists(f"{self.path}-wal")
 
     def make(self) -> None:
-        """Make the file with mode 0600. SQLite then gives the file's log this mode too. An existing
-        file is not opened, because closing it would release the locks of every connection of this
+        """Make the file with mode 0600. SQLite gives the log the mode of its file. An existing file
+        is not opened, because closing it would release the locks of every connection of this
         process.
         """
         try:
@@ -360,7 +361,7 @@ class StoreFile:
 
 def check_not_moved(path: str) -> None:
     """Raise ``StoreUnavailable`` if a path has no file or an empty file, but a log with content.
-    SQLite would delete this log, which belongs to a file that was moved away.
+    SQLite would delete the log of a file that was moved away.
 
     A file gets content before its log, so the log is checked first.
     """

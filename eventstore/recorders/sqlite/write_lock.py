@@ -30,16 +30,16 @@ def give_rights(file: int | str, model: str) -> None:
 
 
 class WriteLock:
-    """A lock on a file beside the database. One process at a time holds this lock. The kernel frees
-    the lock when its holder dies.
+    """A lock on a file beside the database. One process at a time holds the write lock. The kernel
+    frees the lock when its holder dies.
 
-    The write lock only orders writers. If processes do not share this lock, because of a deleted
-    lock file for example, SQLite's own lock still separates their writes. Only one thread of a
+    The write lock only orders writers. If processes do not share the lock file, because it was
+    deleted for example, SQLite's own lock still separates their writes. Only one thread of a
     process at a time, the leader, may use the lock.
 
     The kernel gives the lock to processes nearly in the order in which they began to wait, but the
     kernel's wait has no time limit. A separate thread waits for the kernel, and the leader waits
-    for this thread for a limited time.
+    for the thread for a limited time.
     """
 
     def __init__(self, path: str, patience_s: float) -> None:
@@ -179,7 +179,7 @@ class WriteLock:
 
 class _Pending(threading.Thread):
     """A thread that waits for the lock with its own open file. After ``wait`` has returned True,
-    this file holds the lock.
+    the file of the thread holds the lock.
     """
 
     def __init__(self, file: int) -> None:

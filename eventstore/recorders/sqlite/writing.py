@@ -71,8 +71,8 @@ class SQLiteWriting:
         """
         self._own_header: bytes | None = None
         """The header of the log's index after the last commit of this process. Until the header
-        changes, the values that the transaction remembers are valid. None in a transaction, after a
-        rollback, or if another connection may have committed.
+        changes, the values that the transaction remembers are valid. ``_own_header`` is None in a
+        transaction, after a rollback, or if another connection may have committed.
         """
         self._in_doubt = False
         """Whether the log may contain a failed commit, as ``_begin_log_again`` describes."""
@@ -251,8 +251,8 @@ class SQLiteWriting:
 
         The end of the log may be only in the cache of the system, and not on the disk. An fsync
         reports its failure only once, and the next fsync would seem to succeed. If SQLite makes its
-        index of the log again, it treats this uncertain end as a commit. Nothing may be written
-        after an uncertain end of the log.
+        index of the log again, it treats a failed commit at the end of the log as a commit. Nothing
+        may be written after a failed commit at the end of the log.
         """
         try:
             with self._checkpoints.beside_commits:
