@@ -8,13 +8,16 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from foldlog.eventstore import Store
+from foldlog.eventstore import KeyRing, Store
+from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.opening import recorder_and_settings
 from foldlog.eventstore.recorders.base import Recorder
 from foldlog.eventstore.recorders.sqlite import SQLiteRecorder
 from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
 
 RECORDERS = ("memory", "sqlite", "postgresql")
+KEYS = KeyRing(["5c" * 32])
+ENCRYPTS = WriteSettings(keys=KEYS)
 
 OpenRecorder = Callable[[], Recorder]
 
@@ -39,6 +42,11 @@ def open_recorder(request, tmp_path) -> Iterator[OpenRecorder]:
     yield open_one
     for recorder in opened:
         recorder.close()
+
+
+@pytest.fixture(params=[WriteSettings(), ENCRYPTS], ids=["plain", "encrypted"])
+def settings(request) -> WriteSettings:
+    return request.param
 
 
 @pytest.fixture

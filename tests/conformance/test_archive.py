@@ -39,6 +39,7 @@ from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.base import Recorder
 from foldlog.eventstore.recorders.types import Unfinished
 from tests.between import Killed, killing, meeting
+from tests.conformance.conftest import ENCRYPTS
 from tests.privacy import erased, redacted
 from tests.said import ids, said, say
 
@@ -178,8 +179,7 @@ def test_an_open_iterator_goes_on(store, to):
 
 
 def test_an_encrypted_conversation_is_encrypted_in_its_object(open_recorder, to, tmp_path):
-    keys = KeyRing(["11" * 32])
-    store = makes_events(Store(open_recorder(), WriteSettings(None, keys)))
+    store = makes_events(Store(open_recorder(), ENCRYPTS))
     with_events(store, "c1")
     before = content(store)
     archive(store, "c1", to)

@@ -25,10 +25,12 @@ from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.opening import open_store
 from tests import stored_rows
+from tests.conformance.conftest import KEYS
+from tests.golden.rows import rows
 from tests.said import said, say
 from tests.sound import assert_sound
 
-KEYS = KeyRing(["22" * 32])
+U1 = {"user": "u1"}
 
 
 class Clock:
@@ -53,17 +55,9 @@ def test_histories_are_found_by_their_attributes_at_once(histories):
     histories.create("a", {"user": "u1", "app": "chat", "tags": ["red", "big"], "size": 1})
     histories.create("b", {"user": "u1", "app": "mail", "tags": ["red"]})
     histories.create("c", {"user": "u2"})
-    for attributes, expected in [
-        ({}, "cba"),
-        ({"user": "u1"}, "ba"),
-        ({"user": "u1", "app": "chat"}, "a"),
-        ({"tags": "red"}, "ba"),
-        ({"tags": ["red", "big"]}, "a"),
-        ({"size": 1}, "a"),
-        ({"size": True}, ""),
-        ({"user": "u3"}, ""),
-        ({"app": "u1"}, ""),
-    ]:
+    for attributes, expected in rows(
+        "documents.json", "attributes, and the histories that have them"
+    ):
         assert "".join(names(histories.list(attributes, age_max_s=3600))) == expected, attributes
     (found,) = histories.list({"app": "chat"}).conversations
     assert (found.attributes, found.version) == (
@@ -87,11 +81,11 @@ def test_attributes_change_and_stay_with_their_versions(histories):
             InvalidArgument, match=rf"has 3 events; version {version} is {where} \(use 0 to 3\)"
         ):
             history.document("attributes", version=version)
-    assert names(histories.list({"user": "u1"})) == []
+    assert names(histories.list(U1)) == []
     assert names(histories.list({"title": "first"})) == []
     assert names(histories.list({"title": "second"})) == ["a"]
-    assert histories["new"].set_attributes(user="u1") == {"user": "u1"}
-    assert names(histories.list({"user": "u1"})) == ["new"]
+    assert histories["new"].set_attributes(user="u1") == U1
+    assert names(histories.list(U1)) == ["new"]
     with pytest.raises(VersionConflict):
         histories.create("a")
     for wrong in ({"a": 1.5}, {"a": None}, {"a": [1]}, {"a": {"b": "c"}}):
@@ -103,13 +97,13 @@ def test_attributes_change_and_stay_with_their_versions(histories):
 
 def test_the_last_active_comes_first_and_the_list_says_how_old_it_is(histories):
     for name in "abc":
-        histories.create(name, {"user": "u1"})
-    first = histories.list({"user": "u1"}, age_max_s=0)
+        histories.create(name, U1)
+    first = histories.list(U1, age_max_s=0)
     assert names(first) == ["c", "b", "a"]
     recorded = histories["a"].append(said("newest"))
-    old = histories.list({"user": "u1"}, age_max_s=3600)
+    old = histories.list(U1, age_max_s=3600)
     assert (names(old), old.as_of) == (["c", "b", "a"], first.as_of)
-    new = histories.list({"user": "u1"}, age_max_s=0)
+    new = histories.list(U1, age_max_s=0)
     assert names(new) == ["a", "c", "b"]
     assert new.as_of > recorded[0].recorded_at
     assert (new.conversations[0].updated_at, new.conversations[0].version) == (
@@ -120,10 +114,10 @@ def test_the_last_active_comes_first_and_the_list_says_how_old_it_is(histories):
 
 def test_a_long_list_comes_page_by_page(histories):
     for n in range(7):
-        histories.create(f"c{n}", {"user": "u1"})
+        histories.create(f"c{n}", U1)
     after = None
     for expected in (["c6", "c5", "c4"], ["c3", "c2", "c1"], ["c0"]):
-        page = histories.list({"user": "u1"}, limit=3, after=after)
+        page = histories.list(U1, limit=3, after=after)
         assert names(page) == expected
         after = page.after
     assert after is None
@@ -143,7 +137,7 @@ def others_writing(histories: Histories) -> Iterator[pytest.MonkeyPatch]:
 
 
 def test_a_list_waits_for_no_other_writer(histories):
-    named = {"a": {"user": "u1"}, "b": {"user": "u2"}, "c": {"user": "u1", "app": "x"}, "d": {}}
+    named = {"a": U1, "b": {"user": "u2"}, "c": {"user": "u1", "app": "x"}, "d": {}}
     for name in "abc":
         histories.create(name, named[name])
     histories.list(age_max_s=0)
@@ -156,7 +150,7 @@ def test_a_list_waits_for_no_other_writer(histories):
 
     with others_writing(histories) as patch:
         patch.setattr(Database, "find_key", noting)
-        for attributes in ({}, {"user": "u1"}, {"app": "x"}, {"app": "y"}):
+        for attributes in ({}, U1, {"app": "x"}, {"app": "y"}):
             matching = [one for one in "dcba" if attributes.items() <= named[one].items()]
             assert names(histories.list(attributes, age_max_s=0)) == matching
         first = histories.list(limit=3, age_max_s=0)
@@ -167,10 +161,10 @@ def test_a_list_waits_for_no_other_writer(histories):
             assert len(read) == 1, "the conversation that is not listed is read once"
     histories["a"].append(said("newest"))
     with others_writing(histories):
-        found = histories.list({"user": "u1"}, age_max_s=0).conversations
+        found = histories.list(U1, age_max_s=0).conversations
     versions = [(one.id, one.version, one.attributes) for one in found]
     assert versions == [("a", 2, named["a"]), ("c", 1, named["c"])]
-    assert found == histories.list({"user": "u1"}, age_max_s=0).conversations
+    assert found == histories.list(U1, age_max_s=0).conversations
     histories["b"].append(said("newer"))
     for there in ("badc", "adc"):
         with others_writing(histories):
@@ -182,28 +176,27 @@ def test_attributes_of_encrypted_histories_are_found_with_their_key_alone(record
     plain, encrypted = (
         Histories(Store(recorder, WriteSettings(keys=keys))) for keys in (None, KEYS)
     )
-    plain.create("open", {"user": "u1"})
-    encrypted.create("secret", {"user": "u1"})
-    assert set(names(encrypted.list({"user": "u1"}, age_max_s=0))) == {"secret", "open"}
+    plain.create("open", U1)
+    encrypted.create("secret", U1)
+    assert set(names(encrypted.list(U1, age_max_s=0))) == {"secret", "open"}
     with pytest.raises(
         KeyUnavailable,
         match=r"may have these attributes too, but they are encrypted under .*; set FOLDLOG_KEY",
     ):
-        plain.list({"user": "u1"}, age_max_s=0)
+        plain.list(U1, age_max_s=0)
     third = Histories(Store(recorder, WriteSettings(keys=KeyRing(["33" * 32]))))
     with pytest.raises(
         KeyUnavailable,
         match=f"too, but they are encrypted under key {KEYS.current}; the keys that are set are .*; add",
     ):
-        third.list({"user": "u1"})
+        third.list(U1)
     by_id = {one.id: one.attributes for one in plain.list().conversations}
-    assert by_id == {"secret": None, "open": {"user": "u1"}}
+    assert by_id == {"secret": None, "open": U1}
     assert_sound(encrypted.store)
 
 
-@pytest.mark.parametrize("keys", [None, KEYS], ids=["plain", "encrypted"])
-def test_attributes_may_hold_a_lone_surrogate(recorder, keys):
-    histories = Histories(Store(recorder, WriteSettings(keys=keys)))
+def test_attributes_may_hold_a_lone_surrogate(recorder, settings):
+    histories = Histories(Store(recorder, settings))
     attributes = {"title": "caf\u00e9", "cut\udc00": "a\ud800"}
     histories.create("a", attributes)
     assert histories["a"].attributes() == attributes
@@ -219,21 +212,20 @@ def test_attributes_may_hold_a_lone_surrogate(recorder, keys):
 
 def test_after_rekey_attributes_are_found_under_the_new_key(recorder):
     plain = Histories(Store(recorder))
-    plain.create("a", {"user": "u1"})
+    plain.create("a", U1)
     plain.list(age_max_s=0)
-    other = KeyRing([SecretStr("33" * 32), SecretStr("22" * 32)])
+    other = KeyRing([SecretStr("33" * 32), SecretStr("5c" * 32)])
     for keys in (KEYS, other):
         again = Histories(Store(recorder, WriteSettings(keys=keys)))
         assert [result.problem for result in rekey(again.store)] == [None]
         for age_max_s in (3_600, 0):  # a list that is new enough, and one that is made now
-            assert names(again.list({"user": "u1"}, age_max_s=age_max_s)) == ["a"]
+            assert names(again.list(U1, age_max_s=age_max_s)) == ["a"]
     with pytest.raises(KeyUnavailable):
-        Histories(Store(recorder)).list({"user": "u1"}, age_max_s=0)
+        Histories(Store(recorder)).list(U1, age_max_s=0)
     assert [result.problem for result in rekey(again.store, decrypt=True)] == [None]
-    assert names(Histories(Store(recorder)).list({"user": "u1"}, age_max_s=0)) == ["a"]
+    assert names(Histories(Store(recorder)).list(U1, age_max_s=0)) == ["a"]
 
 
-@pytest.mark.parametrize("keys", [None, KEYS], ids=["plain", "encrypted"])
 @pytest.mark.parametrize(
     "change",
     [
@@ -246,8 +238,9 @@ def test_after_rekey_attributes_are_found_under_the_new_key(recorder):
     ],
 )
 def test_what_a_list_keeps_can_be_changed_and_deleted_and_is_made_again_from_the_events(
-    tmp_path, keys, change
+    tmp_path, settings, change
 ):
+    keys = settings.keys
     path = tmp_path / "history.db"
 
     def listed(keys, **attributes):
@@ -270,7 +263,7 @@ def test_what_a_list_keeps_can_be_changed_and_deleted_and_is_made_again_from_the
 
 
 @pytest.mark.parametrize("change", ["meta = x'00'", "meta = meta_with(meta, 'shown_before', 1000)"])
-@pytest.mark.parametrize("attributes", [None, {"user": "u1"}], ids=["plain", "with attributes"])
+@pytest.mark.parametrize("attributes", [None, U1], ids=["plain", "with attributes"])
 def test_without_its_key_a_damaged_history_is_listed_beside_the_others(
     tmp_path, attributes, change
 ):

@@ -4,9 +4,7 @@ transaction with events.
 
 from __future__ import annotations
 
-import json
 import random
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -15,7 +13,6 @@ from foldlog.eventstore import (
     ANY_VERSION,
     ATTRIBUTES,
     DELETED,
-    CannotRedact,
     ConversationErased,
     ConversationNotFound,
     DocumentChanges,
@@ -23,7 +20,6 @@ from foldlog.eventstore import (
     DocumentsChanged,
     IdempotencyConflict,
     InvalidEvent,
-    KeyRing,
     Message,
     Recorded,
     Store,
@@ -31,7 +27,6 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.documents.values import CHAIN_MAX, newest_value
 from foldlog.eventstore.inside import Generation
-from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.projections import Views
 from tests.at_once import at_once
 from tests.golden.rows import rows
@@ -80,6 +75,8 @@ def test_what_stays_the_same_adds_nothing(store, documents):
     assert len(put(documents, n=1.0)) == 1
     assert len(put(documents, n=True)) == 1
     assert documents.get("c1", "n") is True
+    put(documents, other=1)
+    assert put(documents, n=True) == ()
     with pytest.raises(VersionConflict):
         documents.append("c1", (), {"n": True}, expected_version=1)
 
@@ -154,13 +151,9 @@ def test_a_change_may_build_on_an_earlier_change_of_the_same_append(store, docum
 
 def test_changes_that_do_not_build_on_the_newest_value_are_refused(store, documents):
     put(documents, a=1, b=2)
-    for name, changed, others in [
-        ("c1", {"a": {"base": 0, "difference": {"=": 2}}}, {}),
-        ("c1", {"a": {"base": 3, "difference": {"=": 2}}}, {"b": 0}),
-        ("c1", {"c": {"value": 1}}, {"a": 0, "b": 0, "d": 0}),
-        ("c1", {"c": {"value": 1}}, {"a": 0}),
-        ("new", {"a": {"value": 1}}, {"b": 0}),
-    ]:
+    for name, changed, others in rows(
+        "documents.json", "changes that do not build on the newest value"
+    ):
         change = DocumentChanges(changed=changed, others=others)
         with pytest.raises(DocumentsChanged):
             store.append(name, change, expected_version=ANY_VERSION)
@@ -227,21 +220,17 @@ def test_a_retried_append_adds_nothing(store, documents):
         documents.append("c1", said("other"), {"n": 1}, idempotency_key="turn")
 
 
-KEYS = KeyRing(["ab" * 32])
-
-
 def changes(values: dict[str, Any]) -> dict[str, Any]:
     return {name: DELETED if value == "DELETED" else value for name, value in values.items()}
 
 
 @pytest.mark.parametrize("case", rows("documents.json", "retries of redacted changes"))
-@pytest.mark.parametrize("keys", [None, KEYS], ids=["plain", "encrypted"])
 def test_a_retried_append_is_recognized_once_its_documents_are_redacted(
     recorder,
-    keys,
+    settings,
     case,
 ):
-    store = Store(recorder, WriteSettings("zlib", keys))
+    store = Store(recorder, settings._replace(compression="zlib"))
 
     def append(turn, key):
         return Documents(store).append("c1", said("a"), changes(turn), idempotency_key=key)
@@ -306,40 +295,3 @@ def test_one_read_finds_the_changes_before_any_version_in_any_order(store, docum
         walked, drawn_values = store.query(name, read)
         assert walked == expected
         assert [value for _, value in sorted(drawn_values)] == expected
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_documents_that_several_stores_change_in_turn_have_what_was_set_last(recorder, seed):
-    stores = [Store(recorder), Store(recorder)]
-    drawn = random.Random(seed)
-    expected = {}
-    for number in range(60):
-        store = drawn.choice(stores)
-        name = drawn.choice("ab")
-        match drawn.randrange(12):
-            case 0 if name in expected:
-                Documents(store).append("c1", (), {name: DELETED})
-                del expected[name]
-            case 1 if expected:
-                version = store.version("c1")
-                event_id = drawn.randrange(version)
-                with suppress(CannotRedact):  # other values are differences to it
-                    redacted(store, "c1", event_id)
-                expected = Documents(Store(recorder)).all("c1")
-            case 2 if number:
-                erased(store, "c1")
-                again = Generation(replaces_erased=True)
-                Documents(store).append("c1", (), {"a": number}, generation=again)
-                expected = {"a": number}
-            case _:
-                value = {
-                    "text": "y" * 400,
-                    "odd": number % 2,
-                    "list": [[number] for _ in range(drawn.randrange(5))],
-                    "map": {key: drawn.choice([1, 1.0, True]) for key in drawn.sample("abcd", 2)},
-                }
-                Documents(store).append("c1", said("a"), {name: value})
-                expected[name] = value
-        if expected:
-            found = Documents(Store(recorder)).all("c1")
-            assert json.dumps(found, sort_keys=True) == json.dumps(expected, sort_keys=True)

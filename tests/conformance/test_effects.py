@@ -23,18 +23,17 @@ from foldlog._history.effects import EffectRule
 from foldlog._history.lease import LeaseBlock
 from foldlog._history.runtimes import RuntimeCall, note_left_behind
 from foldlog.errors import InvalidArgument, InvalidEvent
-from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.recorders.base import Recorder
 from foldlog.projections import View
 from foldlog.projections.effects import MARK
 from tests.between import Between, Killed
+from tests.conformance.conftest import ENCRYPTS
 from tests.how_many import WHOLE
 from tests.privacy import erased
 from tests.said import said
 
-KEYS = foldlog.KeyRing(["11" * 32])
 PAYEES = ("ann", "bob")
 
 
@@ -111,7 +110,7 @@ def work(history: History, bank: Bank, mode: str) -> None:
     tool, how = MODES[mode](bank)
     with brief_lease(history):
         if not len(history):
-            history.append({"role": "user", "content": "Pay ann and bob."})
+            history.append(said("Pay ann and bob."))
         while True:
             for call in history.open_calls():
                 history.run(call, tool, **how)
@@ -441,10 +440,10 @@ def test_copies_and_changed_keys_keep_keys_and_states(history, recorder, open_re
     called(history, "bob")
     before = ledger(history)
     assert [each[1:] for each in before] == [("unknown", 1), ("intended", 0)]
-    encrypted = Store(recorder, WriteSettings(keys=KEYS))
+    encrypted = Store(recorder, ENCRYPTS)
     assert len(list(rekey(encrypted))) == 1
     assert ledger(Histories(encrypted)["pay"]) == before
-    copy = Store(open_recorder(), WriteSettings(keys=KEYS))
+    copy = Store(open_recorder(), ENCRYPTS)
     assert [moved.problem for moved in copy_store(encrypted, copy)] == [None]
     copied = Histories(copy)["pay"]
     assert ledger(copied) == before
@@ -479,7 +478,7 @@ def test_a_fork_that_was_detached_runs_no_call_that_it_shared(history):
 
 
 def test_the_intent_that_a_runtime_stored_before_its_call_counts(history):
-    history.append({"role": "user", "content": "pay"})
+    history.append(said("pay"))
     begun = RuntimeCall(history._histories, "pay", "call-1", "pay", {"to": "ann"}, None, {})
     begun._mark(history, None, 1)
     begun._mark(history, None, 1)  # the same id again, as some models make it
@@ -492,7 +491,7 @@ def test_the_intent_that_a_runtime_stored_before_its_call_counts(history):
 def test_a_call_that_another_process_began_since_is_in_doubt(history, monkeypatch):
     here = RuntimeCall(history._histories, "pay", "call-1", "pay", {"to": "ann"}, None, {})
     there = replace(here, histories=Histories(history._store))
-    history.append({"role": "user", "content": "pay"})
+    history.append(said("pay"))
     note_left_behind(here.histories, "pay")
     with monkeypatch.context() as other:
         other.setattr(runtimes, "_PROCESS", "another")
@@ -501,7 +500,7 @@ def test_a_call_that_another_process_began_since_is_in_doubt(history, monkeypatc
 
 
 def test_what_was_taken_back_of_a_call_counts_until_a_newer_outcome(history):
-    history.append({"role": "user", "content": "pay"})
+    history.append(said("pay"))
     call = killed_in_its_tool(history)
     told = run(history, call, Bank().pay)
     history.retract(told.id)
@@ -510,7 +509,7 @@ def test_what_was_taken_back_of_a_call_counts_until_a_newer_outcome(history):
 
 
 def test_a_call_that_did_not_begin_runs_once_its_refusal_was_taken_back(history):
-    history.append({"role": "user", "content": "pay"})
+    history.append(said("pay"))
     call, bank = called(history), Bank()
     (closed,) = history.close_open_calls()
     history.retract(closed.id)
@@ -543,7 +542,7 @@ def test_a_conversation_that_begins_again_has_other_keys(recorder):
 
 
 def test_no_condensation_forgets_an_effect_that_is_in_doubt(history):
-    history.append({"role": "user", "content": "go"})
+    history.append(said("go"))
     done = called(history)
     run(history, done, Bank().pay)
     told, open_call = killed_in_its_tool(history, "bob"), killed_in_its_tool(history, "carol")
@@ -574,7 +573,7 @@ def test_no_condensation_forgets_an_effect_that_is_in_doubt(history):
 )
 def test_a_model_is_shown_a_doubt_whatever_the_condenser_hides(condenser, recorder):
     history = Histories(Store(recorder), condenser=condenser)["pay"]
-    history.append({"role": "user", "content": "go"})
+    history.append(said("go"))
     run(history, called(history), Bank().pay)
     told = run(history, killed_in_its_tool(history, "bob"), Bank().pay).content
     talk(history)
@@ -583,7 +582,7 @@ def test_a_model_is_shown_a_doubt_whatever_the_condenser_hides(condenser, record
 
 
 def test_a_retraction_names_the_effects_that_it_takes_back(history):
-    history.append({"role": "user", "content": "pay"})
+    history.append(said("pay"))
     first = called(history)
     run(history, first, Bank().pay)
     killed_in_its_tool(history, "bob")

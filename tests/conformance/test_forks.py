@@ -19,27 +19,23 @@ from foldlog.eventstore import (
     VersionConflict,
 )
 from foldlog.eventstore.documents.changes import Documents
-from foldlog.eventstore.log.keys import KeyRing
-from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.maintenance import erase as detachment
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.verify import Published, verify
 from foldlog.projections import Views
 from tests.at_once import at_once
-from tests.conformance.conftest import RECORDERS
+from tests.conformance.conftest import ENCRYPTS, RECORDERS
 from tests.privacy import erased
 from tests.reading import reading
 from tests.said import ids, say, texts
 from tests.simulation.run import worlds
 from tests.sound import assert_sound
 
-KEYS = KeyRing(["5c" * 32])
 
-
-@pytest.fixture(params=[None, KEYS], ids=["plain", "encrypted"])
-def store(request, open_recorder) -> Store:
+@pytest.fixture
+def store(settings, open_recorder) -> Store:
     """A store with one conversation of ten events."""
-    store = Store(open_recorder(), WriteSettings(keys=request.param))
+    store = Store(open_recorder(), settings)
     say(store, "c", *"0123456789")
     return store
 
@@ -150,7 +146,7 @@ def origins(store: Store, conversation: str) -> list[tuple[str, int]]:
 def test_forks_copies_and_detached_forks_know_whose_events_they_have(family, open_recorder):
     both = [("c", 6), ("f", 7)]
     assert [origins(family, name) for name in "cfg"] == [[], both[:1], both]
-    target = Store(open_recorder(), WriteSettings(keys=KEYS))
+    target = Store(open_recorder(), ENCRYPTS)
     assert next(copy_store(family, target, "g")).problem is None
     target.fork("g", 2, "h")
     assert [origins(target, name) for name in "gh"] == [both, [*both, ("g", 2)]]

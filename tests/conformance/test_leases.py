@@ -22,7 +22,6 @@ from foldlog import (
     ConversationErased,
     Histories,
     History,
-    KeyRing,
     LeaseTaken,
     Store,
 )
@@ -34,17 +33,27 @@ from foldlog.eventstore.maintenance.backup import restore
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.recorders.types import Record
+from tests.conformance.conftest import ENCRYPTS
 from tests.said import said, texts
 from tests.sound import assert_sound
 
 CALL = Action(tool="deploy", call_id="k", response_id="r")
-KEYS = KeyRing(["11" * 32])
 
 
 @pytest.fixture
 def workers(recorder) -> Callable[[], History]:
     """Makes the history "c" of a worker, as processes of their own have it."""
     return lambda: Histories(Store(recorder), condenser="digest")["c"]
+
+
+@pytest.fixture
+def one(workers) -> History:
+    return workers()
+
+
+@pytest.fixture
+def other(workers) -> History:
+    return workers()
 
 
 def to_resume(history: History) -> list[str]:
@@ -195,8 +204,7 @@ def test_one_history_is_in_one_block_and_a_block_has_bounds(workers):
 # --------------------------------------------------------------------------------------------------
 
 
-def test_no_other_worker_closes_the_calls_of_a_living_one(workers):
-    one, other = workers(), workers()
+def test_no_other_worker_closes_the_calls_of_a_living_one(one, other):
     with one.lease(worker="one"):
         one.append([said("hi"), CALL])
         assert to_resume(other) == []
@@ -241,7 +249,7 @@ def test_a_call_that_was_redacted_is_not_run_and_can_be_interrupted(workers):
 
 
 def test_a_conversation_that_cannot_be_read_is_left_out_and_told(recorder, caplog):
-    Histories(Store(recorder, WriteSettings(keys=KEYS)))["c"].append([said("hi"), CALL])
+    Histories(Store(recorder, ENCRYPTS))["c"].append([said("hi"), CALL])
     assert list(Histories(Store(recorder)).to_resume()) == []
     assert "conversation 'c' is left out of those that must be resumed: " in caplog.text
 
@@ -251,8 +259,7 @@ def test_a_conversation_that_cannot_be_read_is_left_out_and_told(recorder, caplo
 
 
 @pytest.mark.parametrize("met", [True, False])
-def test_a_lease_of_an_erased_conversation_does_not_keep_the_next_one_of_its_id(workers, met):
-    one, other = workers(), workers()
+def test_a_lease_of_an_erased_conversation_does_not_keep_the_next_one_of_its_id(one, other, met):
     other.append(said("hi")) if met else None
     with one.lease(worker="one") as lease:
         other.append(said("and then"))
@@ -275,8 +282,7 @@ def test_a_lease_of_an_erased_conversation_does_not_keep_the_next_one_of_its_id(
     assert (again.version(), again.current_lease()) == (version, None)
 
 
-def test_a_lease_is_of_one_id_and_no_operation_ends_it(workers, recorder):
-    one, other = workers(), workers()
+def test_a_lease_is_of_one_id_and_no_operation_ends_it(one, other, recorder):
     one.append([said("hi"), said("secret")])
     other.fork(1, "f")
     with one.lease(worker="one"):
@@ -286,16 +292,15 @@ def test_a_lease_is_of_one_id_and_no_operation_ends_it(workers, recorder):
             list(copy_store(other._store, target.store))
             assert (target["c"].current_lease(), target["c"].version()) == (None, 3)
         assert_sound(other._store)
-        assert len(list(rekey(Store(recorder, WriteSettings(keys=KEYS))))) == 3
-        one._store.database.settings = WriteSettings(keys=KEYS)
+        assert len(list(rekey(Store(recorder, ENCRYPTS)))) == 3
+        one._store.database.settings = ENCRYPTS
         with one._histories["f"].lease(wait_s=0):
             pass
         one.append(said("goes on"))
         assert one.current_lease().worker == "one"
 
 
-def test_a_damaged_lease_is_none(workers, recorder):
-    one, other = workers(), workers()
+def test_a_damaged_lease_is_none(one, other, recorder):
     damaged = Record(1, 1, b'{"token":1,"worker":"?","until":9e18,"ttl":1}', 0, 7)
     with one.lease():
         put = methodcaller("put_records", 0, record_name("c", 0), [damaged], replace_all=True)

@@ -18,9 +18,8 @@ from foldlog.eventstore import (
     VersionConflict,
 )
 from foldlog.eventstore.log import origins
-from foldlog.eventstore.log.keys import KeyRing
-from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.recorders.types import Erasure
+from tests.conformance.conftest import ENCRYPTS
 from tests.privacy import erased
 from tests.sound import assert_sound
 
@@ -127,7 +126,7 @@ def test_wrong_arguments_are_refused(store):
 
 
 def test_an_encrypted_history_is_deduped_and_no_source_id_is_in_the_clear(recorder):
-    store = Store(recorder, WriteSettings(keys=KeyRing(["11" * 32])))
+    store = Store(recorder, ENCRYPTS)
     add(store, said("secret-id"), said("b"))
     assert add(store, said("secret-id"), said("c")) == [2]
     begun = recorder.query(lambda reader: reader.conversation("c1"))

@@ -28,20 +28,18 @@ from foldlog.eventstore import (
     Store,
 )
 from foldlog.eventstore.documents.changes import Documents
-from foldlog.eventstore.log.keys import KeyRing
 from foldlog.eventstore.log.reading import ReadTransaction
-from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
 from foldlog.eventstore.maintenance.redact import Quote, RedactionReceipt, redact
 from foldlog.eventstore.recorders.base import Reader
 from foldlog.eventstore.recorders.types import as_rows
 from foldlog.projections import Views
 from tests.between import meeting
+from tests.conformance.conftest import ENCRYPTS
 from tests.privacy import erased
 from tests.said import said, say, texts
 from tests.sound import assert_sound
 
-KEYS = KeyRing(["5c" * 32])
 TURN = [
     said("SECRET asked"),
     Action(
@@ -61,9 +59,9 @@ TURN_OF_A_SOURCE = [
 ]
 
 
-@pytest.fixture(params=[None, KEYS], ids=["plain", "encrypted"])
-def store(request, open_recorder) -> Store:
-    store = Store(open_recorder(), WriteSettings(keys=request.param))
+@pytest.fixture
+def store(settings, open_recorder) -> Store:
+    store = Store(open_recorder(), settings)
     store.register(Views(store))
     store.append("c", TURN, expected_version=0, idempotency_key="SECRET key")
     return store
@@ -157,7 +155,7 @@ def test_no_fork_takes_back_an_event_by_the_id_that_its_source_gave_it(store, op
     redacted(store, 0, "p")
     for parent, fork in (("p", "late"), ("early", "of a fork"), ("late", "of a late one")):
         store.fork(parent, 4, fork)
-    there = Store(open_recorder(), WriteSettings(keys=store.database.settings.keys))
+    there = Store(open_recorder(), store.database.settings)
     assert {moved.problem for moved in copy_store(store, there)} == {None}
     erased(store, "p", detach_forks=True)
     for each in (store, there):
@@ -172,7 +170,7 @@ def test_no_fork_takes_back_an_event_by_the_id_that_its_source_gave_it(store, op
 
 def test_a_copy_loses_what_its_source_has_redacted_since(store, open_recorder):
     store.fork("c", 3, "f")
-    there = Store(open_recorder(), WriteSettings(keys=store.database.settings.keys))
+    there = Store(open_recorder(), store.database.settings)
     there.register(Views(there))
     assert {moved.problem for moved in copy_store(store, there)} == {None}
     there.fork("c", 3, "own fork")
@@ -366,7 +364,7 @@ def test_attributes_that_forks_share_go_where_keys_are_new(store):
     shared = store.version("c") - 1
     store.fork("c", shared + 1, "f")
     store.fork("f", shared + 1, "g")
-    keyed = Store(store.database.recorder, WriteSettings(keys=KEYS))  # its first write encrypts
+    keyed = Store(store.database.recorder, ENCRYPTS)  # its first write encrypts
     assert redacted(keyed, shared).forks == ("f", "g")
     assert [Documents(keyed).get(name, "attributes") for name in "cfg"] == [{}, {}, {}]
     assert_sound(keyed)

@@ -11,25 +11,24 @@ from typing import Any
 import pytest
 
 from foldlog._history.histories import Histories
-from foldlog.eventstore import EventsNotMade, KeyRing, KeyUnavailable, Store
-from foldlog.eventstore.log.seal import WriteSettings
+from foldlog.eventstore import EventsNotMade, KeyUnavailable, Store
 from foldlog.eventstore.log.writing import WriteTransaction, begin_new
 from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.types import Conversation
 from foldlog.eventstore.sources.blocks import GENESIS, SIZE, chained, hash_of, joined, of_records
 from foldlog.eventstore.sources.tables import MADE, Place, Source, Sources, SourcesToWrite
+from tests.conformance.conftest import ENCRYPTS
 from tests.privacy import erased
 from tests.said import said, say
 from tests.sound import assert_sound
 
-KEYS = KeyRing(["11" * 32])
 RECORDS = [b'{"n": %d, "text": "%b"}' % (number, b"x" * 50) for number in range(9)]
 NAMES = "abc", "\x00é", "名"
 
 
-@pytest.fixture(params=[None, KEYS], ids=["plain", "encrypted"])
-def store(recorder, request) -> Store:
-    return Store(recorder, WriteSettings(keys=request.param))
+@pytest.fixture
+def store(recorder, settings) -> Store:
+    return Store(recorder, settings)
 
 
 @contextmanager
@@ -339,7 +338,7 @@ def test_records_without_events_are_met_by_each_transaction(store):
 
 
 def test_nothing_of_a_source_is_read_without_its_key(recorder):
-    source = begun(Store(recorder, WriteSettings(keys=KEYS)), "c1")
+    source = begun(Store(recorder, ENCRYPTS), "c1")
     without = Store(recorder)
     with pytest.raises(KeyUnavailable):
         source_of(without, "c1")
