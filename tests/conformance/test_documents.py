@@ -75,8 +75,9 @@ def test_what_stays_the_same_adds_nothing(store, documents):
     assert len(put(documents, n=1.0)) == 1
     assert len(put(documents, n=True)) == 1
     assert documents.get("c1", "n") is True
-    put(documents, other=1)
-    assert put(documents, n=True) == ()
+    for _ in range(2):  # the second time the store has only the other value in memory
+        assert put(documents, n=True) == ()
+        put(documents, other=1)
     with pytest.raises(VersionConflict):
         documents.append("c1", (), {"n": True}, expected_version=1)
 
